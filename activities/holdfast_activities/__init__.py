@@ -1,0 +1,1 @@
+"""Activities: declaring, claiming, running, heartbeating and completing them."""

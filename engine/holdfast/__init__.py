@@ -1,0 +1,1 @@
+"""Holdfast: durable execution for Python. Everything a user imports comes from here."""

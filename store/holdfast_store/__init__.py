@@ -1,0 +1,1 @@
+"""The store: tables, statements, the journal, SQLite and PostgreSQL."""

@@ -1,0 +1,1 @@
+"""The TaskWatchdog: deadlines, timers, lost workers and stuck runs."""

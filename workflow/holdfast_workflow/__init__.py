@@ -1,0 +1,1 @@
+"""The ground, pure: events, options, errors, transitions, the deterministic loop, replay."""
