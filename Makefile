@@ -1,0 +1,54 @@
+# Every target works on a fresh clone: it makes its own .venv first. `make` alone lists them.
+
+# A python3.11 that is on the path but does not start (a version manager's shim) does not count.
+PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo check test bench nightly fmt wheel-check clean
+.DELETE_ON_ERROR:
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## Import 50,000 rows, kill the worker half-way, watch the import finish
+	@$(BIN)/holdfast demo
+
+check: $(STAMP) ## Check format, lint, types, import floors and docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+test: $(STAMP) ## Run the tests, on SQLite and PostgreSQL
+	$(BIN)/pytest
+
+bench: $(STAMP) ## Measure throughput against the bare database
+	$(BIN)/python benchmarks/throughput.py
+
+nightly: $(STAMP) ## Run the long tests, with long settings
+	HOLDFAST_NIGHTLY=1 $(BIN)/pytest -m nightly
+
+fmt: $(STAMP) ## Format the code and mend what lint can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel-check: $(STAMP) ## Build the wheel and try it in an empty environment
+	$(BIN)/pytest tests/house/test_wheel.py
+
+clean: ## Remove everything that the other targets make
+	rm -rf $(VENV) .site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is touched last, so an interrupted install is done again.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "holdfast needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
