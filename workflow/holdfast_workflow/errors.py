@@ -1,0 +1,603 @@
+"""Every error that Holdfast raises, under one root.
+
+::
+
+    HoldfastError
+    ├── InvalidOptionError (ValueError)        an option, name or id that can't be used
+    ├── InvalidUrlError (ValueError)           a database URL that can't be used
+    ├── WorkflowAlreadyStartedError            the workflow id is taken
+    ├── WorkflowNotFoundError                  no workflow has this id
+    │   └── RunNotFoundError                   … or not this run
+    ├── UnknownWorkflowTypeError               no such workflow is registered here
+    ├── UnknownActivityTypeError               no such activity is registered here
+    ├── RefusedError                           a change found the run or activity other than it expected
+    ├── StoreError                             the database
+    │   ├── StoreUnreachableError              … does not answer
+    │   ├── StoreReadOnlyError                 … can't be written
+    │   ├── SchemaMissingError                 … has no tables yet
+    │   ├── SchemaTooOldError                  … has tables of an earlier version
+    │   ├── SchemaTooNewError                  … has tables of a later version
+    │   ├── ForkedConnectionError              … was connected to before a fork
+    │   └── JournalClosedError                 … is no longer written by this process
+    ├── WorkflowTaskError                      fails the task, which is tried again; never the run
+    │   ├── NonDeterminismError                the code no longer asks for what history says it asked for
+    │   ├── PayloadDecodeError                 a value can't be read as what its type hint says
+    │   ├── PayloadEncodeError                 a value can't be written as JSON
+    │   ├── DurableCallError                   a durable call that can't be made as written
+    │   └── MissingCodeError                   history needs code that this worker doesn't have
+    ├── StructuralLimitError                   something grew past its limit
+    ├── FailureError                           what workflow code sees of failures elsewhere
+    │   ├── ApplicationError                   user code failed; raise it yourself to say how
+    │   └── ActivityError                      an activity ended without a result; ``__cause__`` says why
+    │       └── ActivityTimeoutError (TimeoutError)
+    └── WorkflowResultError                    what ``handle.result()`` raises
+        ├── WorkflowFailedError                the run failed; ``__cause__`` is the failure
+        ├── WorkflowTimeoutError (TimeoutError)
+        ├── WorkflowCancelledError
+        └── WorkflowTerminatedError
+
+    ContinueAsNew (BaseException)              control flow, not an error
+
+Facts are attributes, listed in ``facts``: they travel with the error through history and between processes. Messages
+say what to do next and never hold a payload. Nobody needs to parse one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from holdfast_workflow.kinds import FailureCategory, RetryState, TimeoutKind
+from holdfast_workflow.times import iso, from_datetime
+
+REGISTRY: dict[str, type[HoldfastError]] = {}
+"""The engine's own error classes by name: what a recorded failure can come back as."""
+
+
+class HoldfastError(Exception):
+    """The root of all errors of this library."""
+
+    category: ClassVar[FailureCategory] = FailureCategory.APPLICATION
+    """What kind of failure it is when it ends an activity or a run."""
+    facts: ClassVar[tuple[str, ...]] = ()
+    """The attributes that travel with the error."""
+    stack: str | None = None
+    """Where it was raised, if that was in another process."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0].startswith("holdfast"):
+            REGISTRY.setdefault(cls.__name__, cls)
+
+    @property
+    def message(self) -> str:
+        """The message, without the class name."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return self.message
+
+    @classmethod
+    def restore(cls, message: str, facts: dict[str, Any]) -> HoldfastError:
+        """The error of recorded facts, with the message that was recorded."""
+        return _restored(cls, (message,), facts)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _restored, (type(self), self.args, dict(self.__dict__))
+
+
+def _restored(cls: type[HoldfastError], args: tuple[Any, ...], state: dict[str, Any]) -> HoldfastError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+# --- what the caller gave --------------------------------------------------------------------------------------------
+
+
+class InvalidOptionError(HoldfastError, ValueError):
+    """An option, a name or an id is out of range. Nothing was written."""
+
+    facts = ("field",)
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class InvalidUrlError(HoldfastError, ValueError):
+    """The database URL can't be used."""
+
+
+class WorkflowAlreadyStartedError(HoldfastError):
+    """The workflow id is taken, and the duplicate policy refuses another start."""
+
+    facts = ("workflow_id", "run_id", "status")
+
+    def __init__(self, workflow_id: str, *, run_id: str, status: str) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} was already started (run {run_id}, {status}): "
+            "choose another id, or StartOptions.return_existing() to get its handle"
+        )
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.status = status
+
+
+class WorkflowNotFoundError(HoldfastError):
+    """No workflow has this id."""
+
+    facts = ("workflow_id",)
+
+    def __init__(self, workflow_id: str, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or f"there is no workflow {workflow_id!r}: check the id and the database, or see `holdfast list`"
+        )
+        self.workflow_id = workflow_id
+
+
+class RunNotFoundError(WorkflowNotFoundError):
+    """No run has this id, or it belongs to another workflow."""
+
+    facts = ("workflow_id", "run_id")
+
+    def __init__(self, run_id: str, *, workflow_id: str = "") -> None:
+        whose = f" of workflow {workflow_id!r}" if workflow_id else ""
+        super().__init__(
+            workflow_id, f"there is no run {run_id!r}{whose}: check the id, or leave it out for the latest run"
+        )
+        self.run_id = run_id
+
+
+class _UnknownTypeError(HoldfastError):
+    facts = ("type_name", "known")
+    noun: ClassVar[str] = ""
+
+    def __init__(self, type_name: str, *, known: Sequence[str] = ()) -> None:
+        listed = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"{self.noun} {type_name!r} is not known here (known: {listed}): "
+            f"check the name, or add it to the worker's {'workflows' if self.noun == 'workflow' else 'activities'}"
+        )
+        self.type_name = type_name
+        self.known = list(known)
+
+
+class UnknownWorkflowTypeError(_UnknownTypeError):
+    """No workflow of this name is registered here."""
+
+    noun = "workflow"
+
+
+class UnknownActivityTypeError(_UnknownTypeError):
+    """No activity of this name is registered here."""
+
+    noun = "activity"
+
+
+class RefusedError(HoldfastError):
+    """A change was refused as a whole: what it guards on is no longer so. ``reason`` is a short code."""
+
+    facts = ("reason",)
+
+    def __init__(self, reason: str, message: str | None = None) -> None:
+        super().__init__(message or f"the change was refused ({reason}): read the current state and decide again")
+        self.reason = reason
+
+
+# --- the database ----------------------------------------------------------------------------------------------------
+
+
+class StoreError(HoldfastError):
+    """The database can't serve."""
+
+    category = FailureCategory.INTERNAL
+
+
+class StoreUnreachableError(StoreError):
+    """The database does not answer."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The database can't be written."""
+
+
+class SchemaMissingError(StoreError):
+    """The database has no Holdfast tables yet."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or "the database has no Holdfast tables yet: run `holdfast migrate`")
+
+
+class SchemaTooOldError(StoreError):
+    """The tables are of an earlier version than the code."""
+
+    facts = ("found", "needed")
+
+    def __init__(self, found: str, needed: str) -> None:
+        super().__init__(
+            f"the database's tables are at version {found}, this code needs {needed}: run `holdfast migrate`"
+        )
+        self.found = found
+        self.needed = needed
+
+
+class SchemaTooNewError(StoreError):
+    """The tables are of a later version than the code."""
+
+    facts = ("found", "needed")
+
+    def __init__(self, found: str, needed: str) -> None:
+        super().__init__(
+            f"the database's tables are at version {found}, newer than this code's {needed}: upgrade holdfast"
+        )
+        self.found = found
+        self.needed = needed
+
+
+class ForkedConnectionError(StoreError):
+    """A connection is used in a process that was forked after it was opened."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or "this client was connected before the process forked: connect again in the child, "
+            "or start processes with the 'spawn' method"
+        )
+
+
+class JournalClosedError(StoreError):
+    """This process no longer writes to the database."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or "the client is closed: connect again")
+
+
+# --- what fails a task, never a run ----------------------------------------------------------------------------------
+
+
+class WorkflowTaskError(HoldfastError):
+    """One activation can't be done. It is tried again with backoff; the run goes on when the code is fixed."""
+
+    category = FailureCategory.TASK_FAILURE
+
+
+class NonDeterminismError(WorkflowTaskError):
+    """In replay the code asked for other commands than those that history records.
+
+    Args:
+        expected: what history records of the activation, one line a command.
+        actual: what the code asked for now.
+        command_index: where the two first differ, from 0; found if left out.
+        source: the line of workflow code that asked, as ``file:line``.
+        workflow_type: whose code it is.
+    """
+
+    facts = ("command_index", "expected", "actual", "first_difference", "source", "workflow_type")
+
+    def __init__(
+        self,
+        *,
+        expected: Sequence[str],
+        actual: Sequence[str],
+        command_index: int | None = None,
+        source: str | None = None,
+        workflow_type: str | None = None,
+    ) -> None:
+        self.expected = list(expected)
+        self.actual = list(actual)
+        self.command_index = _first_difference(expected, actual) if command_index is None else command_index
+        self.source = source
+        self.workflow_type = workflow_type
+        self.first_difference = (
+            f"command {self.command_index + 1}: history has {_at(expected, self.command_index)}, "
+            f"the code asks for {_at(actual, self.command_index)}"
+        )
+        whose = f" {workflow_type}" if workflow_type else ""
+        where = f"\n  at {source}" if source else ""
+        super().__init__(
+            f"workflow{whose} no longer does what its history records. First difference: {self.first_difference}"
+            f"{where}\n{_side_by_side(self.expected, self.actual, self.command_index)}\n"
+            "Restore the order of calls for runs that are under way: put the new code behind "
+            "`if workflow.patched('…'):`, or reset the run to a point before the change."
+        )
+
+
+def _first_difference(expected: Sequence[str], actual: Sequence[str]) -> int:
+    for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
+        if left != right:
+            return index
+    return min(len(expected), len(actual))
+
+
+def _at(lines: Sequence[str], index: int) -> str:
+    return lines[index] if 0 <= index < len(lines) else "nothing"
+
+
+def _side_by_side(expected: Sequence[str], actual: Sequence[str], index: int, around: int = 4) -> str:
+    first = max(0, index - around)
+    last = min(max(len(expected), len(actual), index + 1), index + around + 1)
+    left = [_at(expected, i) for i in range(first, last)]
+    width = max(len("history"), *(len(line) for line in left))
+    rows = [f"     {'#':>5}  {'history':<{width}}  code"]
+    for i, line in enumerate(left, first):
+        rows.append(f"  {'=>' if i == index else '  '} {i + 1:>5}  {line:<{width}}  {_at(actual, i)}")
+    return "\n".join(rows)
+
+
+class PayloadDecodeError(WorkflowTaskError):
+    """A recorded value can't be read as what the code's type hint says."""
+
+    facts = ("parameter", "hint")
+
+    def __init__(self, message: str, *, parameter: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+        self.hint = hint
+
+
+class PayloadEncodeError(WorkflowTaskError):
+    """A value can't be written as JSON."""
+
+    facts = ("what",)
+
+    def __init__(self, message: str, *, what: str | None = None) -> None:
+        super().__init__(message)
+        self.what = what
+
+
+class DurableCallError(WorkflowTaskError):
+    """A durable call can't be made as written: wrong arguments, or nothing that bounds an activity."""
+
+
+class MissingCodeError(WorkflowTaskError):
+    """History needs a workflow, a handler or an activity that this worker does not have."""
+
+    facts = ("name",)
+
+    def __init__(self, message: str, *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class StructuralLimitError(HoldfastError):
+    """Something grew past a limit of the engine. ``value`` and ``limit`` are bytes or a count, by ``kind``."""
+
+    category = FailureCategory.STRUCTURAL_LIMIT
+    facts = ("kind", "value", "limit")
+
+    def __init__(self, kind: str, *, value: int, limit: int, advice: str | None = None) -> None:
+        hint = advice or "do less at once, or raise this limit in StructuralLimits"
+        super().__init__(f"{kind.replace('_', ' ')} limit exceeded: {value:,} > {limit:,}: {hint}")
+        self.kind = kind
+        self.value = value
+        self.limit = limit
+
+
+# --- what workflow code sees of failures elsewhere --------------------------------------------------------------------
+
+
+class FailureError(HoldfastError):
+    """A failure that happened elsewhere and was recorded in history."""
+
+
+class ApplicationError(FailureError):
+    """User code failed. Any exception of an activity is seen as one of these; raise it yourself to say more.
+
+    Args:
+        message: what went wrong.
+        details: JSON-able values for whoever catches it.
+        type: the name by which retry policies and handlers know it; by default the class name.
+        non_retryable: trying again is useless.
+        next_retry_delay: seconds (or a timedelta) until the next attempt, instead of the policy's backoff.
+    """
+
+    facts = ("type", "details", "non_retryable", "next_retry_delay", "exception_class", "exception_types")
+    category: FailureCategory = FailureCategory.APPLICATION  # type: ignore[misc]
+    exception_class: str | None = None
+    """The qualified name of the class that was raised, if it was another."""
+    exception_types: tuple[str, ...] = ()
+    """If an exception group was raised: the class names of what it held."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *details: Any,
+        type: str | None = None,
+        non_retryable: bool = False,
+        next_retry_delay: float | timedelta | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.type = type if type is not None else self.__class__.__name__
+        self.details = details
+        self.non_retryable = non_retryable
+        self.next_retry_delay = next_retry_delay
+
+
+class ActivityError(FailureError):
+    """An activity ended without a result and is not tried again; ``__cause__`` is the last attempt's failure.
+
+    Attributes:
+        activity_type: the activity's name.
+        activity_id: its command id in the run.
+        attempt: how many attempts were made.
+        retry_state: why there is no further one.
+    """
+
+    category = FailureCategory.ACTIVITY
+    facts = ("activity_type", "activity_id", "attempt", "retry_state")
+
+    def __init__(
+        self,
+        *,
+        activity_type: str,
+        activity_id: int,
+        attempt: int,
+        retry_state: RetryState,
+        message: str | None = None,
+    ) -> None:
+        why = retry_state.replace("_", " ")
+        super().__init__(message or f"activity {activity_type} failed at attempt {attempt} ({why})")
+        self.activity_type = activity_type
+        self.activity_id = activity_id
+        self.attempt = attempt
+        self.retry_state = retry_state
+
+
+_TIMEOUT_WORDS = {
+    TimeoutKind.SCHEDULE_TO_START: "was not started in time: its schedule-to-start timeout passed",
+    TimeoutKind.START_TO_CLOSE: "took too long: its start-to-close timeout passed",
+    TimeoutKind.SCHEDULE_TO_CLOSE: "was not done in time: its schedule-to-close timeout passed",
+    TimeoutKind.HEARTBEAT: "fell silent: its heartbeat timeout passed",
+    TimeoutKind.EXECUTION_TIMEOUT: "was not done in time: its execution timeout passed",
+    TimeoutKind.RUN_TIMEOUT: "took too long: its run timeout passed",
+}
+
+
+class ActivityTimeoutError(ActivityError, TimeoutError):
+    """An activity ended by one of its four deadlines; ``__cause__`` is the previous attempt's failure, if any.
+
+    Attributes:
+        timeout_kind: which deadline it was.
+        deadline_at: when that was (aware, UTC). It lies ahead only if no attempt could have begun before it.
+        heartbeat_details: what the last heartbeat reported.
+    """
+
+    facts = (*ActivityError.facts, "timeout_kind", "deadline_at", "heartbeat_details")
+
+    def __init__(
+        self,
+        *,
+        timeout_kind: TimeoutKind,
+        deadline_at: datetime,
+        activity_type: str,
+        activity_id: int,
+        attempt: int,
+        retry_state: RetryState,
+        heartbeat_details: tuple[Any, ...] = (),
+    ) -> None:
+        super().__init__(
+            activity_type=activity_type,
+            activity_id=activity_id,
+            attempt=attempt,
+            retry_state=retry_state,
+            message=f"activity {activity_type} {_TIMEOUT_WORDS[timeout_kind]} at "
+            f"{iso(from_datetime(deadline_at))} (attempt {attempt}, {retry_state.replace('_', ' ')})",
+        )
+        self.timeout_kind = timeout_kind
+        self.deadline_at = deadline_at
+        self.heartbeat_details = heartbeat_details
+
+
+# --- what `handle.result()` raises -----------------------------------------------------------------------------------
+
+
+class WorkflowResultError(HoldfastError):
+    """The workflow ended without a result."""
+
+    facts = ("workflow_id", "run_id")
+
+    def __init__(self, message: str, *, workflow_id: str, run_id: str) -> None:
+        super().__init__(message)
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+
+
+class WorkflowFailedError(WorkflowResultError):
+    """The workflow's code raised; ``__cause__`` is the failure."""
+
+    def __init__(self, *, workflow_id: str, run_id: str) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} failed: see the cause, or `holdfast describe {workflow_id}`",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+
+
+class WorkflowTimeoutError(WorkflowResultError, TimeoutError):
+    """The workflow's execution or run deadline passed.
+
+    Attributes:
+        timeout_kind: ``execution_timeout`` or ``run_timeout``.
+        deadline_at: when that was (aware, UTC).
+    """
+
+    category = FailureCategory.TIMEOUT
+    facts = (*WorkflowResultError.facts, "timeout_kind", "deadline_at")
+
+    def __init__(
+        self, *, workflow_id: str, run_id: str, timeout_kind: TimeoutKind, deadline_at: datetime
+    ) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} {_TIMEOUT_WORDS[timeout_kind]} at {iso(from_datetime(deadline_at))}",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+        self.timeout_kind = timeout_kind
+        self.deadline_at = deadline_at
+
+
+class WorkflowCancelledError(WorkflowResultError):
+    """The workflow gave way to a cancel request."""
+
+    category = FailureCategory.CANCELLED
+    facts = (*WorkflowResultError.facts, "reason")
+
+    def __init__(self, *, workflow_id: str, run_id: str, reason: str | None = None) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} was cancelled{f': {reason}' if reason else ''}",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+        self.reason = reason
+
+
+class WorkflowTerminatedError(WorkflowResultError):
+    """Somebody ended the workflow at once, without its code."""
+
+    category = FailureCategory.TERMINATED
+    facts = (*WorkflowResultError.facts, "reason")
+
+    def __init__(self, *, workflow_id: str, run_id: str, reason: str | None = None) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} was terminated{f': {reason}' if reason else ''}",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+        self.reason = reason
+
+
+# --- control flow ----------------------------------------------------------------------------------------------------
+
+
+class ContinueAsNew(BaseException):
+    """Raised by ``workflow.continue_as_new()``: ends the run by starting the next one. Don't catch it.
+
+    A ``BaseException``, so that ``except Exception`` in workflow code lets it pass.
+
+    Attributes:
+        arguments: what the next run is given.
+        workflow_type: the next run's type, or None for the same.
+        task_queue: the next run's queue, or None for the same.
+        run_timeout: seconds, or None for the same.
+        memo: or None for the same.
+    """
+
+    def __init__(
+        self,
+        arguments: tuple[Any, ...] = (),
+        *,
+        workflow_type: str | None = None,
+        task_queue: str | None = None,
+        run_timeout: float | None = None,
+        memo: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__("continue as new")
+        self.arguments = arguments
+        self.workflow_type = workflow_type
+        self.task_queue = task_queue
+        self.run_timeout = run_timeout
+        self.memo = memo
