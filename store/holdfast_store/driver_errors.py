@@ -1,0 +1,185 @@
+"""What a database's error means: whether to try again, whether the connection is lost, and what to tell people.
+
+Drivers put payloads into their messages (the failing row, a statement's parameters), so nothing here quotes more
+than the primary message of the server.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+import psycopg
+from sqlalchemy import exc as sqlalchemy_errors
+
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.errors import (
+    HoldfastError,
+    SchemaMissingError,
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnreachableError,
+)
+
+_SQLITE_BUSY: Final = 5
+_SQLITE_LOCKED: Final = 6
+_SQLITE_READONLY: Final = 8
+_SQLITE_CORRUPT: Final = 11
+_SQLITE_FULL: Final = 13
+_SQLITE_CANTOPEN: Final = 14
+_SQLITE_PROTOCOL: Final = 15
+_SQLITE_NOTADB: Final = 26
+
+_SQLITE_TRANSIENT: Final = frozenset({_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_PROTOCOL})
+
+_SERIALIZATION_FAILURE: Final = "40001"
+_DEADLOCK_DETECTED: Final = "40P01"
+_LOCK_NOT_AVAILABLE: Final = "55P03"
+_TOO_MANY_CONNECTIONS: Final = "53300"
+_READ_ONLY_TRANSACTION: Final = "25006"
+_UNDEFINED_TABLE: Final = "42P01"
+
+_TRANSIENT: Final = frozenset(
+    {_SERIALIZATION_FAILURE, _DEADLOCK_DETECTED, _LOCK_NOT_AVAILABLE, _TOO_MANY_CONNECTIONS}
+)
+# The server ended the session: shutdown, crash, starting up, dropped database, idle too long.
+_SESSION_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """The driver's own exception under SQLAlchemy's wrapping, or the exception itself."""
+    while isinstance(error, sqlalchemy_errors.StatementError) and error.orig is not None:
+        error = error.orig
+    return error
+
+
+def is_disconnect(error: BaseException) -> bool:
+    """Whether the connection is of no more use, and the outcome of a COMMIT under way unknown."""
+    if isinstance(error, sqlalchemy_errors.DBAPIError) and error.connection_invalidated:
+        return True
+    if isinstance(error, sqlalchemy_errors.PendingRollbackError | sqlalchemy_errors.ResourceClosedError):
+        return True
+    raw = driver_error(error)
+    if isinstance(raw, psycopg.Error):
+        state = raw.sqlstate
+        if state is None:
+            # Only what libpq says itself carries no state: no server answered, or none is left to answer.
+            return isinstance(raw, psycopg.OperationalError | psycopg.InterfaceError)
+        return state.startswith("08") or state in _SESSION_ENDED
+    return isinstance(raw, sqlite3.ProgrammingError) and "closed database" in str(raw)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same work may succeed if it is simply done again, on a new connection if the old one is lost."""
+    if is_disconnect(error):
+        return True
+    raw = driver_error(error)
+    if isinstance(raw, psycopg.Error):
+        return raw.sqlstate in _TRANSIENT
+    return isinstance(raw, sqlite3.Error) and _sqlite_code(raw) in _SQLITE_TRANSIENT
+
+
+def translate(error: BaseException, url: DatabaseUrl | None = None) -> Exception:
+    """The error to raise towards the user: typed, in one or two sentences, with what to do next.
+
+    Args:
+        error: What SQLAlchemy or a driver raised; an error that is Holdfast's already is given back as it is.
+        url: The database it came from, to be named in the message.
+    """
+    if isinstance(error, HoldfastError):
+        return error
+    name = url.display if url is not None else "the database"
+    raw = driver_error(error)
+    if isinstance(raw, sqlite3.Error):
+        return _translate_sqlite(raw, name, url)
+    if isinstance(raw, psycopg.Error):
+        return _translate_postgresql(raw, name)
+    if is_disconnect(error):
+        return StoreUnreachableError(f"The connection to {name} is lost.")
+    if isinstance(raw, sqlalchemy_errors.SQLAlchemyError):
+        return StoreError(f"{name}: {type(raw).__name__}.")
+    return raw if isinstance(raw, Exception) else StoreError(f"{name}: {type(raw).__name__}.")
+
+
+def _sqlite_code(error: sqlite3.Error) -> int:
+    """The primary result code: SQLite keeps the details in the higher bytes."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _translate_sqlite(error: sqlite3.Error, name: str, url: DatabaseUrl | None) -> StoreError:
+    code = _sqlite_code(error)
+    if code == _SQLITE_READONLY:
+        return read_only(name)
+    if code == _SQLITE_NOTADB:
+        return StoreUnreachableError(
+            f"{name} exists but is not a SQLite database. Name another file, or move this one away."
+        )
+    if code == _SQLITE_CORRUPT:
+        return StoreUnreachableError(f"{name} is damaged ({error}). Restore it from a backup.")
+    if code == _SQLITE_CANTOPEN:
+        folder = url.path.parent if url is not None and url.path is not None else None
+        if folder is not None and not folder.is_dir():
+            return StoreUnreachableError(
+                f"{name} cannot be opened: there is no folder {folder}. Make it first."
+            )
+        return StoreUnreachableError(
+            f"{name} cannot be opened. This user must be able to read and write the file, and to create files "
+            "in its folder: SQLite keeps its journal beside it."
+        )
+    if code in _SQLITE_TRANSIENT:
+        return StoreUnreachableError(
+            f"{name} stayed locked by another process for too long. Find who holds a transaction open on it."
+        )
+    if code == _SQLITE_FULL:
+        return StoreError(f"The disk that holds {name} is full. Make room and try again.")
+    if "no such table" in str(error):
+        return schema_missing(name)
+    return StoreError(f"{name}: SQLite says: {error}")
+
+
+def _translate_postgresql(error: psycopg.Error, name: str) -> StoreError:
+    state = error.sqlstate
+    if state == _UNDEFINED_TABLE:
+        return schema_missing(name)
+    if state == _READ_ONLY_TRANSACTION:
+        return StoreReadOnlyError(
+            f"{name} accepts no writes: it is a standby, or the user's transactions are read-only. "
+            "Name the primary (with several hosts: target_session_attrs=read-write)."
+        )
+    if state is None or state.startswith("28") or state == "3D000":
+        return StoreUnreachableError(_unreachable(str(error), name))
+    if is_disconnect(error):
+        return StoreUnreachableError(f"The connection to {name} is lost: {_primary(error)}.")
+    return StoreError(f"{name}: PostgreSQL says: {_primary(error)} ({state}).")
+
+
+def _unreachable(text: str, name: str) -> str:
+    """Errors at connect carry no state (libpq gives none), so the words have to do."""
+    if "password" in text or "authentication failed" in text:
+        return f"{name} refused the login. Check the user name and the password."
+    if "does not exist" in text and "database" in text:
+        return f"{name} does not exist on that server. Create the database first."
+    reason = text.strip().splitlines()[-1].strip() if text.strip() else "no reason given"
+    return f"{name} cannot be reached: {reason}. Check the URL, and that the server is running."
+
+
+def _primary(error: psycopg.Error) -> str:
+    return (error.diag.message_primary or type(error).__name__).strip()
+
+
+def read_only(name: str) -> StoreReadOnlyError:
+    """A SQLite file that this user may read but not write."""
+    return StoreReadOnlyError(
+        f"{name} is read-only for this user. Give write permission on the file and on its folder (SQLite keeps its "
+        "journal beside it), or name another file."
+    )
+
+
+def schema_missing(name: str) -> SchemaMissingError:
+    """A database without Holdfast's tables."""
+    return SchemaMissingError(f"{name} has no Holdfast tables yet: {migrate_command(name)}.")
+
+
+def migrate_command(name: str) -> str:
+    """How to bring a schema up to date, ready to be copied unless a password had to be hidden."""
+    return f"run `holdfast migrate --url {name if '***' not in name else 'URL'}`"

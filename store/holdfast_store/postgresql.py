@@ -1,0 +1,146 @@
+"""How Holdfast connects to PostgreSQL: psycopg 3, autocommit, and timeouts that end what hangs before a lease does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg import pq
+from psycopg.types.numeric import Int8Dumper
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
+
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Clock, SystemClock
+
+_READERS_KEPT: Final = 2
+_READERS_AT_MOST: Final = 8
+_READER_WAIT_S: Final = 10.0
+_CLOCK_ROUND_TRIPS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresSettings:
+    """What every connection is opened with. An option of the same name in the URL wins.
+
+    The three timeouts of the server belong below half a worker's lease (30 s by default), so that a lock or a query
+    that hangs is over, and tried again, while its owner still lives. Zero turns one off.
+
+    Attributes:
+        connect_timeout_s: How long one host may take to answer.
+        lock_timeout_s: How long a statement waits for a row.
+        statement_timeout_s: How long a statement may take in all.
+        idle_in_transaction_timeout_s: How long a transaction may stand between two statements.
+        keepalive_idle_s: After how much silence TCP asks whether the server is still there.
+        prepare_threshold: How often a statement is run before the server keeps its plan; None for never, which a
+            pooler that hands each transaction another session needs.
+        prepared_max: How many plans a connection keeps. The journal's statements differ by their number of rows.
+    """
+
+    connect_timeout_s: int = 10
+    lock_timeout_s: float = 5.0
+    statement_timeout_s: float = 12.0
+    idle_in_transaction_timeout_s: float = 12.0
+    keepalive_idle_s: int = 10
+    prepare_threshold: int | None = 3
+    prepared_max: int = 512
+
+
+class _BigIntDumper(Int8Dumper):
+    """An int, told to the server as what the column is, whatever its size.
+
+    By itself psycopg picks int2, int4 or int8 by the value, and NULL has no type at all; each mixture would be another
+    prepared statement. So an int has none here either: the server takes it from the column or the cast.
+    """
+
+    oid = 0
+
+
+def writer_engine(url: DatabaseUrl, settings: PostgresSettings) -> Engine:
+    """An engine whose connections are opened when asked for and closed when closed."""
+    return _engine(url, settings, poolclass=NullPool)
+
+
+def reader_engine(url: DatabaseUrl, settings: PostgresSettings) -> Engine:
+    """An engine with a small pool, for short reads from any thread."""
+    return _engine(
+        url,
+        settings,
+        poolclass=QueuePool,
+        pool_size=_READERS_KEPT,
+        max_overflow=_READERS_AT_MOST - _READERS_KEPT,
+        pool_timeout=_READER_WAIT_S,
+        pool_pre_ping=True,
+        pool_use_lifo=True,
+    )
+
+
+def _engine(url: DatabaseUrl, settings: PostgresSettings, **pool: Any) -> Engine:
+    engine = create_engine(
+        url.sqlalchemy_url,
+        connect_args=_connect_args(url, settings),
+        isolation_level="AUTOCOMMIT",
+        use_native_hstore=False,
+        hide_parameters=True,
+        **pool,
+    )
+    event.listen(engine, "connect", _prepare_session(settings))
+    return engine
+
+
+def _connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any]:
+    defaults: dict[str, Any] = {
+        "application_name": "holdfast",
+        "connect_timeout": settings.connect_timeout_s,
+        "keepalives": 1,
+        "keepalives_idle": settings.keepalive_idle_s,
+        "keepalives_interval": max(1, settings.keepalive_idle_s // 3),
+        "keepalives_count": 3,
+    }
+    given = url.sqlalchemy_url.query
+    kept = {name: value for name, value in defaults.items() if name not in given}
+    return {**kept, "autocommit": True, "prepare_threshold": settings.prepare_threshold}
+
+
+def _prepare_session(settings: PostgresSettings) -> Callable[[psycopg.Connection[Any], object], None]:
+    timeouts = (
+        ("lock_timeout", settings.lock_timeout_s),
+        ("statement_timeout", settings.statement_timeout_s),
+        ("idle_in_transaction_session_timeout", settings.idle_in_transaction_timeout_s),
+    )
+    # One round trip, and by statement: poolers refuse these as start-up options.
+    statement = "; ".join(f"SET {name} = {round(seconds * 1000)}" for name, seconds in timeouts)
+
+    def prepare(connection: psycopg.Connection[Any], _record: object) -> None:
+        connection.prepared_max = settings.prepared_max
+        connection.adapters.register_dumper(int, _BigIntDumper)
+        result = connection.pgconn.exec_(statement.encode())
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
+
+    return prepare
+
+
+def database_clock_offset(connection: Connection, clock: Clock | None = None) -> int:
+    """How far the server's clock is ahead of this machine's, in microseconds.
+
+    The engine of a shared database runs on the database's clock, so that deadlines mean the same in every process.
+    Of a few round trips the fastest counts: its answer was the least old (Cristian, 1989).
+
+    Args:
+        connection: A connection to PostgreSQL.
+        clock: The machine's clock; the system's by default.
+    """
+    machine = clock if clock is not None else SystemClock()
+    best_trip, best_offset = None, 0
+    for _ in range(_CLOCK_ROUND_TRIPS):
+        before = machine.now()
+        row = connection.exec_driver_sql(
+            "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+        ).one()
+        after = machine.now()
+        trip = after - before
+        if best_trip is None or trip < best_trip:
+            best_trip, best_offset = trip, row[0] - (before + trip // 2)
+    return best_offset
