@@ -1,0 +1,125 @@
+"""Migrating, up and down: each time one transaction, whatever the number of steps.
+
+Any number of processes may migrate one database at once: one does it, the others wait and find nothing left to do.
+On SQLite they queue for the write lock. On PostgreSQL they queue for the row that holds the version; while there is no
+such row yet, the one that comes second fails on the first table that both create, and starts again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from holdfast_migrations.revisions import VERSION_TABLE
+
+_HERE: Final = Path(__file__).parent
+_ATTEMPTS: Final = 50
+_PAUSE_S: Final = 0.1
+
+_SQLITE_BUSY: Final = frozenset({5, 6})
+# Two who create the same thing, a deadlock, a serialization failure, a lock that took too long.
+_POSTGRESQL_RETRY: Final = frozenset({"23505", "42P07", "42710", "40P01", "40001", "55P03"})
+
+_alembic_lock: Final = threading.Lock()
+"""Alembic's ``op`` is one object for the whole process."""
+
+
+def migrate(bind: Engine | Connection, revision: str = "head") -> None:
+    """Bring the schema up to a version; nothing happens if it is there already.
+
+    Args:
+        bind: An engine, or a connection with no transaction open; it is put into driver-level autocommit, for BEGIN and
+            COMMIT are said here.
+        revision: The version to reach.
+    """
+    _run(bind, lambda script, found: script._upgrade_revs(revision, found))
+
+
+def downgrade(bind: Engine | Connection, revision: str = "base") -> None:
+    """Take the schema back to a version; what the newer tables and columns hold is lost.
+
+    Args:
+        bind: As for `migrate`.
+        revision: The version to reach; ``base`` removes every table but the one that holds the version.
+    """
+    _run(bind, lambda script, found: script._downgrade_revs(revision, found))
+
+
+def _run(bind: Engine | Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
+    with _autocommit_connection(bind) as connection:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                _attempt(connection, steps)
+            except DBAPIError as error:
+                if attempt == _ATTEMPTS or not _another_was_first(error):
+                    raise
+                time.sleep(_PAUSE_S)
+            else:
+                return
+
+
+def _attempt(connection: Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
+    _begin(connection)
+    try:
+        _run_steps(connection, steps)
+        connection.exec_driver_sql("COMMIT")
+    except BaseException:
+        if not connection.invalidated:
+            connection.exec_driver_sql("ROLLBACK")
+        raise
+
+
+def _begin(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        return
+    connection.exec_driver_sql("BEGIN")
+    # A migration takes as long as it takes, and so does waiting for another process's.
+    for setting in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+        connection.exec_driver_sql(f"SET LOCAL {setting} = 0")
+    if connection.exec_driver_sql(f"SELECT to_regclass('{VERSION_TABLE}')").scalar() is not None:
+        connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE} FOR UPDATE").all()
+
+
+def _run_steps(connection: Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
+    # Imported here because most processes never migrate anything, and alembic takes a while to load.
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    with _alembic_lock:
+        script = ScriptDirectory(_HERE)
+        environment = EnvironmentContext(Config(), script, fn=lambda found, _: steps(script, found))
+        with environment:
+            environment.configure(connection=connection, version_table=VERSION_TABLE)
+            environment.run_migrations()
+
+
+@contextmanager
+def _autocommit_connection(bind: Engine | Connection) -> Generator[Connection]:
+    if isinstance(bind, Engine):
+        with bind.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+    elif _in_autocommit(bind):
+        yield bind
+    else:
+        yield bind.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _in_autocommit(connection: Connection) -> bool:
+    driver: Any = connection.connection.dbapi_connection
+    if connection.dialect.name == "sqlite":
+        return driver.isolation_level is None
+    return bool(driver.autocommit)
+
+
+def _another_was_first(error: DBAPIError) -> bool:
+    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    return code in _SQLITE_BUSY or getattr(error.orig, "sqlstate", None) in _POSTGRESQL_RETRY

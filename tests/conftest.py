@@ -1,0 +1,82 @@
+"""Databases for tests: each test gets one of its own, on every backend that it asks for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.schema import ensure_schema
+from holdfast.testing.postgres import TemporaryPostgres
+from holdfast_store.database import Database
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Environment
+
+TEMPLATE = "holdfast_template"
+
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses the server is marked `postgresql`, so that `-m "not postgresql"` never starts one."""
+    for item in items:
+        if "postgres_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.postgresql)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[TemporaryPostgres]:
+    """One server for the whole session, with a template database at head."""
+    with TemporaryPostgres() as server:
+        database = Database(DatabaseUrl.parse(server.create_database(TEMPLATE)), Environment())
+        ensure_schema(database, migrate=True)
+        database.dispose()
+        yield server
+
+
+@pytest.fixture
+def new_postgresql_url(postgres_server: TemporaryPostgres) -> Iterator[Callable[..., str]]:
+    """Makes PostgreSQL databases, each gone at the test's end: at head, or with ``migrated=False`` empty."""
+    made: list[str] = []
+
+    def make(*, migrated: bool = True) -> str:
+        made.append(f"test_{next(_numbers)}")
+        return postgres_server.create_database(made[-1], template=TEMPLATE if migrated else None)
+
+    yield make
+    for name in made:
+        postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def postgresql_url(new_postgresql_url: Callable[..., str]) -> str:
+    """A PostgreSQL database at head."""
+    return new_postgresql_url()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'holdfast.db'}"
+
+
+@pytest.fixture(
+    params=["sqlite-file", "sqlite-memory", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A fresh database on each backend in turn."""
+    if request.param == "sqlite-memory":
+        return "sqlite://"
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
+    return url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """An open database at head on each backend in turn."""
+    opened = Database(DatabaseUrl.parse(database_url), Environment())
+    ensure_schema(opened)
+    yield opened
+    opened.dispose()
