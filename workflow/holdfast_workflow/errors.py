@@ -49,7 +49,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from holdfast_workflow.kinds import FailureCategory, RetryState, TimeoutKind
-from holdfast_workflow.times import iso, from_datetime
+from holdfast_workflow.times import from_datetime, iso
 
 REGISTRY: dict[str, type[HoldfastError]] = {}
 """The engine's own error classes by name: what a recorded failure can come back as."""
@@ -58,7 +58,7 @@ REGISTRY: dict[str, type[HoldfastError]] = {}
 class HoldfastError(Exception):
     """The root of all errors of this library."""
 
-    category: ClassVar[FailureCategory] = FailureCategory.APPLICATION
+    category: FailureCategory = FailureCategory.APPLICATION
     """What kind of failure it is when it ends an activity or a run."""
     facts: ClassVar[tuple[str, ...]] = ()
     """The attributes that travel with the error."""
@@ -100,7 +100,7 @@ def _restored(cls: type[HoldfastError], args: tuple[Any, ...], state: dict[str, 
 class InvalidOptionError(HoldfastError, ValueError):
     """An option, a name or an id is out of range. Nothing was written."""
 
-    facts = ("field",)
+    facts: ClassVar[tuple[str, ...]] = ("field",)
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -114,7 +114,7 @@ class InvalidUrlError(HoldfastError, ValueError):
 class WorkflowAlreadyStartedError(HoldfastError):
     """The workflow id is taken, and the duplicate policy refuses another start."""
 
-    facts = ("workflow_id", "run_id", "status")
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "status")
 
     def __init__(self, workflow_id: str, *, run_id: str, status: str) -> None:
         super().__init__(
@@ -129,7 +129,7 @@ class WorkflowAlreadyStartedError(HoldfastError):
 class WorkflowNotFoundError(HoldfastError):
     """No workflow has this id."""
 
-    facts = ("workflow_id",)
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id",)
 
     def __init__(self, workflow_id: str, message: str | None = None) -> None:
         super().__init__(
@@ -142,18 +142,19 @@ class WorkflowNotFoundError(HoldfastError):
 class RunNotFoundError(WorkflowNotFoundError):
     """No run has this id, or it belongs to another workflow."""
 
-    facts = ("workflow_id", "run_id")
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id")
 
     def __init__(self, run_id: str, *, workflow_id: str = "") -> None:
         whose = f" of workflow {workflow_id!r}" if workflow_id else ""
         super().__init__(
-            workflow_id, f"there is no run {run_id!r}{whose}: check the id, or leave it out for the latest run"
+            workflow_id,
+            f"there is no run {run_id!r}{whose}: check the id, or leave it out for the latest run",
         )
         self.run_id = run_id
 
 
 class _UnknownTypeError(HoldfastError):
-    facts = ("type_name", "known")
+    facts: ClassVar[tuple[str, ...]] = ("type_name", "known")
     noun: ClassVar[str] = ""
 
     def __init__(self, type_name: str, *, known: Sequence[str] = ()) -> None:
@@ -181,10 +182,12 @@ class UnknownActivityTypeError(_UnknownTypeError):
 class RefusedError(HoldfastError):
     """A change was refused as a whole: what it guards on is no longer so. ``reason`` is a short code."""
 
-    facts = ("reason",)
+    facts: ClassVar[tuple[str, ...]] = ("reason",)
 
     def __init__(self, reason: str, message: str | None = None) -> None:
-        super().__init__(message or f"the change was refused ({reason}): read the current state and decide again")
+        super().__init__(
+            message or f"the change was refused ({reason}): read the current state and decide again"
+        )
         self.reason = reason
 
 
@@ -215,7 +218,7 @@ class SchemaMissingError(StoreError):
 class SchemaTooOldError(StoreError):
     """The tables are of an earlier version than the code."""
 
-    facts = ("found", "needed")
+    facts: ClassVar[tuple[str, ...]] = ("found", "needed")
 
     def __init__(self, found: str, needed: str) -> None:
         super().__init__(
@@ -228,7 +231,7 @@ class SchemaTooOldError(StoreError):
 class SchemaTooNewError(StoreError):
     """The tables are of a later version than the code."""
 
-    facts = ("found", "needed")
+    facts: ClassVar[tuple[str, ...]] = ("found", "needed")
 
     def __init__(self, found: str, needed: str) -> None:
         super().__init__(
@@ -276,7 +279,14 @@ class NonDeterminismError(WorkflowTaskError):
         workflow_type: whose code it is.
     """
 
-    facts = ("command_index", "expected", "actual", "first_difference", "source", "workflow_type")
+    facts: ClassVar[tuple[str, ...]] = (
+        "command_index",
+        "expected",
+        "actual",
+        "first_difference",
+        "source",
+        "workflow_type",
+    )
 
     def __init__(
         self,
@@ -331,7 +341,7 @@ def _side_by_side(expected: Sequence[str], actual: Sequence[str], index: int, ar
 class PayloadDecodeError(WorkflowTaskError):
     """A recorded value can't be read as what the code's type hint says."""
 
-    facts = ("parameter", "hint")
+    facts: ClassVar[tuple[str, ...]] = ("parameter", "hint")
 
     def __init__(self, message: str, *, parameter: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -342,7 +352,7 @@ class PayloadDecodeError(WorkflowTaskError):
 class PayloadEncodeError(WorkflowTaskError):
     """A value can't be written as JSON."""
 
-    facts = ("what",)
+    facts: ClassVar[tuple[str, ...]] = ("what",)
 
     def __init__(self, message: str, *, what: str | None = None) -> None:
         super().__init__(message)
@@ -356,7 +366,7 @@ class DurableCallError(WorkflowTaskError):
 class MissingCodeError(WorkflowTaskError):
     """History needs a workflow, a handler or an activity that this worker does not have."""
 
-    facts = ("name",)
+    facts: ClassVar[tuple[str, ...]] = ("name",)
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message)
@@ -367,7 +377,7 @@ class StructuralLimitError(HoldfastError):
     """Something grew past a limit of the engine. ``value`` and ``limit`` are bytes or a count, by ``kind``."""
 
     category = FailureCategory.STRUCTURAL_LIMIT
-    facts = ("kind", "value", "limit")
+    facts: ClassVar[tuple[str, ...]] = ("kind", "value", "limit")
 
     def __init__(self, kind: str, *, value: int, limit: int, advice: str | None = None) -> None:
         hint = advice or "do less at once, or raise this limit in StructuralLimits"
@@ -395,8 +405,14 @@ class ApplicationError(FailureError):
         next_retry_delay: seconds (or a timedelta) until the next attempt, instead of the policy's backoff.
     """
 
-    facts = ("type", "details", "non_retryable", "next_retry_delay", "exception_class", "exception_types")
-    category: FailureCategory = FailureCategory.APPLICATION  # type: ignore[misc]
+    facts: ClassVar[tuple[str, ...]] = (
+        "type",
+        "details",
+        "non_retryable",
+        "next_retry_delay",
+        "exception_class",
+        "exception_types",
+    )
     exception_class: str | None = None
     """The qualified name of the class that was raised, if it was another."""
     exception_types: tuple[str, ...] = ()
@@ -428,7 +444,7 @@ class ActivityError(FailureError):
     """
 
     category = FailureCategory.ACTIVITY
-    facts = ("activity_type", "activity_id", "attempt", "retry_state")
+    facts: ClassVar[tuple[str, ...]] = ("activity_type", "activity_id", "attempt", "retry_state")
 
     def __init__(
         self,
@@ -466,7 +482,12 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
         heartbeat_details: what the last heartbeat reported.
     """
 
-    facts = (*ActivityError.facts, "timeout_kind", "deadline_at", "heartbeat_details")
+    facts: ClassVar[tuple[str, ...]] = (
+        *ActivityError.facts,
+        "timeout_kind",
+        "deadline_at",
+        "heartbeat_details",
+    )
 
     def __init__(
         self,
@@ -498,7 +519,7 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
 class WorkflowResultError(HoldfastError):
     """The workflow ended without a result."""
 
-    facts = ("workflow_id", "run_id")
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id")
 
     def __init__(self, message: str, *, workflow_id: str, run_id: str) -> None:
         super().__init__(message)
@@ -526,7 +547,7 @@ class WorkflowTimeoutError(WorkflowResultError, TimeoutError):
     """
 
     category = FailureCategory.TIMEOUT
-    facts = (*WorkflowResultError.facts, "timeout_kind", "deadline_at")
+    facts: ClassVar[tuple[str, ...]] = (*WorkflowResultError.facts, "timeout_kind", "deadline_at")
 
     def __init__(
         self, *, workflow_id: str, run_id: str, timeout_kind: TimeoutKind, deadline_at: datetime
@@ -544,7 +565,7 @@ class WorkflowCancelledError(WorkflowResultError):
     """The workflow gave way to a cancel request."""
 
     category = FailureCategory.CANCELLED
-    facts = (*WorkflowResultError.facts, "reason")
+    facts: ClassVar[tuple[str, ...]] = (*WorkflowResultError.facts, "reason")
 
     def __init__(self, *, workflow_id: str, run_id: str, reason: str | None = None) -> None:
         super().__init__(
@@ -559,7 +580,7 @@ class WorkflowTerminatedError(WorkflowResultError):
     """Somebody ended the workflow at once, without its code."""
 
     category = FailureCategory.TERMINATED
-    facts = (*WorkflowResultError.facts, "reason")
+    facts: ClassVar[tuple[str, ...]] = (*WorkflowResultError.facts, "reason")
 
     def __init__(self, *, workflow_id: str, run_id: str, reason: str | None = None) -> None:
         super().__init__(

@@ -158,11 +158,13 @@ class RetryPolicy(Value):
 def _type_names(types: Iterable[str | type[BaseException]]) -> tuple[str, ...]:
     field = "retry non retryable error types"
     if isinstance(types, str):
-        raise InvalidOptionError(f"{field} must be a list of names, not one text", field=field.replace(" ", "_"))
+        raise InvalidOptionError(
+            f"{field} must be a list of names, not one text", field=field.replace(" ", "_")
+        )
     names = []
     for entry in types:
         name = entry.__name__ if isinstance(entry, type) else entry
-        if not isinstance(name, str) or not name:
+        if not name or not isinstance(entry, str | type):
             raise InvalidOptionError(f"{field} must be class names or classes", field=field.replace(" ", "_"))
         names.append(name)
     return tuple(names)

@@ -170,4 +170,6 @@ def _duplicate_policy(policy: Any) -> DuplicatePolicy:
         return DuplicatePolicy(policy)
     except ValueError:
         known = ", ".join(DuplicatePolicy)
-        raise InvalidOptionError(f"duplicate policy must be one of {known}", field="duplicate_policy") from None
+        raise InvalidOptionError(
+            f"duplicate policy must be one of {known}", field="duplicate_policy"
+        ) from None

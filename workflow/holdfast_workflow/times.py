@@ -26,7 +26,9 @@ def from_datetime(moment: datetime) -> int:
         ValueError: if the datetime is naive: it names no instant.
     """
     if moment.tzinfo is None:
-        raise ValueError("a datetime without a time zone names no instant: give it one, for example timezone.utc")
+        raise ValueError(
+            "a datetime without a time zone names no instant: give it one, for example timezone.utc"
+        )
     return (moment - _EPOCH) // _MICROSECOND
 
 

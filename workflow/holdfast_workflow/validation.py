@@ -31,7 +31,11 @@ def duration_seconds(field: str, value: Any) -> int | float:
     seconds: int | float
     if isinstance(value, timedelta):
         us = timedelta_microseconds(value)
-        seconds = us // MICROSECONDS_PER_SECOND if us % MICROSECONDS_PER_SECOND == 0 else us / MICROSECONDS_PER_SECOND
+        seconds = (
+            us // MICROSECONDS_PER_SECOND
+            if us % MICROSECONDS_PER_SECOND == 0
+            else us / MICROSECONDS_PER_SECOND
+        )
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise _bad(field, f"must be a number of seconds or a timedelta, not {type(value).__name__}")
     elif isinstance(value, int):
@@ -58,11 +62,15 @@ def timeout_seconds(field: str, value: Any, *, minimum_seconds: int | None = Non
     Raises:
         InvalidOptionError: not a number or timedelta, not finite, too small, or over 100 years.
     """
-    negative = isinstance(value, timedelta | int | float) and not isinstance(value, bool) and _is_negative(value)
+    negative = (
+        isinstance(value, timedelta | int | float) and not isinstance(value, bool) and _is_negative(value)
+    )
     seconds = 0 if negative else duration_seconds(field, value)
     if minimum_seconds is not None:
         if seconds < minimum_seconds:
-            raise _bad(field, f"must be at least {minimum_seconds} second{'' if minimum_seconds == 1 else 's'}")
+            raise _bad(
+                field, f"must be at least {minimum_seconds} second{'' if minimum_seconds == 1 else 's'}"
+            )
     elif seconds <= 0:
         raise _bad(field, "must be positive")
     return seconds

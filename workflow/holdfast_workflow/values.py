@@ -49,7 +49,9 @@ class Value:
 
     def __repr__(self) -> str:
         shown = ", ".join(
-            f"{name}={value!r}" for name, value in self.given().items() if value is not None and name != "memo"
+            f"{name}={value!r}"
+            for name, value in self.given().items()
+            if value is not None and name != "memo"
         )
         return f"{type(self).__name__}({shown})"
 
