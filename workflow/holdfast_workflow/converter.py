@@ -131,7 +131,7 @@ class DataConverter:
             value = payload.take()
             if isinstance(value, classes):
                 return value
-        return _validated(b"[%b]" % payload.json, (hint,), (what,))[0]
+        return _validated(b"[%b]" % payload.json, (hint,), (what,), (what,))[0]
 
     def decode_args(self, payload: Payload, signature: CallSignature | None = None) -> list[Any]:
         """The arguments of a call; trailing ones that are missing take the function's defaults.
@@ -186,13 +186,12 @@ class DataConverter:
 class _ArgumentsReader:
     """How the arguments of one function are read, when so many are given."""
 
-    __slots__ = ("checks", "defaults", "hints", "labels")
+    __slots__ = ("checks", "defaults", "hints", "labels", "names")
 
     def __init__(self, signature: CallSignature, count: int) -> None:
         self.hints = tuple(signature.hint(index) for index in range(count))
-        self.labels = tuple(
-            f"parameter {signature.parameter(index)!r} of {signature.name}()" for index in range(count)
-        )
+        self.names = tuple(signature.parameter(index) for index in range(count))
+        self.labels = tuple(f"parameter {name!r} of {signature.name}()" for name in self.names)
         missing = len(signature.names) - count
         self.defaults = signature.defaults[-missing:] if missing > 0 else ()
         checks: list[tuple[type, ...] | None] = []
@@ -205,13 +204,15 @@ class _ArgumentsReader:
         """The arguments: ``values`` as they are where that will do, else what pydantic makes of the payload."""
         for value, classes in zip(values, self.checks, strict=True):
             if classes is None or not isinstance(value, classes):
-                return [*_validated(payload.json, self.hints, self.labels), *self.defaults]
+                return [*_validated(payload.json, self.hints, self.names, self.labels), *self.defaults]
         values += self.defaults
         return values
 
 
-def _validated(array: bytes, hints: tuple[Any, ...], labels: tuple[str, ...]) -> tuple[Any, ...]:
-    """The items of a JSON array, each as its hint says."""
+def _validated(
+    array: bytes, hints: tuple[Any, ...], names: tuple[str, ...], labels: tuple[str, ...]
+) -> tuple[Any, ...]:
+    """The items of a JSON array, each as its hint says; messages call them by their labels."""
     try:
         return adapter(hints).validate_json(array)
     except ValidationError as error:
@@ -220,7 +221,7 @@ def _validated(array: bytes, hints: tuple[Any, ...], labels: tuple[str, ...]) ->
         raise PayloadDecodeError(
             f"{labels[index]} can't be read as {name}: {how}: "
             "make the type hint accept what was recorded, or fix what is sent",
-            parameter=labels[index],
+            parameter=names[index],
             hint=name,
         ) from None
     except UnreadableHintError as error:
@@ -228,7 +229,7 @@ def _validated(array: bytes, hints: tuple[Any, ...], labels: tuple[str, ...]) ->
         raise PayloadDecodeError(
             f"{' or '.join(labels)} can't be read: no way is known to read JSON as {name} ({error}): use plain "
             "data, a dataclass or a pydantic model",
-            parameter=labels[0] if len(labels) == 1 else None,
+            parameter=names[0] if len(names) == 1 else None,
             hint=name,
         ) from None
 

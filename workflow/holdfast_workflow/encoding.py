@@ -1,8 +1,11 @@
 """Writing Python values as JSON by what they are: one pass of orjson, with a hook for what it does not know.
 
 Dataclasses become objects of their fields, models what pydantic makes of them, bytes base64 text, sets and tuples
-arrays, decimals text, timedeltas ISO 8601 durations. A second, slower way serves what the first can't: dict keys
-that are no text, times with a zone.
+arrays, enums their values, decimals text, timedeltas ISO 8601 durations. A second, slower way serves dicts whose keys
+are no text.
+
+What does not survive: the subclass of a str, list or dict; which member of a union it was, where two have the same JSON
+form (``bytes | str``); an enum whose value is a tuple; the name of a time zone (its offset does).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import dataclasses
 import math
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -23,7 +26,10 @@ from pydantic_core import to_jsonable_python
 
 from holdfast_workflow.payloads import Payload
 
-_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
+# Dataclasses pass through the hook because orjson skips fields that begin with an underscore; instants, because it
+# rounds offsets to the minute, and that of Amsterdam in 1890 had seconds.
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_MINUTE = timedelta(minutes=1)
 _MIN_INTEGER = -(2**63)
 _MAX_INTEGER = 2**64 - 1
 
@@ -145,16 +151,32 @@ def _timedelta(value: timedelta) -> str:
     return f"{sign}P{value.days}DT{value.seconds}{fraction}S"
 
 
+def _decimal(value: Decimal) -> str:
+    if not value.is_finite():
+        raise UnwritableError(
+            "it holds a Decimal that is NaN or infinite, which can't be read back: pass None or text"
+        )
+    return str(value)
+
+
+def _datetime(value: datetime) -> str:
+    offset = value.utcoffset()
+    if offset is not None and offset % _MINUTE:
+        value = value.astimezone(UTC)
+    return value.isoformat()
+
+
 _BASES: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
     ((bytes, bytearray, memoryview), lambda value: urlsafe_b64encode(value).decode()),
-    (Decimal, str),
+    (Decimal, _decimal),
     (timedelta, _timedelta),
     (Enum, lambda value: value.value),
     (str, lambda value: str.__str__(value)),
     (Mapping, dict),
     ((set, frozenset, tuple), list),
     (UUID, str),
-    ((datetime, date, time), lambda value: value.isoformat()),
+    (datetime, _datetime),
+    ((date, time), lambda value: value.isoformat()),
 )
 
 
@@ -177,8 +199,6 @@ def _plain(value: Any) -> Any:
         return plain
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in value]
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
     known = _known(value)
     return known if isinstance(known, str | orjson.Fragment) else _plain(known)
 

@@ -44,6 +44,7 @@ say what to do next and never hold a payload. Nobody needs to parse one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -403,6 +404,9 @@ class ApplicationError(FailureError):
         type: the name by which retry policies and handlers know it; by default the class name.
         non_retryable: trying again is useless.
         next_retry_delay: seconds (or a timedelta) until the next attempt, instead of the policy's backoff.
+
+    Raises:
+        InvalidOptionError: the delay is negative or not finite.
     """
 
     facts: ClassVar[tuple[str, ...]] = (
@@ -430,7 +434,14 @@ class ApplicationError(FailureError):
         self.type = type if type is not None else self.__class__.__name__
         self.details = details
         self.non_retryable = non_retryable
-        self.next_retry_delay = next_retry_delay
+        self.next_retry_delay = None if next_retry_delay is None else _delay_seconds(next_retry_delay)
+
+
+def _delay_seconds(delay: float | timedelta) -> float:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not 0 <= seconds < math.inf:
+        raise InvalidOptionError("next retry delay must be finite and not negative", field="next_retry_delay")
+    return int(seconds) if seconds == int(seconds) else seconds
 
 
 class ActivityError(FailureError):
@@ -440,7 +451,7 @@ class ActivityError(FailureError):
         activity_type: the activity's name.
         activity_id: its command id in the run.
         attempt: how many attempts were made.
-        retry_state: why there is no further one.
+        retry_state: why there is no further one; None on a cause, which was tried again.
     """
 
     category = FailureCategory.ACTIVITY
@@ -452,15 +463,19 @@ class ActivityError(FailureError):
         activity_type: str,
         activity_id: int,
         attempt: int,
-        retry_state: RetryState,
+        retry_state: RetryState | None,
         message: str | None = None,
     ) -> None:
-        why = retry_state.replace("_", " ")
-        super().__init__(message or f"activity {activity_type} failed at attempt {attempt} ({why})")
+        words = f"activity {activity_type} {message or 'failed'} (attempt {attempt}{_because(retry_state)})"
+        super().__init__(words)
         self.activity_type = activity_type
         self.activity_id = activity_id
         self.attempt = attempt
         self.retry_state = retry_state
+
+
+def _because(retry_state: RetryState | None) -> str:
+    return f", {retry_state.replace('_', ' ')}" if retry_state else ""
 
 
 _TIMEOUT_WORDS = {
@@ -497,7 +512,7 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
         activity_type: str,
         activity_id: int,
         attempt: int,
-        retry_state: RetryState,
+        retry_state: RetryState | None,
         heartbeat_details: tuple[Any, ...] = (),
     ) -> None:
         super().__init__(
@@ -505,8 +520,7 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
             activity_id=activity_id,
             attempt=attempt,
             retry_state=retry_state,
-            message=f"activity {activity_type} {_TIMEOUT_WORDS[timeout_kind]} at "
-            f"{iso(from_datetime(deadline_at))} (attempt {attempt}, {retry_state.replace('_', ' ')})",
+            message=f"{_TIMEOUT_WORDS[timeout_kind]} at {iso(from_datetime(deadline_at))}",
         )
         self.timeout_kind = timeout_kind
         self.deadline_at = deadline_at

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +21,6 @@ from holdfast_workflow.errors import (
     ActivityError,
     ActivityTimeoutError,
     ApplicationError,
-    FailureError,
     HoldfastError,
     PayloadEncodeError,
 )
@@ -29,7 +28,6 @@ from holdfast_workflow.events import ActivityFailed, ActivityTimedOut, Failure
 from holdfast_workflow.kinds import FailureCategory, RetryState, TimeoutKind
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.times import from_datetime, from_iso, iso, to_datetime
-from holdfast_workflow.validation import duration_seconds
 
 MAX_CAUSES = 20
 """How many causes of causes a document keeps."""
@@ -37,6 +35,9 @@ MAX_TIMEOUT_CAUSES = 2
 """… and under an activity's timeout, which every retry would otherwise lengthen."""
 MAX_STACK_LINES = 30
 """How many of the innermost calls a stack keeps."""
+
+MAX_TEXT = 20_000
+"""How many characters a message or a stack keeps."""
 
 _OWN = "holdfast.errors."
 _CANCELLED = "asyncio.CancelledError"
@@ -133,7 +134,7 @@ def activity_timeout_failure(
         activity_type=activity_type,
         activity_id=activity_id,
         attempt=attempt,
-        retry_state=retry_state or RetryState.TIMEOUT,
+        retry_state=retry_state,
     )
     failure: Failure = {
         "category": FailureCategory.TIMEOUT,
@@ -210,22 +211,29 @@ def _class_name(exc: BaseException) -> str:
 
 def _message(exc: BaseException) -> str:
     if isinstance(exc, BaseExceptionGroup):
-        return str(exc.message)
+        return _clean(exc.message)
     try:
         text = str(exc)
     except Exception:
         text = f"(the message of this {type(exc).__name__} can't be shown)"
-    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+    return _clean(text)
+
+
+def _clean(text: str) -> str:
+    """Text that JSON can hold, of bounded length."""
+    if len(text) > MAX_TEXT:
+        text = f"{text[: MAX_TEXT - 100]}… ({len(text) - MAX_TEXT + 100:,} more characters)"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _stack(exc: BaseException) -> str | None:
     """File, line and function of the innermost calls; what was recorded elsewhere stays."""
     if isinstance(exc, HoldfastError) and exc.stack is not None:
         return exc.stack
-    if exc.__traceback__ is None or (isinstance(exc, FailureError) and not isinstance(exc, ApplicationError)):
+    if exc.__traceback__ is None or isinstance(exc, ActivityError | asyncio.CancelledError):
         return None
     lines = list(_frames(exc.__traceback__))
-    return "\n".join(lines[-MAX_STACK_LINES:])
+    return _clean("\n".join(lines[-MAX_STACK_LINES:]))
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[str]:
@@ -244,8 +252,6 @@ def _facts(exc: HoldfastError, converter: DataConverter) -> Iterator[tuple[str, 
             yield name, _write_arguments(value, converter)
         elif isinstance(value, datetime):
             yield name, iso(from_datetime(value))
-        elif isinstance(value, timedelta):
-            yield name, duration_seconds(name, value)
         elif name != "exception_class":
             yield name, list(value) if isinstance(value, tuple) else value
 

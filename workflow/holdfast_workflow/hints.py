@@ -7,6 +7,7 @@ model keeps its own.
 
 from __future__ import annotations
 
+import collections.abc
 import functools
 import operator
 import sys
@@ -18,6 +19,7 @@ from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, 
 
 import typing_extensions
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core.core_schema import ErrorType
 
 CONFIG = ConfigDict(
     ser_json_bytes="base64",
@@ -37,6 +39,17 @@ _SIMPLE: dict[Any, tuple[type, ...]] = {
 }
 _UNIONS = (types.UnionType, typing.Union)  # pyright: ignore[reportDeprecated]
 _NONE = type(None)
+_STREAMS = (collections.abc.Iterable, collections.abc.Iterator)
+# What pydantic says of the shape of a value. A validator's own words, and these, may quote the value.
+_SAFE_WORDS = frozenset(get_args(ErrorType)) - {
+    "assertion_error",
+    "get_attribute_error",
+    "iteration_error",
+    "mapping_type",
+    "union_tag_invalid",
+    "uuid_parsing",
+    "value_error",
+}
 
 
 class UnreadableHintError(TypeError):
@@ -100,10 +113,15 @@ def _adapter(hints: tuple[Any, ...]) -> TypeAdapter[tuple[Any, ...]]:
 
 
 def _for_pydantic(hint: Any) -> Any:
-    """The hint in a form that pydantic takes: before Python 3.12 it refuses the standard library's TypedDict."""
-    if sys.version_info >= (3, 12):
-        return hint
-    if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
+    """The hint in a form that pydantic takes.
+
+    An ``Iterable`` is read as a list (pydantic would validate it lazily, and once); before Python 3.12 pydantic refuses
+    the standard library's TypedDict, so it gets an equal one.
+    """
+    if hint in _STREAMS or get_origin(hint) in _STREAMS:
+        arguments = get_args(hint)
+        return list[_for_pydantic(arguments[0])] if arguments else list[Any]  # type: ignore[misc]
+    if sys.version_info < (3, 12) and typing.is_typeddict(hint) and type(hint).__module__ == "typing":
         return _typed_dict(hint)
     arguments = get_args(hint)
     if not arguments or get_origin(hint) in (typing.Literal, Annotated):
@@ -140,7 +158,7 @@ def describe_error(error: ValidationError, hints: Sequence[Any]) -> tuple[int, s
     location = first["loc"]
     index = location[0] if location and isinstance(location[0], int) else 0
     path = _path(hints[index] if index < len(hints) else Any, location[1:])
-    what = "a validator refuses it" if first["type"] in ("value_error", "assertion_error") else first["msg"]
+    what = first["msg"] if first["type"] in _SAFE_WORDS else f"a validator refuses it ({first['type']})"
     more = error.error_count() - 1
     return index, f"{f'at {path}: ' if path else ''}{what}{f' (and {more} more)' if more else ''}"
 

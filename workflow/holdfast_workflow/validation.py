@@ -131,7 +131,7 @@ def validate_name(field: str, value: Any) -> str:
             raise _bad(field, f"must not hold control characters (it has U+{code:04X})")
         if 0xD800 <= code <= 0xDFFF:
             raise _bad(field, f"must be valid Unicode text (it has the lone surrogate U+{code:04X})")
-    return value
+    return str.__str__(value)
 
 
 def validate_workflow_id(value: Any) -> str:
