@@ -1,0 +1,198 @@
+"""A run's activity calls: from the code's call, through the command, to the future that resolves.
+
+An activity is open from its call until its end is applied or its future is cancelled, whichever comes first; what
+history says about it later is ignored. What must be right about a call (arguments, options, a bound on its duration) is
+looked at live only: in replay the recorded event stands, whatever the code would say today.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from holdfast_workflow.activity_options import ActivityOptions
+from holdfast_workflow.commands import CommandLog
+from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.errors import DurableCallError, InvalidOptionError, WorkflowTaskError
+from holdfast_workflow.events import (
+    ActivityCancelled,
+    ActivityCancelRequested,
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityScheduled,
+    ActivityTimedOut,
+    WorkflowStarted,
+)
+from holdfast_workflow.failures import activity_error
+from holdfast_workflow.loop import DeterministicLoop
+from holdfast_workflow.payloads import NOT_NEEDED
+from holdfast_workflow.signatures import CallSignature
+from holdfast_workflow.tasks import DurableFuture
+
+T = TypeVar("T")
+
+NO_OPTIONS = ActivityOptions()
+
+
+@runtime_checkable
+class ActivityCallable(Protocol):
+    """What an activity must show to be called from a workflow."""
+
+    @property
+    def name(self) -> str:
+        """The activity type."""
+        ...
+
+    @property
+    def options(self) -> ActivityOptions:
+        """The options of its declaration."""
+        ...
+
+    @property
+    def signature(self) -> CallSignature:
+        """What it takes and returns."""
+        ...
+
+
+class ActivityFuture(DurableFuture[T]):
+    """An activity under way: awaitable as often as you like, with ``cancel()``, ``done()`` and ``result()``."""
+
+    __slots__ = ("activation", "activity_type", "calls", "command_id", "hint", "index")
+
+    def __init__(self, calls: ActivityCalls, command_id: int, activity_type: str, hint: Any) -> None:
+        super().__init__(calls.loop.hashes, calls.loop)
+        self.calls = calls
+        self.command_id = command_id
+        self.activity_type = activity_type
+        self.hint = hint
+        self.activation = 0
+        self.index = 0
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Give the activity up: it is asked to stop, and whoever awaits it is cancelled at once."""
+        if self.done():
+            return False
+        self.calls.give_up(self)
+        return super().cancel(msg)
+
+    def default_name(self) -> str:
+        """The activity's type and command id."""
+        return f"{self.activity_type}#{self.command_id}"
+
+
+class ActivityCalls:
+    """The open activities of one run."""
+
+    __slots__ = ("converter", "default_options", "log", "loop", "open", "run")
+
+    def __init__(
+        self,
+        loop: DeterministicLoop,
+        run: WorkflowStarted,
+        converter: DataConverter,
+        default_options: ActivityOptions | None,
+    ) -> None:
+        self.loop = loop
+        self.log: CommandLog = loop.log
+        self.run = run
+        self.converter = converter
+        self.default_options = default_options
+        self.open: dict[int, ActivityFuture[Any]] = {}
+
+    def schedule(
+        self,
+        activity_type: str,
+        args: tuple[Any, ...],
+        signature: CallSignature | None,
+        options: ActivityOptions,
+        result_hint: Any,
+    ) -> ActivityFuture[Any]:
+        """Number a call, ask for it, and give the future of its result.
+
+        Raises:
+            DurableCallError: The call can't be made like this; the activation fails even if this is caught.
+            StructuralLimitError: One thing too many; the run fails even if this is caught.
+        """
+        log = self.log
+        command_id = log.next_id()
+        if log.replaying:
+            command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0)
+        else:
+            command = self._command(command_id, activity_type, args, signature, options)
+        future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint)
+        future.activation = log.activation
+        future.index = log.add(command)
+        self.open[command_id] = future
+        return future
+
+    def _command(
+        self,
+        command_id: int,
+        activity_type: str,
+        args: tuple[Any, ...],
+        signature: CallSignature | None,
+        options: ActivityOptions,
+    ) -> ActivityScheduled:
+        log, run = self.log, self.run
+        try:
+            if signature is not None:
+                signature.check(args)
+            if self.default_options is not None:
+                options = self.default_options.merged(options)
+            if not (options.is_bounded or run.execution_deadline_at or run.run_deadline_at):
+                raise _unbounded(activity_type)
+            payload = self.converter.encode_args(args, signature, activity_type)
+        except (WorkflowTaskError, InvalidOptionError) as error:
+            raise log.refuse(error) from None
+        log.check("payload_bytes", len(payload.json))
+        log.check("pending_activities", len(self.open) + 1)
+        return ActivityScheduled(
+            command_id,
+            activity_type,
+            options.task_queue or run.task_queue,
+            payload,
+            options.snapshot,
+            run.priority if options.priority is None else options.priority,
+        )
+
+    def give_up(self, future: ActivityFuture[Any]) -> None:
+        """The code no longer wants it: withdraw the call if it was not sent, else ask the activity to stop."""
+        if self.open.pop(future.command_id, None) is None:
+            return
+        log = self.log
+        if future.activation == log.activation:
+            log.withdraw(future.index)
+        elif not log.closed:
+            log.add(ActivityCancelRequested(future.command_id))
+
+    # --- what history says ----------------------------------------------------------------------------------------
+
+    def completed(self, event: ActivityCompleted) -> None:
+        """Resolve with the result, read as the call's result hint says.
+
+        Raises:
+            PayloadDecodeError: It can't be read so; names the activity.
+        """
+        future = self.open.pop(event.command_id, None)
+        if future is not None:
+            result = self.converter.decode(event.result, future.hint, f"the result of {future.activity_type}")
+            future.set_result(result)
+
+    def ended_badly(self, event: ActivityFailed | ActivityTimedOut) -> None:
+        """Resolve with the error."""
+        future = self.open.pop(event.command_id, None)
+        if future is not None:
+            future.set_exception(activity_error(event, future.activity_type, self.converter))
+
+    def cancelled(self, event: ActivityCancelled) -> None:
+        """Cancel whoever awaits it."""
+        future = self.open.pop(event.command_id, None)
+        if future is not None:
+            future.cancel()
+
+
+def _unbounded(activity_type: str) -> DurableCallError:
+    return DurableCallError(
+        f"nothing bounds how long activity {activity_type} may take: give start_to_close_timeout, "
+        "schedule_to_close_timeout or heartbeat_timeout at the call, on @activity.defn or as the worker's default "
+        "activity options, or start the workflow with an execution or run timeout"
+    )

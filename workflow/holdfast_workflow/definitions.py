@@ -1,0 +1,236 @@
+"""Declaring workflows: ``@workflow.defn`` on a class with one ``@workflow.run``, or on an ``async def``.
+
+``Order.run``, asked of the class, is a typed reference without ``self``, which ``client.start(Order.run, "o-1")``
+takes; asked of an instance, it is the bound method. Mistakes are found when the class is made, not when a run starts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.signatures import CallSignature
+from holdfast_workflow.validation import validate_name
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+_ATTRIBUTE = "__holdfast_workflow__"
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class WorkflowDefinition:
+    """A workflow type: its name, its code and the shape of its input."""
+
+    name: str
+    cls: type | None
+    fn: Callable[..., Coroutine[Any, Any, Any]]
+    signature: CallSignature
+    source: str
+    """Where the code is, as ``file:line``."""
+
+    def start(self, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
+        """The coroutine of a run; makes the instance that it runs on."""
+        if self.cls is None:
+            return self.fn(*args)
+        return self.fn(self.cls(), *args)
+
+
+class RunReference(Generic[P, T]):
+    """``Order.run``: a workflow's entry point as the class shows it, typed without ``self``."""
+
+    __slots__ = ("definition", "fn")
+
+    def __init__(self, definition: WorkflowDefinition, fn: Callable[..., Coroutine[Any, Any, T]]) -> None:
+        self.definition = definition
+        self.fn = fn
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """Run it as plain code on a fresh instance; a durable call in it needs a run around it."""
+        definition = self.definition
+        return self.fn(definition.cls() if definition.cls is not None else None, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.definition.name} at {self.definition.source}>"
+
+
+class RunMethod(Generic[P, T]):
+    """What ``@workflow.run`` makes of a method."""
+
+    __slots__ = ("fn", "owner_name")
+
+    def __init__(self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self.fn = fn
+        self.owner_name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.owner_name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> RunReference[P, T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        """The reference for the class, the bound method for an instance."""
+        if instance is not None:
+            return MethodType(self.fn, instance)
+        return RunReference(definition_of(owner), self.fn)
+
+
+def run(fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> RunMethod[P, T]:
+    """Mark the method that a workflow class starts with."""
+    if not inspect.isfunction(fn):
+        raise InvalidOptionError(f"@workflow.run goes on a method, not on {_kind(fn)}")
+    _check_async(fn, "@workflow.run")
+    return RunMethod(fn)
+
+
+@overload
+def defn(target: C, /) -> C: ...
+
+
+@overload
+def defn(target: Callable[P, Coroutine[Any, Any, T]], /) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+
+@overload
+def defn(*, name: str | None = None) -> _Decorator: ...
+
+
+def defn(target: Any = None, /, *, name: str | None = None) -> Any:
+    """Declare a workflow.
+
+    Args:
+        target: A class with one method marked ``@workflow.run``, or an ``async def`` function.
+        name: The workflow type that histories hold; the class's or function's name if not given. Keep it when you
+            rename the code.
+
+    Raises:
+        InvalidOptionError: The target or the name can't be a workflow; says why.
+    """
+    if target is None:
+        return _Decorator(name)
+    return _Decorator(name)(target)
+
+
+class _Decorator:
+    """``@workflow.defn(name=…)``, waiting for its target."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str | None) -> None:
+        self.name = None if name is None else validate_name("workflow name", name)
+
+    @overload
+    def __call__(self, target: C, /) -> C: ...
+
+    @overload
+    def __call__(
+        self, target: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __call__(self, target: Any, /) -> Any:
+        """Declare it."""
+        if inspect.isclass(target):
+            definition = _class_definition(target, self.name)
+        elif inspect.isfunction(target):
+            definition = _function_definition(target, self.name)
+        else:
+            raise InvalidOptionError(
+                f"@workflow.defn goes on a class or an async function, not on {_kind(target)}"
+            )
+        setattr(target, _ATTRIBUTE, definition)
+        return target
+
+
+def definition_of(workflow: object) -> WorkflowDefinition:
+    """The definition behind a workflow class, its ``run``, a workflow function or a definition.
+
+    Raises:
+        InvalidOptionError: It is none of these.
+    """
+    if isinstance(workflow, WorkflowDefinition):
+        return workflow
+    if isinstance(workflow, RunReference):
+        return workflow.definition
+    if isinstance(workflow, MethodType):
+        workflow = type(workflow.__self__)
+    # A class that inherits from a workflow isn't one until it is declared: two types must not share a name by accident.
+    definition = getattr(workflow, "__dict__", {}).get(_ATTRIBUTE)
+    if isinstance(definition, WorkflowDefinition):
+        return definition
+    raise InvalidOptionError(
+        f"{_kind(workflow)} is not a workflow: put @workflow.defn on the class (with one @workflow.run) "
+        "or on the async function"
+    )
+
+
+def _class_definition(cls: type, name: str | None) -> WorkflowDefinition:
+    marked = _run_methods(cls)
+    if not marked:
+        raise InvalidOptionError(f"workflow {cls.__name__} has no run method: mark one with @workflow.run")
+    if len(marked) > 1:
+        names = ", ".join(sorted(marked))
+        raise InvalidOptionError(
+            f"workflow {cls.__name__} has {len(marked)} run methods ({names}): keep one @workflow.run"
+        )
+    _check_constructor(cls)
+    (method,) = marked.values()
+    signature = CallSignature.of(method.fn, skip_first=True)
+    return WorkflowDefinition(name or cls.__name__, cls, method.fn, signature, _source(method.fn))
+
+
+def _run_methods(cls: type) -> dict[str, RunMethod[Any, Any]]:
+    """The marked methods by name; a subclass's attribute hides the one it overrides, marked or not."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        found.update(vars(base))
+    return {name: value for name, value in found.items() if isinstance(value, RunMethod)}
+
+
+def _function_definition(fn: Callable[..., Any], name: str | None) -> WorkflowDefinition:
+    _check_async(fn, "@workflow.defn")
+    if "<locals>" not in fn.__qualname__ and "." in fn.__qualname__:
+        raise InvalidOptionError(
+            f"{fn.__qualname__} is a method: put @workflow.defn on the class and @workflow.run on the method"
+        )
+    return WorkflowDefinition(name or fn.__name__, None, fn, CallSignature.of(fn), _source(fn))
+
+
+def _check_async(fn: Callable[..., Any], decorator: str) -> None:
+    if inspect.isasyncgenfunction(fn):
+        raise InvalidOptionError(
+            f"{decorator}: {fn.__qualname__} is an async generator: return a value, don't yield"
+        )
+    if not inspect.iscoroutinefunction(fn):
+        raise InvalidOptionError(
+            f"{decorator}: {fn.__qualname__} must be `async def`: synchronous workflows are not supported yet"
+        )
+
+
+def _check_constructor(cls: type) -> None:
+    try:
+        inspect.signature(cls).bind()
+    except ValueError:  # no signature to be had: then nothing is known against it
+        return
+    except TypeError:
+        raise InvalidOptionError(
+            f"workflow {cls.__name__} must be constructible without arguments: take them in the run method"
+        ) from None
+
+
+def _source(fn: Callable[..., Any]) -> str:
+    code = fn.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _kind(thing: object) -> str:
+    name = getattr(thing, "__qualname__", None)
+    return f"{type(thing).__name__} {name}" if name else f"{thing!r:.80}"

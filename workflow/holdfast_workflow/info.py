@@ -1,0 +1,76 @@
+"""What a workflow may know about its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.events import WorkflowStarted
+from holdfast_workflow.times import to_datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowInfo:
+    """``workflow.info()``: facts about the run, the same on every replay.
+
+    ``attempt`` counts the runs that a workflow retry policy made; ``run_number`` all runs under the workflow id.
+    ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this activation.
+    """
+
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    task_queue: str
+    attempt: int
+    run_number: int
+    first_run_id: str
+    previous_run_id: str | None
+    start_time: datetime
+    execution_deadline_at: datetime | None
+    run_deadline_at: datetime | None
+    execution_timeout_seconds: float | int | None
+    run_timeout_seconds: float | int | None
+    priority: int
+    memo: dict[str, Any]
+    history_events: int
+    history_bytes: int
+    continue_as_new_suggested: bool
+
+
+def info_of(
+    started: WorkflowStarted,
+    *,
+    run_id: str,
+    start_time: int,
+    history_events: int,
+    history_bytes: int,
+    suggested: bool,
+    converter: DataConverter,
+) -> WorkflowInfo:
+    """The facts of a run's first event, and of this activation."""
+    return WorkflowInfo(
+        workflow_id=started.workflow_id,
+        run_id=run_id,
+        workflow_type=started.workflow_type,
+        task_queue=started.task_queue,
+        attempt=started.attempt,
+        run_number=started.run_number,
+        first_run_id=started.first_run_id,
+        previous_run_id=started.previous_run_id,
+        start_time=to_datetime(start_time),
+        execution_deadline_at=_instant(started.execution_deadline_at),
+        run_deadline_at=_instant(started.run_deadline_at),
+        execution_timeout_seconds=started.execution_timeout_seconds,
+        run_timeout_seconds=started.run_timeout_seconds,
+        priority=started.priority,
+        memo={} if started.memo is None else dict(converter.decode(started.memo, what="the memo")),
+        history_events=history_events,
+        history_bytes=history_bytes,
+        continue_as_new_suggested=suggested,
+    )
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

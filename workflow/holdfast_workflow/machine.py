@@ -1,0 +1,307 @@
+"""One run's code, driven by events: history in, commands out, and nothing else.
+
+::
+
+    events ──▶ activate ──▶ applied in order ──▶ ready callbacks run until none is left ──▶ commands
+
+A machine is made for a run, fed activations (by replay as they were recorded, then live), and evicted. It does no I/O,
+reads no clock and knows no store: the same events at the same times make the same commands. Replay compares them.
+
+How an activation may end:
+
+* with commands, perhaps none. A command is the event that records it; the last one may end the run (:attr:`terminal`).
+  A terminal event that carries ``by`` is the engine's: a structural limit was passed, everything else that the
+  activation asked for is dropped, and no activation record may be written;
+* with an exception: a *task failure*. The machine is then in no state to go on: evict it, and replay when the code may
+  have been mended.
+"""
+
+from __future__ import annotations
+
+import sys
+from asyncio import events as asyncio_events
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
+from random import Random
+from typing import Any
+
+from holdfast_workflow import compat
+from holdfast_workflow.activity_options import ActivityOptions
+from holdfast_workflow.calls import ActivityCalls
+from holdfast_workflow.commands import CommandLog
+from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.definitions import WorkflowDefinition
+from holdfast_workflow.errors import MissingCodeError, StructuralLimitError, WorkflowTaskError
+from holdfast_workflow.events import (
+    ActivityCancelled,
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityTimedOut,
+    Event,
+    TimerFired,
+    WorkflowCancelRequested,
+    WorkflowStarted,
+)
+from holdfast_workflow.eviction import close_loop
+from holdfast_workflow.info import WorkflowInfo, info_of
+from holdfast_workflow.limits import StructuralLimits
+from holdfast_workflow.loop import DeterministicLoop
+from holdfast_workflow.outcomes import Outcomes
+from holdfast_workflow.places import line_of, waiting_line
+
+compat.mend()
+
+
+class RunLoop(DeterministicLoop):
+    """The loop of a run: how the workflow functions find their run."""
+
+    machine: WorkflowMachine | None = None
+
+
+class WorkflowMachine:
+    """The code of one run.
+
+    Args:
+        definition: The workflow.
+        run_id: The run.
+        converter: Reads inputs and results, writes arguments and the run's own result.
+        limits: Checked live only.
+        default_activity_options: What activities get where neither the declaration nor the call says anything.
+        task_failure_types: Exceptions that fail the task, not the run, when they leave the workflow's code.
+
+    Attributes:
+        time: When the last activation was: the greatest of its clock, the one before, and the timers it applied.
+        terminal: The event that ends the run, once it was issued.
+        history_events: What ``workflow.info()`` shows in this activation.
+        history_bytes: Likewise.
+    """
+
+    __slots__ = (
+        "_coroutine",
+        "_outcomes",
+        "_random",
+        "_task",
+        "calls",
+        "converter",
+        "default_activity_options",
+        "definition",
+        "history_bytes",
+        "history_events",
+        "limits",
+        "log",
+        "loop",
+        "run_id",
+        "started",
+        "terminal",
+        "time",
+    )
+
+    calls: ActivityCalls
+    loop: RunLoop
+    started: WorkflowStarted
+
+    def __init__(
+        self,
+        definition: WorkflowDefinition,
+        run_id: str,
+        *,
+        converter: DataConverter,
+        limits: StructuralLimits,
+        default_activity_options: ActivityOptions | None = None,
+        task_failure_types: tuple[type[BaseException], ...] = (WorkflowTaskError,),
+    ) -> None:
+        self.definition = definition
+        self.run_id = run_id
+        self.converter = converter
+        self.limits = limits
+        self.default_activity_options = default_activity_options
+        self.log = CommandLog(limits, run_id)
+        self.time = 0
+        self.history_events = 0
+        self.history_bytes = 0
+        self.terminal: Event | None = None
+        self._outcomes = Outcomes(self.log, definition, converter, task_failure_types)
+        self._coroutine: Coroutine[Any, Any, None] | None = None
+        self._task: Any = None
+        self._random: Random | None = None
+
+    @property
+    def replaying(self) -> bool:
+        """Whether what runs is history: nothing is validated, encoded, limited or logged then."""
+        return self.log.replaying
+
+    @replaying.setter
+    def replaying(self, value: bool) -> None:
+        self.log.replaying = value
+
+    # --- an activation --------------------------------------------------------------------------------------------
+
+    def activate(
+        self, events: Sequence[Event], at: int, *, history_events: int, history_bytes: int
+    ) -> list[Event]:
+        """Apply inbound events, in order, and run the code until it waits.
+
+        Args:
+            events: What has happened; the first one ever is ``WorkflowStarted``.
+            at: The time, microseconds since the epoch.
+            history_events: The length of the history, for ``workflow.info()``.
+            history_bytes: Its size.
+
+        Returns:
+            The commands, in the order asked; a terminal one is last.
+
+        Raises:
+            WorkflowTaskError: The activation can't be done.
+            BaseException: So can't it because of a callback's exception, or one in ``task_failure_types``.
+        """
+        self.history_events = history_events
+        self.history_bytes = history_bytes
+        loop = self._loop_at(events, at)
+        outer_loop = asyncio_events._get_running_loop()
+        outer_hooks = sys.get_asyncgen_hooks()
+        asyncio_events._set_running_loop(loop)
+        sys.set_asyncgen_hooks(loop.hold_generator, None)
+        try:
+            self._apply(events)
+            loop.run_ready()
+        finally:
+            sys.set_asyncgen_hooks(*outer_hooks)
+            asyncio_events._set_running_loop(outer_loop)
+        refusal = self.log.refusal
+        if refusal is not None:
+            return self._refused(refusal)
+        commands = self.log.take()
+        if self.terminal is not None:
+            commands.append(self.terminal)
+        return commands
+
+    def _loop_at(self, events: Sequence[Event], at: int) -> RunLoop:
+        """The loop, its clock set."""
+        at = max(at, self.time)
+        for event in events:
+            if type(event) is TimerFired and event.fire_at > at:
+                at = event.fire_at
+        self.time = at
+        if self._coroutine is None:
+            started = events[0]
+            assert isinstance(started, WorkflowStarted), "a run begins with WorkflowStarted"
+            self.started = started
+            self.log.whose = started.workflow_id
+            self.loop = loop = RunLoop(self.log, started.seed)  # type: ignore[abstract]  # its methods are made from a table
+            self.calls = ActivityCalls(loop, started, self.converter, self.default_activity_options)
+            loop.machine = self
+            loop.started_at = at
+        self.loop.now = at
+        return self.loop
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        for event in events:
+            apply = _APPLY.get(type(event))
+            if apply is None:
+                raise MissingCodeError(
+                    f"this version can't apply {event.type}: run a worker of the version that wrote it",
+                    name=event.type,
+                )
+            apply(self, event)
+
+    def _refused(self, refusal: BaseException) -> list[Event]:
+        if not isinstance(refusal, StructuralLimitError):
+            raise refusal
+        self.terminal = terminal = self._outcomes.limited(refusal)
+        return [terminal]
+
+    # --- what events do -------------------------------------------------------------------------------------------
+
+    def _begin(self, event: WorkflowStarted) -> None:
+        arguments = self.converter.decode_args(event.input, self.definition.signature)
+        self._coroutine = coroutine = self._run(tuple(arguments))
+        self._task = self.loop.create_task(coroutine, name=event.workflow_id, context=Context())
+
+    async def _run(self, arguments: tuple[Any, ...]) -> None:
+        try:
+            result = await self.definition.start(arguments)
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if not self.log.closed:
+                self.terminal = self._outcomes.raised(error)
+        else:
+            self.terminal = self._outcomes.returned(result)
+
+    def _cancel(self, event: WorkflowCancelRequested) -> None:
+        # What came before the request is dealt with before it: the order of arrival decides, not the order in which
+        # asyncio would look at a future that is done and a task that is cancelled.
+        self.loop.run_ready()
+        if self._outcomes.cancel_request is None:
+            self._outcomes.cancel_request = event
+            self._task.cancel()
+
+    def _completed(self, event: ActivityCompleted) -> None:
+        self.calls.completed(event)
+
+    def _ended_badly(self, event: ActivityFailed | ActivityTimedOut) -> None:
+        self.calls.ended_badly(event)
+
+    def _cancelled(self, event: ActivityCancelled) -> None:
+        self.calls.cancelled(event)
+
+    def _fired(self, event: TimerFired) -> None:
+        self.loop.fire(event.command_id)
+
+    # --- what the code may ask ------------------------------------------------------------------------------------
+
+    def info(self) -> WorkflowInfo:
+        """What ``workflow.info()`` shows."""
+        return info_of(
+            self.started,
+            run_id=self.run_id,
+            start_time=self.loop.started_at,
+            history_events=self.history_events,
+            history_bytes=self.history_bytes,
+            suggested=self.limits.suggests_continue_as_new(self.history_events, self.history_bytes),
+            converter=self.converter,
+        )
+
+    def random(self) -> Random:
+        """The run's own source of randomness."""
+        if self._random is None:
+            self._random = Random(self.started.seed)
+        return self._random
+
+    def where(self, command_index: int | None = None) -> str:
+        """The line of workflow code that asked for a command of the last activation, or that the run waits at."""
+        asked_at = self.log.asked_at
+        line = None
+        if command_index is not None and command_index < len(asked_at):
+            line = line_of(asked_at[command_index])
+        if line is None and self._coroutine is not None:
+            line = waiting_line(self._coroutine)
+        return line or self.definition.source
+
+    # --- leaving memory -------------------------------------------------------------------------------------------
+
+    def evict(self) -> None:
+        """Close the run's coroutines with commands switched off, and let go of everything.
+
+        User code runs no further than its ``finally`` blocks, which can neither make durable calls nor wait.
+        """
+        self.log.close()
+        self.log.replaying = True
+        loop = getattr(self, "loop", None)
+        if loop is None or loop.is_closed():
+            return
+        close_loop(loop, self.started.workflow_id)
+        self.calls.open.clear()
+        loop.machine = None
+        self._task = self._coroutine = None
+
+
+_APPLY: dict[type[Event], Callable[[WorkflowMachine, Any], None]] = {
+    WorkflowStarted: WorkflowMachine._begin,
+    WorkflowCancelRequested: WorkflowMachine._cancel,
+    ActivityCompleted: WorkflowMachine._completed,
+    ActivityFailed: WorkflowMachine._ended_badly,
+    ActivityTimedOut: WorkflowMachine._ended_badly,
+    ActivityCancelled: WorkflowMachine._cancelled,
+    TimerFired: WorkflowMachine._fired,
+}

@@ -1,0 +1,34 @@
+"""``workflow.sleep``: a durable wait that is numbered when it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast_workflow.loop import DeterministicLoop
+from holdfast_workflow.tasks import DurableFuture
+
+
+class SleepFuture(DurableFuture[None]):
+    """A wait under way."""
+
+    __slots__ = ("timer",)
+
+    def __init__(self, loop: DeterministicLoop, seconds: float) -> None:
+        super().__init__(loop.hashes, loop)
+        self.timer = loop.call_later(seconds, self.wake)
+
+    def wake(self) -> None:
+        """The time came."""
+        if not self.done():
+            self.set_result(None)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Stop waiting."""
+        if self.done():
+            return False
+        self.timer.cancel()
+        return super().cancel(msg)
+
+    def default_name(self) -> str:
+        """What it is."""
+        return "sleep"
