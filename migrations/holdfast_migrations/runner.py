@@ -20,12 +20,15 @@ from sqlalchemy.exc import DBAPIError
 from holdfast_migrations.revisions import VERSION_TABLE
 
 _HERE: Final = Path(__file__).parent
-_ATTEMPTS: Final = 50
+_ATTEMPTS: Final = 20
+_ATTEMPTS_TO_CREATE: Final = 3
 _PAUSE_S: Final = 0.1
 
 _SQLITE_BUSY: Final = frozenset({5, 6})
-# Two who create the same thing, a deadlock, a serialization failure, a lock that took too long.
-_POSTGRESQL_RETRY: Final = frozenset({"23505", "42P07", "42710", "40P01", "40001", "55P03"})
+# A deadlock, a serialization failure, a lock that took too long.
+_POSTGRESQL_RETRY: Final = frozenset({"40P01", "40001", "55P03"})
+# Another process created it meanwhile; or the application has a table of that name, and always will.
+_POSTGRESQL_EXISTS: Final = frozenset({"23505", "42P07", "42710"})
 
 _alembic_lock: Final = threading.Lock()
 """Alembic's ``op`` is one object for the whole process."""
@@ -58,7 +61,7 @@ def _run(bind: Engine | Connection, steps: Callable[[Any, Any], Iterable[Any]]) 
             try:
                 _attempt(connection, steps)
             except DBAPIError as error:
-                if attempt == _ATTEMPTS or not _another_was_first(error):
+                if attempt >= _attempts(error):
                     raise
                 time.sleep(_PAUSE_S)
             else:
@@ -120,6 +123,10 @@ def _in_autocommit(connection: Connection) -> bool:
     return bool(driver.autocommit)
 
 
-def _another_was_first(error: DBAPIError) -> bool:
-    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
-    return code in _SQLITE_BUSY or getattr(error.orig, "sqlstate", None) in _POSTGRESQL_RETRY
+def _attempts(error: DBAPIError) -> int:
+    """How often what failed like this is tried."""
+    state = getattr(error.orig, "sqlstate", None)
+    if state in _POSTGRESQL_EXISTS:
+        return _ATTEMPTS_TO_CREATE
+    busy = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _SQLITE_BUSY
+    return _ATTEMPTS if busy or state in _POSTGRESQL_RETRY else 1

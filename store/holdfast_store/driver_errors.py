@@ -95,10 +95,10 @@ def translate(error: BaseException, url: DatabaseUrl | None = None) -> Exception
     if isinstance(raw, psycopg.Error):
         return _translate_postgresql(raw, name)
     if is_disconnect(error):
-        return StoreUnreachableError(f"The connection to {name} is lost.")
+        return StoreUnreachableError(f"the connection to {name} is lost")
     if isinstance(raw, sqlalchemy_errors.SQLAlchemyError):
-        return StoreError(f"{name}: {type(raw).__name__}.")
-    return raw if isinstance(raw, Exception) else StoreError(f"{name}: {type(raw).__name__}.")
+        return StoreError(f"{name}: {type(raw).__name__}")
+    return raw if isinstance(raw, Exception) else StoreError(f"{name}: {type(raw).__name__}")
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
@@ -112,26 +112,26 @@ def _translate_sqlite(error: sqlite3.Error, name: str, url: DatabaseUrl | None) 
         return read_only(name)
     if code == _SQLITE_NOTADB:
         return StoreUnreachableError(
-            f"{name} exists but is not a SQLite database. Name another file, or move this one away."
+            f"{name} exists but is not a SQLite database: name another file, or move this one away"
         )
     if code == _SQLITE_CORRUPT:
-        return StoreUnreachableError(f"{name} is damaged ({error}). Restore it from a backup.")
+        return StoreUnreachableError(f"{name} is damaged ({error}): restore it from a backup")
     if code == _SQLITE_CANTOPEN:
         folder = url.path.parent if url is not None and url.path is not None else None
         if folder is not None and not folder.is_dir():
             return StoreUnreachableError(
-                f"{name} cannot be opened: there is no folder {folder}. Make it first."
+                f"{name} cannot be opened: there is no folder {folder}; make it first"
             )
         return StoreUnreachableError(
-            f"{name} cannot be opened. This user must be able to read and write the file, and to create files "
-            "in its folder: SQLite keeps its journal beside it."
+            f"{name} cannot be opened: this user must be able to read and write the file, and to create files "
+            "in its folder, where SQLite keeps its journal"
         )
     if code in _SQLITE_TRANSIENT:
         return StoreUnreachableError(
-            f"{name} stayed locked by another process for too long. Find who holds a transaction open on it."
+            f"{name} stayed locked by another process for too long: find who holds a transaction open on it"
         )
     if code == _SQLITE_FULL:
-        return StoreError(f"The disk that holds {name} is full. Make room and try again.")
+        return StoreError(f"the disk that holds {name} is full: make room and try again")
     if "no such table" in str(error):
         return schema_missing(name)
     return StoreError(f"{name}: SQLite says: {error}")
@@ -143,24 +143,24 @@ def _translate_postgresql(error: psycopg.Error, name: str) -> StoreError:
         return schema_missing(name)
     if state == _READ_ONLY_TRANSACTION:
         return StoreReadOnlyError(
-            f"{name} accepts no writes: it is a standby, or the user's transactions are read-only. "
-            "Name the primary (with several hosts: target_session_attrs=read-write)."
+            f"{name} accepts no writes: it is a standby, or the user's transactions are read-only; "
+            "name the primary (with several hosts: target_session_attrs=read-write)"
         )
     if state is None or state.startswith("28") or state == "3D000":
         return StoreUnreachableError(_unreachable(str(error), name))
     if is_disconnect(error):
-        return StoreUnreachableError(f"The connection to {name} is lost: {_primary(error)}.")
-    return StoreError(f"{name}: PostgreSQL says: {_primary(error)} ({state}).")
+        return StoreUnreachableError(f"the connection to {name} is lost: {_primary(error)}")
+    return StoreError(f"{name}: PostgreSQL says: {_primary(error)} ({state})")
 
 
 def _unreachable(text: str, name: str) -> str:
     """Errors at connect carry no state (libpq gives none), so the words have to do."""
     if "password" in text or "authentication failed" in text:
-        return f"{name} refused the login. Check the user name and the password."
+        return f"{name} refused the login: check the user name and the password"
     if "does not exist" in text and "database" in text:
-        return f"{name} does not exist on that server. Create the database first."
+        return f"{name} does not exist on that server: create the database first"
     reason = text.strip().splitlines()[-1].strip() if text.strip() else "no reason given"
-    return f"{name} cannot be reached: {reason}. Check the URL, and that the server is running."
+    return f"{name} cannot be reached: {reason}; check the URL, and that the server is running"
 
 
 def _primary(error: psycopg.Error) -> str:
@@ -170,14 +170,14 @@ def _primary(error: psycopg.Error) -> str:
 def read_only(name: str) -> StoreReadOnlyError:
     """A SQLite file that this user may read but not write."""
     return StoreReadOnlyError(
-        f"{name} is read-only for this user. Give write permission on the file and on its folder (SQLite keeps its "
-        "journal beside it), or name another file."
+        f"{name} is read-only for this user: give write permission on the file and on its folder (SQLite keeps its "
+        "journal beside it), or name another file"
     )
 
 
 def schema_missing(name: str) -> SchemaMissingError:
     """A database without Holdfast's tables."""
-    return SchemaMissingError(f"{name} has no Holdfast tables yet: {migrate_command(name)}.")
+    return SchemaMissingError(f"{name} has no Holdfast tables yet: {migrate_command(name)}")
 
 
 def migrate_command(name: str) -> str:

@@ -28,8 +28,8 @@ def refuse_after_fork(dialect: Dialect) -> None:
 def forked() -> ForkedConnectionError:
     """The error that a child gets."""
     return ForkedConnectionError(
-        "This database connection was opened before the process forked, and cannot be used on both sides. "
-        "Start processes with the `spawn` method, or connect after the fork."
+        "this database connection was opened before the process forked, and cannot be used on both sides: "
+        "start processes with the 'spawn' method, or connect after the fork"
     )
 
 

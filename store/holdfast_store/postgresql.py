@@ -85,7 +85,9 @@ def _engine(url: DatabaseUrl, settings: PostgresSettings, **pool: Any) -> Engine
         hide_parameters=True,
         **pool,
     )
-    event.listen(engine, "connect", _prepare_session(settings))
+    event.listen(
+        engine, "connect", _prepare_session(settings, str(url.sqlalchemy_url.query.get("options", "")))
+    )
     return engine
 
 
@@ -103,20 +105,25 @@ def _connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any
     return {**kept, "autocommit": True, "prepare_threshold": settings.prepare_threshold}
 
 
-def _prepare_session(settings: PostgresSettings) -> Callable[[psycopg.Connection[Any], object], None]:
+def _prepare_session(
+    settings: PostgresSettings, given: str
+) -> Callable[[psycopg.Connection[Any], object], None]:
     timeouts = (
         ("lock_timeout", settings.lock_timeout_s),
         ("statement_timeout", settings.statement_timeout_s),
         ("idle_in_transaction_session_timeout", settings.idle_in_transaction_timeout_s),
     )
     # One round trip, and by statement: poolers refuse these as start-up options.
-    statement = "; ".join(f"SET {name} = {round(seconds * 1000)}" for name, seconds in timeouts)
+    wanted = (
+        f"SET {name} = {round(seconds * 1000)}" for name, seconds in timeouts if f"{name}=" not in given
+    )
+    statement = "; ".join(wanted)
 
     def prepare(connection: psycopg.Connection[Any], _record: object) -> None:
         connection.prepared_max = settings.prepared_max
         connection.adapters.register_dumper(int, _BigIntDumper)
         result = connection.pgconn.exec_(statement.encode())
-        if result.status != pq.ExecStatus.COMMAND_OK:
+        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
             raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
 
     return prepare

@@ -123,8 +123,12 @@ def _prove_writable(connection: sqlite3.Connection, url: DatabaseUrl) -> None:
     """
     connection.execute("PRAGMA busy_timeout = 0")
     try:
+        # On a read-only file BEGIN IMMEDIATE quietly begins a read; only what writes finds out.
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
+        try:
+            connection.execute("PRAGMA user_version = 0")
+        finally:
+            connection.execute("ROLLBACK")
     except sqlite3.OperationalError as error:
         code = error.sqlite_errorcode & 0xFF
         if code == sqlite3.SQLITE_READONLY:
@@ -150,6 +154,6 @@ def _use_wal(connection: sqlite3.Connection, url: DatabaseUrl, clock: Clock) -> 
         if mode != "wal":
             raise StoreUnreachableError(
                 f"{url.display} cannot keep a write-ahead log (its journal mode stays {mode!r}): SQLite needs a local "
-                "file system for that. Move the file to one, or use PostgreSQL."
+                "file system for that; move the file to one, or use PostgreSQL"
             )
         return

@@ -56,15 +56,15 @@ class DatabaseUrl:
             InvalidUrlError: It is none of them; the message lists them and never shows a password.
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise _invalid(f"A database URL is text, not {type(text).__name__}.")
+            raise _invalid(f"a database URL is text, not {type(text).__name__}")
         scheme, separator, rest = text.partition("://")
         if not separator:
-            raise _invalid("That is not a database URL: it has no '://'.")
+            raise _invalid("that is not a database URL: it has no '://'")
         if scheme == "sqlite":
             return _sqlite(rest)
         if scheme in ("postgresql", "postgres"):
             return _postgresql(rest)
-        raise _invalid(f"Holdfast knows no database by the scheme {scheme!r}.{_hint(scheme)}")
+        raise _invalid(f"there is no database by the scheme {scheme!r} here{_hint(scheme)}")
 
     def __str__(self) -> str:
         return self.display
@@ -74,13 +74,13 @@ class DatabaseUrl:
 
 
 def _invalid(problem: str) -> InvalidUrlError:
-    return InvalidUrlError(f"{problem} Use one of:\n{_FORMS}")
+    return InvalidUrlError(f"{problem}; use one of:\n{_FORMS}")
 
 
 def _hint(scheme: str) -> str:
     base = scheme.partition("+")[0]
     if base != scheme and base in ("sqlite", "postgresql", "postgres"):
-        return f" Leave the driver out: {base}://"
+        return f" (leave the driver out: {base}://)"
     return ""
 
 
@@ -96,13 +96,13 @@ def _sqlite(rest: str) -> DatabaseUrl:
         )
     if not rest.startswith("/"):
         raise _invalid(
-            f"'sqlite://{rest}' has two slashes, so {rest.partition('/')[0]!r} would be a host; a file has three."
+            f"'sqlite://{rest}' has two slashes, so {rest.partition('/')[0]!r} would be a host, and a file has three"
         )
     name = rest[1:]
     if "?" in name or "#" in name or "\0" in name:
-        raise _invalid("A SQLite URL takes no options, and its path no '?' or '#'.")
+        raise _invalid("a SQLite URL takes no options, and its path no '?' or '#'")
     if name.startswith("file:") or name.endswith("/"):
-        raise _invalid(f"{name!r} does not name a file.")
+        raise _invalid(f"{name!r} does not name a file")
     path = Path(os.path.abspath(name))
     return DatabaseUrl(
         backend="sqlite",
@@ -120,7 +120,7 @@ def _postgresql(rest: str) -> DatabaseUrl:
         parsed = conninfo_to_dict(f"postgresql://{rest}")
     except psycopg.Error as error:
         reason = "" if _may_quote_a_secret(rest, str(error)) else f": {str(error).strip()}"
-        raise _invalid(f"PostgreSQL's client library does not understand that URL{reason}.") from None
+        raise _invalid(f"PostgreSQL's client library does not understand that URL{reason}") from None
     options = {key: str(value) for key, value in parsed.items() if value is not None and value != ""}
     url = _sqlalchemy_url(options)
     return DatabaseUrl(
@@ -157,7 +157,7 @@ def _sqlalchemy_url(options: dict[str, str]) -> URL:
             try:
                 plain_port = int(port)
             except ValueError:
-                raise _invalid(f"A port is a number, not {port!r}.") from None
+                raise _invalid(f"a port is a number, not {port!r}") from None
     return URL.create(
         "postgresql+psycopg",
         username=user,

@@ -40,7 +40,7 @@ trap '' INT TERM HUP
 read -r _
 pid=$(head -n 1 "$1/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
 n=0
-while [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null && [ $n -lt 50 ]; do sleep 0.1; n=$((n + 1)); done
+while [ -e "$1/postmaster.pid" ] && [ $n -lt 50 ]; do sleep 0.1; n=$((n + 1)); done
 rm -rf "$2"
 """
 
@@ -133,14 +133,13 @@ class TemporaryPostgres:
 
     def stop(self) -> None:
         """Stop the server and remove everything it had. Does nothing if there is nothing."""
+        self._signal_and_wait(signal.SIGQUIT)
         if self._guardian is not None:
-            # It must not act on a process id that may soon be another's.
             self._guardian.kill()
             self._guardian.wait()
             if self._guardian.stdin is not None:
                 self._guardian.stdin.close()
             self._guardian = None
-        self._signal_and_wait(signal.SIGINT)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
