@@ -1,0 +1,200 @@
+"""An actor: one run in its owner's memory.
+
+It keeps what the next activation needs: the machine that holds the run's code, the inbound events that no activation has
+applied, and the results of activities that ran here and are not committed yet. At most one activation is in flight: the
+next begins, and every effect of this one, only when its change is durable.
+
+What it knows of the history is a gapless prefix, up to ``seen_seq``. News beyond the next seq leaves a *gap*: somebody
+else has written, and the owner must read what is between before it goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from holdfast.activation import Activate, Activation, OwnResult
+from holdfast.starting import StartRun
+from holdfast_activities.runner import ActivityTask
+from holdfast_store.rows import RunRow
+from holdfast_workflow.events import (
+    ActivityCancelled,
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityScheduled,
+    ActivityTimedOut,
+    Event,
+    TimerCancelled,
+    TimerFired,
+    TimerScheduled,
+    WorkflowContinuedAsNew,
+)
+from holdfast_workflow.machine import WorkflowMachine
+from holdfast_workflow.options import ActivityOptions
+from holdfast_workflow.payloads import Payload
+from holdfast_workflow.replay import activation_record
+
+PYTHON = sys.version_info[1]
+
+
+class Actor:
+    """One run in memory. Only its worker's loop touches it."""
+
+    __slots__ = (
+        "change",
+        "gap",
+        "machine",
+        "open_ids",
+        "own",
+        "own_tasks",
+        "own_in_flight",
+        "pending",
+        "queued",
+        "run",
+        "run_id",
+        "seen_seq",
+        "tail",
+    )
+
+    def __init__(self, run: RunRow, machine: WorkflowMachine, *, seen_seq: int, open_ids: set[int] | None) -> None:
+        self.run_id = run.run_id
+        self.run = run
+        self.machine = machine
+        self.seen_seq = seen_seq
+        self.open_ids = open_ids
+        """The command ids of open activities and timers; ``None`` where the run came back by replay."""
+        self.tail: dict[int, Event | None] = {}
+        self.pending: list[Event] = []
+        self.own: list[OwnResult] = []
+        self.own_tasks: list[tuple[ActivityTask, Payload]] = []
+        self.own_in_flight: list[tuple[ActivityTask, Payload]] = []
+        self.change: Activate | StartRun | None = None
+        self.gap = False
+        self.queued = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether an activation is in flight."""
+        return self.change is not None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to activate for."""
+        return bool(self.pending or self.own or self.gap)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it may leave memory without losing anything."""
+        return self.change is None and not self.has_work and not self.queued
+
+    # --- news -------------------------------------------------------------------------------------------------------
+
+    def hear(self, run: RunRow, events: Iterable[tuple[int, Event, object]]) -> None:
+        """Take in what a batch of this process did to the run."""
+        self.run = run
+        tail, change, seen = self.tail, self.change, self.seen_seq
+        for seq, event, author in events:
+            if seq > seen:
+                news = event.inbound and author is not change and getattr(event, "by", None) is None
+                tail[seq] = event if news else None
+        self.advance()
+
+    def advance(self) -> None:
+        """Move along the gapless prefix, and note whether something is missing after it."""
+        tail, seq = self.tail, self.seen_seq
+        while (seq + 1) in tail:
+            seq += 1
+            event = tail.pop(seq)
+            if event is not None:
+                self.pending.append(event)
+                self.forget_open(event)
+        self.seen_seq = seq
+        self.gap = self.run.last_seq > seq
+
+    def fill(self, rows: Sequence[tuple[int, Event]]) -> None:
+        """Take in events that were read to close a gap; those known already stay as they are."""
+        for seq, event in rows:
+            if seq > self.seen_seq and seq not in self.tail:
+                news = event.inbound and getattr(event, "by", None) is None
+                self.tail[seq] = event if news else None
+        self.advance()
+
+    def add_result(self, task: ActivityTask, payload: Payload) -> None:
+        """Take the result of an activity that ran here, to be committed with what it leads to."""
+        event = ActivityCompleted(task.activity_id, payload, task.row.charged_attempt)
+        self.own.append(OwnResult(task.activity_id, task.attempt, event))
+        self.own_tasks.append((task, payload))
+
+    def forget_open(self, event: Event) -> None:
+        """An activity or a timer has ended."""
+        if self.open_ids is not None and isinstance(
+            event, ActivityCompleted | ActivityFailed | ActivityTimedOut | ActivityCancelled | TimerFired
+        ):
+            self.open_ids.discard(event.command_id)
+
+    # --- activating -------------------------------------------------------------------------------------------------
+
+    def activate(self, now: int) -> tuple[list[Event], list[OwnResult], int]:
+        """Run the code over everything that is known. Raises what fails the task.
+
+        Returns the commands, the results that are to be committed with them, and the seq seen.
+        """
+        own, seen = self.own, self.seen_seq
+        events = self.pending + [result.event for result in own] if own else self.pending
+        run = self.run
+        commands = self.machine.activate(
+            events, now, history_events=run.last_seq, history_bytes=run.history_bytes
+        )
+        self.pending = []
+        self.own = []
+        self.own_in_flight, self.own_tasks = self.own_tasks, []
+        return commands, own, seen
+
+    def decide(
+        self,
+        commands: list[Event],
+        own: list[OwnResult],
+        seen: int,
+        *,
+        worker_id: str,
+        build_id: str | None,
+        eager: dict[int, ActivityOptions],
+        next_run_id: str | None,
+        next_owner_id: str | None,
+    ) -> Activation:
+        """The activation to be committed."""
+        record = activation_record(
+            self.machine, commands, through=seen, own=len(own), python=PYTHON, build_id=build_id
+        )
+        self._note_open(commands, own)
+        return Activation(
+            worker_id=worker_id,
+            fence=self.run.fence,
+            seen_seq=seen,
+            seen_inbox=self.run.inbox,
+            record=record,
+            commands=commands,
+            own=own,
+            eager=eager,
+            nothing_open=self.open_ids is not None and not self.open_ids,
+            build_id=build_id,
+            next_run_id=next_run_id,
+            next_owner_id=next_owner_id,
+        )
+
+    def _note_open(self, commands: list[Event], own: list[OwnResult]) -> None:
+        open_ids = self.open_ids
+        if open_ids is None:
+            return
+        for result in own:
+            open_ids.discard(result.activity_id)
+        for command in commands:
+            if isinstance(command, ActivityScheduled | TimerScheduled):
+                open_ids.add(command.command_id)
+            elif isinstance(command, TimerCancelled):
+                open_ids.discard(command.command_id)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the run's last command starts the next run."""
+        return isinstance(self.machine.terminal, WorkflowContinuedAsNew)

@@ -1,0 +1,270 @@
+"""The client: starts workflows and looks at them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Self, TypeVar, TypeVarTuple, overload
+
+from holdfast.handle import WorkflowHandle
+from holdfast.hub import Hub
+from holdfast.starting import Started, StartRun, check_memo, first_run
+from holdfast_store.rows import RunRow
+from holdfast_store.runs import started_event
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.definitions import definition_of
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.events import WorkflowStarted
+from holdfast_workflow.limits import StructuralLimits
+from holdfast_workflow.options import StartOptions, validate_name, validate_task_queue, validate_workflow_id
+from holdfast_workflow.payloads import Payload
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+DEFAULT_QUEUE = "default"
+
+
+class Client:
+    """A process's way to one database. Make it with :meth:`connect`; close it, or use it as a context manager."""
+
+    def __init__(self, hub: Hub, converter: DataConverter, limits: StructuralLimits) -> None:
+        self.hub = hub
+        self.converter = converter
+        self.limits = limits
+        self._closed = False
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        *,
+        converter: DataConverter | None = None,
+        limits: StructuralLimits | None = None,
+        environment: Environment | None = None,
+    ) -> Connecting:
+        """Connect to a database: ``await Client.connect(url)`` or ``async with Client.connect(url) as client``.
+
+        A SQLite file is made and migrated where needed; PostgreSQL is migrated by ``holdfast migrate``.
+
+        Args:
+            url: ``sqlite:///file.db``, ``sqlite://`` (in memory, for tests) or ``postgresql://user@host/name``.
+            converter: How arguments and results become JSON.
+            limits: The structural limits that starts are checked against.
+            environment: Another clock, other ids: for tests.
+
+        Raises:
+            InvalidUrlError: The URL can't be used.
+            StoreUnreachableError: No database answers.
+            SchemaMissingError: PostgreSQL, and it has no Holdfast tables; also SchemaTooOldError, SchemaTooNewError.
+            StoreReadOnlyError: It can't be written.
+        """
+        return Connecting(url, converter or DataConverter(), limits or StructuralLimits(), environment)
+
+    async def close(self) -> None:
+        """Commit what has been handed over, and close; the last client of a database closes its connections."""
+        if not self._closed:
+            self._closed = True
+            await self.hub.leave()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    # --- starting ---------------------------------------------------------------------------------------------------
+
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> WorkflowHandle[T]: ...
+
+    @overload
+    async def start(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: type[T],
+    ) -> WorkflowHandle[T]: ...
+
+    @overload
+    async def start(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> WorkflowHandle[Any]: ...
+
+    async def start(
+        self,
+        workflow: Any,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> WorkflowHandle[Any]:
+        """Start a workflow; when this returns, the start is durable.
+
+        Args:
+            workflow: ``Order.run``, a workflow function, or a workflow type's name.
+            args: Its arguments.
+            id: The workflow id; a UUIDv7 if not given.
+            task_queue: The queue whose workers run it.
+            options: Timeouts, retries, memo, delay, priority, and what to do if the id is taken.
+            result_type: How to read the result of a workflow that is named by a string.
+
+        Raises:
+            InvalidOptionError: An id, queue or argument can't be used; nothing was written.
+            WorkflowAlreadyStartedError: The id is taken; ``StartOptions.return_existing()`` gets its handle.
+        """
+        options = options if options is not None else StartOptions()
+        run, started, result_type = self._prepare(workflow, args, id, task_queue, options, result_type)
+        value = await self._submit(run, started, options)
+        return WorkflowHandle(self.hub, self.converter, run.workflow_id, value.run_id, result_type)
+
+    def _prepare(
+        self, workflow: Any, args: tuple[Any, ...], id: str | None, task_queue: str, options: StartOptions, result_type: Any
+    ) -> tuple[RunRow, WorkflowStarted, Any]:
+        """The rows of a start; everything that can be wrong with it is found here."""
+        environment = self.hub.environment
+        if isinstance(workflow, str):
+            name, signature = validate_name("workflow", workflow), None
+        else:
+            definition = definition_of(workflow)
+            name, signature = definition.name, definition.signature
+            signature.check(args, name)
+            result_type = signature.result_hint
+        workflow_id = validate_workflow_id(id) if id is not None else environment.ids.next()
+        validate_task_queue(task_queue)
+        payload = self.converter.encode_args(args, signature, name)
+        self.limits.check("payload_bytes", len(payload.json), whose=workflow_id)
+        memo = self.converter.encode(options.memo, "the memo") if options.memo else None
+        check_memo(memo, self.limits.memo_bytes)
+        run = first_run(
+            run_id=environment.ids.next(),
+            workflow_id=workflow_id,
+            workflow_type=name,
+            task_queue=task_queue,
+            options=options,
+            memo=memo,
+            now=environment.clock.now(),
+            owner_id=None,
+        )
+        return run, started_event(run, input=payload, seed=environment.random.getrandbits(52)), result_type
+
+    async def _submit(self, run: RunRow, started: WorkflowStarted, options: StartOptions) -> Started:
+        policy = options.duplicate_policy
+        owner = self._eager_owner(run, options)
+        if owner is None:
+            return await self.hub.journal.apply(StartRun(run, started, policy))
+        run.owner_id = owner.worker_id
+        run.fence = 1
+        future: asyncio.Future[Started] = self.hub.loop.create_future()
+
+        def done(value: Started | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if value is not None:
+                future.set_result(value)
+            else:
+                future.set_exception(error or AssertionError("a start without an outcome"))
+
+        owner.start(run, started, policy, done)
+        return await future
+
+    def _eager_owner(self, run: RunRow, options: StartOptions) -> Any:
+        """A worker of this process that can take the first activation at once."""
+        if options.start_delay_us:
+            return None
+        for owner in self.hub.workers:
+            if owner.serves(run.workflow_type, run.task_queue):
+                return owner
+        return None
+
+    @overload
+    async def execute(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> T: ...
+
+    @overload
+    async def execute(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: type[T],
+    ) -> T: ...
+
+    @overload
+    async def execute(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> Any: ...
+
+    async def execute(self, workflow: Any, *args: Any, **options: Any) -> Any:
+        """Start a workflow and wait for its result: :meth:`start` and :meth:`WorkflowHandle.result` in one."""
+        handle: WorkflowHandle[Any] = await self.start(workflow, *args, **options)
+        return await handle.result()
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def handle(self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None) -> WorkflowHandle[Any]:
+        """A handle to a workflow that was started earlier, be it there or not; asking it finds out."""
+        validate_workflow_id(workflow_id)
+        return WorkflowHandle(self.hub, self.converter, workflow_id, run_id, result_type)
+
+
+class Connecting:
+    """What :meth:`Client.connect` returns: await it, or enter it."""
+
+    def __init__(
+        self, url: str, converter: DataConverter, limits: StructuralLimits, environment: Environment | None
+    ) -> None:
+        self._url = url
+        self._converter = converter
+        self._limits = limits
+        self._environment = environment
+        self._client: Client | None = None
+
+    async def _connect(self) -> Client:
+        hub = await Hub.open(DatabaseUrl.parse(self._url), self._environment)
+        return Client(hub, self._converter, self._limits)
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+

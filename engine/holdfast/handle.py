@@ -1,0 +1,186 @@
+"""A handle: one workflow, seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import orjson
+
+from holdfast.hub import Hub
+from holdfast.requests import RequestCancel, Terminate
+from holdfast_store import queries
+from holdfast_store.batch import Change
+from holdfast_store.rows import RunRow
+from holdfast_workflow import events
+from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.errors import (
+    RunNotFoundError,
+    WorkflowCancelledError,
+    WorkflowClosedError,
+    WorkflowFailedError,
+    WorkflowNotFoundError,
+    WorkflowTerminatedError,
+    WorkflowTimeoutError,
+)
+from holdfast_workflow.failures import exception_of
+from holdfast_workflow.kinds import TimeoutKind
+from holdfast_workflow.times import from_iso, to_datetime
+
+T = TypeVar("T")
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """One event of a run's history: ``type`` is its name, ``payload`` plain JSON values."""
+
+    seq: int
+    type: str
+    recorded_at: datetime
+    payload: dict[str, Any]
+
+
+class WorkflowHandle(Generic[T]):
+    """One workflow: wait for it, look at it, ask it to stop.
+
+    Attributes:
+        workflow_id: Its id.
+        run_id: The run that the handle is about; ``None`` for whichever stands for the id when it is asked.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        converter: DataConverter,
+        workflow_id: str,
+        run_id: str | None,
+        result_type: Any = None,
+    ) -> None:
+        self.hub = hub
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self._converter = converter
+        self._result_type = result_type
+
+    def __repr__(self) -> str:
+        return f"<WorkflowHandle {self.workflow_id!r} run {self.run_id or 'current'}>"
+
+    # --- the result -------------------------------------------------------------------------------------------------
+
+    async def result(self) -> T:
+        """Wait for the end of the workflow, through all runs of its chain, and return what it returned.
+
+        Raises:
+            WorkflowFailedError: It raised; ``__cause__`` is the failure.
+            WorkflowTimeoutError: A deadline of its own passed; ``timeout_kind`` says which.
+            WorkflowCancelledError: It gave way to a cancel request.
+            WorkflowTerminatedError: It was terminated.
+            WorkflowNotFoundError: There is no such workflow.
+        """
+        run_id = await self._resolve()
+        while True:
+            await self.hub.closed(run_id)
+            kind, payload = await self._terminal_event(run_id)
+            event = events.from_json(kind, payload)
+            following = getattr(event, "next_run_id", None)
+            if following is None:
+                return self._value(event, run_id)
+            run_id = following
+
+    async def _terminal_event(self, run_id: str) -> tuple[str, str]:
+        run = await self.hub.read(queries.run, run_id)
+        if run is None:
+            raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+        found = await self.hub.read(queries.event, run_id, run.last_seq)
+        assert found is not None, "a closed run ends with its terminal event"
+        return found
+
+    def _value(self, event: events.Event, run_id: str) -> T:
+        if isinstance(event, events.WorkflowCompleted):
+            value: T = self._converter.decode(event.result, self._result_type, f"the result of {self.workflow_id}")
+            return value
+        if isinstance(event, events.WorkflowFailed):
+            error = WorkflowFailedError(workflow_id=self.workflow_id, run_id=run_id)
+            raise error from exception_of(event.failure, self._converter)
+        if isinstance(event, events.WorkflowTimedOut):
+            raise WorkflowTimeoutError(
+                workflow_id=self.workflow_id,
+                run_id=run_id,
+                timeout_kind=TimeoutKind(event.timeout_kind),
+                deadline_at=to_datetime(from_iso(event.deadline_at)),
+            )
+        if isinstance(event, events.WorkflowCancelled):
+            raise WorkflowCancelledError(workflow_id=self.workflow_id, run_id=run_id, reason=event.reason)
+        if isinstance(event, events.WorkflowTerminated):
+            raise WorkflowTerminatedError(workflow_id=self.workflow_id, run_id=run_id, reason=event.reason)
+        raise AssertionError(f"{event.type} does not end a chain")
+
+    async def _resolve(self) -> str:
+        """The run that the handle is about."""
+        if self.run_id is not None:
+            return self.run_id
+        instance = await self.hub.read(queries.instance, self.workflow_id)
+        if instance is None:
+            raise WorkflowNotFoundError(self.workflow_id)
+        return instance.current_run_id
+
+    async def run(self) -> RunRow:
+        """The row of the latest run of the chain."""
+        run_id = await self._resolve()
+        while True:
+            run = await self.hub.read(queries.run, run_id)
+            if run is None or run.workflow_id != self.workflow_id:
+                raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+            if run.next_run_id is None:
+                return run
+            run_id = run.next_run_id
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Ask the workflow to cancel: ``asyncio.CancelledError`` arrives in its code, which decides.
+
+        Raises:
+            WorkflowClosedError: It has ended already.
+            WorkflowNotFoundError: There is no such workflow.
+        """
+        await self._ask(lambda run_id: RequestCancel(self.workflow_id, run_id, reason))
+
+    async def terminate(self, reason: str | None = None) -> None:
+        """End the workflow at once, without its code.
+
+        Raises:
+            WorkflowClosedError: It has ended already.
+            WorkflowNotFoundError: There is no such workflow.
+        """
+        await self._ask(lambda run_id: Terminate(self.workflow_id, run_id, reason))
+
+    async def _ask(self, change: Callable[[str], Change[str | None]]) -> None:
+        run_id: str | None = await self._resolve()
+        while run_id:
+            asked = run_id
+            run_id = await self.hub.journal.apply(change(run_id))
+        if run_id == "":
+            row = await self.hub.read(queries.run, asked)
+            status = row.status if row is not None else "timed_out"
+            raise WorkflowClosedError(self.workflow_id, run_id=asked, status=status)
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def history(self, *, after_seq: int = 0) -> AsyncIterator[HistoryEvent]:
+        """The events of the handle's run, in order."""
+        run_id = await self._resolve()
+        known = False
+        while True:
+            rows = await self.hub.read(queries.events, run_id, after_seq, PAGE)
+            if not rows and not known and await self.hub.read(queries.run, run_id) is None:
+                raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+            known = True
+            for seq, kind, recorded_at, payload in rows:
+                yield HistoryEvent(seq, kind, to_datetime(recorded_at), orjson.loads(payload))
+                after_seq = seq
+            if len(rows) < PAGE:
+                return

@@ -1,0 +1,218 @@
+"""The hub: what a process has open on one database, shared by its clients and workers.
+
+It holds the journal, answers reads, and knows when something happened: at once for what this process writes (it
+listens to the journal), and by a *doorbell* for what others write — SQLite's ``data_version`` is asked every few
+milliseconds, PostgreSQL is asked by whoever waits, at the poll interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from holdfast.schema import ensure_schema
+from holdfast_store import queries
+from holdfast_store.batch import Committed
+from holdfast_store.database import Database, database_clock_offset, translate
+from holdfast_store.journal import Journal
+from holdfast_store.pulse import Pulse
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Environment, SystemClock
+
+logger = logging.getLogger("holdfast.hub")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SQLITE_DOORBELL = 0.01
+POLL_INTERVAL = 0.2
+SLOW_POLL_INTERVAL = 1.0
+READERS = 4
+
+_hubs: dict[tuple[str, int, int], Hub] = {}
+
+
+class EagerWorker(Protocol):
+    """A worker of this process, as a client that starts a workflow sees it."""
+
+    def serves(self, workflow_type: str, task_queue: str) -> bool:
+        """Whether it runs this type on this queue, now."""
+        ...
+
+
+class Hub:
+    """One database, one event loop, one process."""
+
+    def __init__(self, url: DatabaseUrl, environment: Environment, database: Database) -> None:
+        self.url = url
+        self.environment = environment
+        self.database = database
+        self.loop = asyncio.get_running_loop()
+        self.journal = Journal(database, environment)
+        self.pulse = Pulse(database, environment)
+        self.workers: list[Any] = []
+        self.ringers: list[Callable[[], None]] = []
+        self._users = 0
+        self._key: tuple[str, int, int] | None = None
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._inline = database.backend == "sqlite" or not environment.threads
+        self._pool = None if self._inline else ThreadPoolExecutor(READERS, "holdfast-read")
+        self._doorbell: asyncio.Task[None] | None = None
+        self._data_version = 0
+        self.journal.subscribe(self._on_commit)
+
+    # --- opening and closing ----------------------------------------------------------------------------------------
+
+    @classmethod
+    async def open(cls, url: DatabaseUrl, environment: Environment | None, *, migrate: bool = False) -> Hub:
+        """The hub of a database for this process and loop; made by the first to ask, closed by the last to leave.
+
+        A hub with an environment of its own is not shared, nor is a database in memory.
+        """
+        key = (url.identity, id(asyncio.get_running_loop()), os.getpid())
+        shared = environment is None and not url.memory
+        if shared and key in _hubs:
+            hub = _hubs[key]
+            hub._users += 1
+            return hub
+        environment = environment or Environment()
+        database = Database(url, environment)
+        try:
+            ensure_schema(database, migrate=migrate)
+            if url.backend == "postgresql" and isinstance(environment.clock, SystemClock):
+                with database.reader() as connection:
+                    environment.clock.offset = database_clock_offset(connection)
+            hub = cls(url, environment, database)
+            hub.journal.committer.connect()
+        except BaseException:
+            database.dispose()
+            raise
+        hub._users = 1
+        if shared:
+            hub._key = key
+            _hubs[key] = hub
+        hub._data_version = hub.journal.committer.data_version() if url.backend == "sqlite" else 0
+        hub.pulse.start()
+        return hub
+
+    async def leave(self) -> None:
+        """One user less; the last one closes the hub."""
+        self._users -= 1
+        if self._users:
+            return
+        if self._key is not None:
+            _hubs.pop(self._key, None)
+        if self._doorbell is not None:
+            self._doorbell.cancel()
+        for futures in self._waiters.values():
+            for future in futures:
+                future.cancel()
+        await self.journal.close()
+        self.pulse.stop()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+        self.database.dispose()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def read(self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask a question of :mod:`holdfast_store.queries`."""
+        if self._pool is None:
+            return self.read_now(question, *args, **kwargs)
+        return await self.loop.run_in_executor(self._pool, lambda: self.read_now(question, *args, **kwargs))
+
+    def read_now(self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask it here and now, blocking."""
+        try:
+            with self.database.reader() as connection:
+                return question(connection, *args, **kwargs)
+        except SQLAlchemyError as error:
+            raise translate(error) from error
+
+    # --- waiting for the end of runs --------------------------------------------------------------------------------
+
+    def is_open_here(self, run_id: str) -> bool:
+        """Whether a worker of this process owns the run and has not seen it close: its end will be heard of."""
+        return run_id in self.journal.cache.runs
+
+    async def closed(self, run_id: str) -> None:
+        """Wait until a run is closed."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        waiting = self._waiters.setdefault(run_id, [])
+        waiting.append(future)
+        self._watch()
+        try:
+            if not self.is_open_here(run_id):
+                row = await self.read(queries.run, run_id)
+                if row is None or not row.is_open:
+                    return
+            await future
+        finally:
+            if future in waiting:
+                waiting.remove(future)
+            if not waiting and self._waiters.get(run_id) is waiting:
+                del self._waiters[run_id]
+
+    def _on_commit(self, committed: Committed) -> None:
+        waiters = self._waiters
+        if not waiters:
+            return
+        for run_id, run in committed.runs.items():
+            if run.closed_at is not None and run_id in waiters:
+                self._release(run_id)
+
+    def _release(self, run_id: str) -> None:
+        for future in self._waiters.pop(run_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    # --- the doorbell -----------------------------------------------------------------------------------------------
+
+    def on_news(self, ringer: Callable[[], None]) -> None:
+        """Call ``ringer`` whenever others may have written, and at the poll interval in any case."""
+        self.ringers.append(ringer)
+        self._watch()
+
+    def off_news(self, ringer: Callable[[], None]) -> None:
+        """Stop calling it."""
+        self.ringers.remove(ringer)
+
+    def _watch(self) -> None:
+        if self._doorbell is None or self._doorbell.done():
+            self._doorbell = self.loop.create_task(self._listen(), name="holdfast-doorbell")
+
+    async def _listen(self) -> None:
+        """Ring while anybody waits: for a worker's polls and for the ends of runs that others own."""
+        last = self.environment.clock.monotonic()
+        while self.ringers or self._waiters:
+            await asyncio.sleep(SQLITE_DOORBELL if self._listens_by_version else POLL_INTERVAL)
+            now = self.environment.clock.monotonic()
+            if self._listens_by_version:
+                version = self.journal.committer.data_version()
+                if version == self._data_version and now - last < SLOW_POLL_INTERVAL:
+                    continue
+                self._data_version = version
+            last = now
+            try:
+                await self._ring()
+            except Exception:
+                logger.warning("the doorbell could not ask the database; it goes on", exc_info=True)
+
+    @property
+    def _listens_by_version(self) -> bool:
+        return self.url.backend == "sqlite" and not self.url.memory and self.environment.threads
+
+    async def _ring(self) -> None:
+        for ringer in tuple(self.ringers):
+            ringer()
+        elsewhere = [run_id for run_id in self._waiters if not self.is_open_here(run_id)]
+        for start in range(0, len(elsewhere), 500):
+            for run_id in await self.read(queries.closed_among, elsewhere[start : start + 500]):
+                self._release(run_id)

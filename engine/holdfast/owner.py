@@ -1,0 +1,555 @@
+"""The runs of one worker: which are in memory, which are due for an activation, and how they come and go.
+
+Activations run in loop callbacks, never inside a task: no thread hop, no asyncio task for them. A turn of the pump does
+activations for a few milliseconds and then lets the loop go round, so that commits, handlers and other code get theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from holdfast.activation import Activate, Applied, TaskFailed
+from holdfast.actor import Actor
+from holdfast.dispatcher import ActivityDispatcher
+from holdfast.hub import Hub
+from holdfast.ownership import ClaimRuns, ReleaseRuns
+from holdfast.settings import WorkerSettings
+from holdfast.starting import Started, StartRun
+from holdfast_activities.changes import CompleteAttempt
+from holdfast_activities.runner import ActivityTask
+from holdfast_store import queries
+from holdfast_store.batch import Committed
+from holdfast_store.rows import RunRow
+from holdfast_watchdog.enforcement import EnforceRunDeadline
+from holdfast_workflow.definitions import WorkflowDefinition
+from holdfast_workflow.errors import JournalClosedError, MissingCodeError, RefusedError, StoreError
+from holdfast_workflow.events import (
+    ActivityCompleted,
+    ActivityScheduled,
+    Event,
+    WorkflowStarted,
+    WorkflowTaskFailed,
+    from_json,
+)
+from holdfast_workflow.failures import failure_of
+from holdfast_workflow.kinds import DuplicatePolicy
+from holdfast_workflow.machine import WorkflowMachine
+from holdfast_workflow.options import ActivityOptions
+from holdfast_workflow.payloads import Payload
+from holdfast_workflow.replay import replay
+
+logger = logging.getLogger("holdfast.worker")
+
+TURN = 0.005
+MOST_CLAIMED = 100
+RELOAD_AFTER = 0.5
+MOST_LOOKS = 16
+
+Result = tuple[ActivityTask, Payload]
+
+
+class RunOwner:
+    """Keeps, activates, loads and evicts the runs of one worker."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        settings: WorkerSettings,
+        workflows: Mapping[str, WorkflowDefinition],
+        dispatcher: ActivityDispatcher,
+    ) -> None:
+        self.hub = hub
+        self.settings = settings
+        self.workflows = workflows
+        self.types = frozenset(workflows)
+        self.queues = frozenset(settings.task_queues)
+        self.actors: OrderedDict[str, Actor] = OrderedDict()
+        self.activations = 0
+        self._dispatcher = dispatcher
+        self._clock = hub.environment.clock
+        self._ready: deque[Callable[[], None]] = deque()
+        self._pumping = False
+        self._loading: OrderedDict[str, list[Result]] = OrderedDict()
+        self._loader: asyncio.Task[None] | None = None
+        self._claiming = False
+        self._stopping = False
+
+    @property
+    def worker_id(self) -> str:
+        """The worker that owns these runs."""
+        return self.settings.worker_id
+
+    def serves(self, workflow_type: str, task_queue: str) -> bool:
+        """Whether this worker runs a type on a queue, now."""
+        return not self._stopping and workflow_type in self.workflows and task_queue in self.queues
+
+    # --- news -------------------------------------------------------------------------------------------------------
+
+    def on_commit(self, committed: Committed) -> None:
+        """A batch of this process is durable."""
+        worker_id, actors = self.worker_id, self.actors
+        for run_id, run in committed.runs.items():
+            actor = actors.get(run_id)
+            if actor is not None:
+                actor.hear(run, committed.events.get(run_id, ()))
+                if actor.change is None:
+                    self._after_news(actor)
+            elif run.closed_at is None and run.wake_at is not None:
+                if run.owner_id == worker_id:
+                    events = committed.events.get(run_id, ())
+                    if events and events[0][0] == 1:
+                        self._adopt(run, events)
+                    else:
+                        self.load(run_id, at=max(run.wake_at, run.not_before))
+                elif run.owner_id is None and self.serves(run.workflow_type, run.task_queue):
+                    self._later(max(run.wake_at, run.not_before), self.claim)
+
+    def _after_news(self, actor: Actor) -> None:
+        """Something happened to a run that has no activation in flight."""
+        run = actor.run
+        if run.closed_at is not None or run.owner_id != self.worker_id:
+            self._discard(actor)
+        else:
+            self.wake(actor)
+
+    def _adopt(self, run: RunRow, events: Any) -> None:
+        """A run that begins here, with its whole history at hand: the next of a chain."""
+        if not self.serves(run.workflow_type, run.task_queue):
+            self._let_go([run.run_id])
+            return
+        actor = Actor(run, self._machine(run), seen_seq=0, open_ids=set())
+        self._keep(actor)
+        actor.hear(run, events)
+        self.wake(actor)
+
+    def _later(self, at: int, action: Callable[[], None]) -> None:
+        """Do it at an instant of the engine's clock; at once where that has passed."""
+        wait = at - self._clock.now()
+        if wait <= 0:
+            action()
+        else:
+            self.hub.loop.call_later(wait / 1_000_000, action)
+
+    # --- activating -------------------------------------------------------------------------------------------------
+
+    def wake(self, actor: Actor) -> None:
+        """See to it that a run with work is activated."""
+        if actor.queued or actor.change is not None or not actor.has_work or self._stopping:
+            return
+        actor.queued = True
+        self._enqueue(partial(self._activate, actor))
+
+    def _enqueue(self, action: Callable[[], None]) -> None:
+        self._ready.append(action)
+        if not self._pumping:
+            self._pumping = True
+            self.hub.loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        ready, monotonic = self._ready, self._clock.monotonic
+        end = monotonic() + TURN
+        while ready:
+            action = ready.popleft()
+            try:
+                action()
+            except Exception:
+                logger.exception("an activation could not be handed over")
+            if monotonic() >= end:
+                break
+        if ready:
+            self.hub.loop.call_soon(self._pump)
+        else:
+            self._pumping = False
+
+    def _activate(self, actor: Actor) -> None:
+        actor.queued = False
+        if self.actors.get(actor.run_id) is not actor or actor.change is not None or self._stopping:
+            return
+        run, now = actor.run, self._clock.now()
+        if run.next_deadline_at is not None and now >= run.next_deadline_at:
+            self._enforce(actor)
+            return
+        if run.not_before > now:
+            self._later(run.not_before, partial(self.wake, actor))
+            return
+        if actor.gap:
+            self.hub.loop.create_task(self._close_gap(actor))
+            return
+        self.activations += 1
+        try:
+            commands, own, seen = actor.activate(now)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            self._task_failed(actor.run, error)
+            self._discard(actor)
+            return
+        change = self._change(actor, commands, own, seen)
+        actor.change = change
+        self.hub.journal.submit(change, partial(self._settled, actor, change))
+
+    def _change(self, actor: Actor, commands: list[Event], own: Any, seen: int) -> Activate:
+        return Activate(actor.run, self._decide(actor, commands, own, seen))
+
+    def _decide(self, actor: Actor, commands: list[Event], own: Any, seen: int) -> Any:
+        next_run_id = next_owner_id = None
+        if actor.continues:
+            terminal: Any = actor.machine.terminal
+            next_run_id = self.hub.environment.ids.next()
+            queue = terminal.task_queue or actor.run.task_queue
+            next_owner_id = self.worker_id if self.serves(terminal.workflow_type, queue) else None
+        return actor.decide(
+            commands,
+            own,
+            seen,
+            worker_id=self.worker_id,
+            build_id=self.settings.build_id,
+            eager=self._eager(commands),
+            next_run_id=next_run_id,
+            next_owner_id=next_owner_id,
+        )
+
+    def _eager(self, commands: list[Event]) -> dict[int, ActivityOptions]:
+        """The activities that start here: their queue is served, their type known, and a slot is free."""
+        eager: dict[int, ActivityOptions] = {}
+        if commands and commands[-1].terminal:
+            return eager
+        for command in commands:
+            if type(command) is ActivityScheduled and self._dispatcher.take_for(command):
+                eager[command.command_id] = ActivityOptions.from_snapshot(command.options.json)
+        return eager
+
+    def _settled(self, actor: Actor, change: Activate, applied: Applied | None, error: BaseException | None) -> None:
+        """The activation is durable, or was refused."""
+        actor.change = None
+        own, actor.own_in_flight = actor.own_in_flight, []
+        if applied is None:
+            self._dispatcher.give_back(len(change.activation.eager))
+            self._refused(actor, own, error)
+            return
+        self._carry_on(actor, applied, change.activation.eager)
+
+    def _carry_on(self, actor: Actor, applied: Applied, eager: Mapping[int, ActivityOptions]) -> None:
+        """What a durable activation sets going."""
+        run = actor.run
+        self._dispatcher.give_back(len(eager) - len(applied.claimed))
+        for row, event in applied.claimed:
+            self._dispatcher.start_eager(row, event.input, run)
+        if run.closed_at is not None or run.owner_id != self.worker_id:
+            self._discard(actor)
+            return
+        self.actors.move_to_end(actor.run_id)
+        if actor.has_work:
+            self.wake(actor)
+        else:
+            self._trim()
+
+    def _refused(self, actor: Actor, own: list[Result], error: BaseException | None) -> None:
+        """The in-memory run is void; its results are committed alone, and it comes back by replay if it is still ours."""
+        self._discard(actor, own)
+        if isinstance(error, RefusedError):
+            logger.debug("an activation of run %s was refused: %s", actor.run_id, error.reason)
+            if error.reason not in ("fenced", "unknown_run"):
+                self.load(actor.run_id)
+        elif not isinstance(error, JournalClosedError):
+            logger.warning("an activation of run %s could not be committed: %s", actor.run_id, error)
+            self.hub.loop.call_later(RELOAD_AFTER, self.load, actor.run_id)
+
+    # --- what goes wrong --------------------------------------------------------------------------------------------
+
+    def _task_failed(self, run: RunRow, error: BaseException) -> None:
+        logger.warning(
+            "the task of workflow %s (run %s) failed: %s: %s",
+            run.workflow_id,
+            run.run_id,
+            type(error).__name__,
+            error,
+            extra={"workflow_id": run.workflow_id, "run_id": run.run_id},
+        )
+        event = WorkflowTaskFailed(failure_of(error, self.settings.converter), self.settings.build_id)
+        change = TaskFailed(run, self.worker_id, run.fence, event, attention=None)
+        self.hub.journal.submit(change, partial(self._task_failure_noted, run.run_id))
+
+    def _task_failure_noted(self, run_id: str, again_at: int | None, error: BaseException | None) -> None:
+        if again_at:
+            self._later(again_at, partial(self.load, run_id))
+        elif error is not None and not isinstance(error, RefusedError | JournalClosedError):
+            logger.warning("the failed task of run %s could not be recorded: %s", run_id, error)
+
+    def _enforce(self, actor: Actor) -> None:
+        """The run's deadline has passed: no code of it runs any more."""
+        self._discard(actor)
+        change = EnforceRunDeadline(actor.run_id, actor.run.workflow_id)
+        self.hub.journal.submit(change, partial(self._enforced, actor.run_id))
+
+    def _enforced(self, run_id: str, value: Any, error: BaseException | None) -> None:
+        if value is None and not isinstance(error, JournalClosedError):
+            self.load(run_id)
+
+    async def _close_gap(self, actor: Actor) -> None:
+        """Others have written to the run: read what, up to what it holds now."""
+        try:
+            run = await self.hub.read(queries.run, actor.run_id)
+            rows = await self.hub.read(queries.history, actor.run_id, actor.seen_seq)
+        except StoreError:
+            self.hub.loop.call_later(RELOAD_AFTER, self.wake, actor)
+            return
+        if self.actors.get(actor.run_id) is not actor or actor.change is not None:
+            return
+        if run is None or not run.is_open or run.owner_id != self.worker_id or run.fence != actor.run.fence:
+            self._discard(actor)
+            return
+        if run.last_seq >= actor.run.last_seq:
+            actor.run = run
+        actor.fill([(seq, from_json(kind, payload)) for seq, kind, payload in rows])
+        self.wake(actor)
+
+    # --- eager starts -----------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        run: RunRow,
+        started: WorkflowStarted,
+        policy: DuplicatePolicy,
+        callback: Callable[[Started | None, BaseException | None], None],
+    ) -> None:
+        """Start a workflow and fold its first activation into the same change."""
+        self._enqueue(partial(self._start, run, started, policy, callback))
+
+    def _start(self, run: RunRow, started: WorkflowStarted, policy: DuplicatePolicy, callback: Any) -> None:
+        machine = self._machine(run)
+        actor = Actor(run, machine, seen_seq=1, open_ids=set())
+        actor.pending.append(started)
+        try:
+            commands, own, seen = actor.activate(self._clock.now())
+        except BaseException as error:
+            machine.evict()
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            logger.debug("the first activation of %s failed; it is started alone", run.workflow_id, exc_info=True)
+            run.owner_id = None
+            run.fence = 0
+            self.hub.journal.submit(StartRun(run, started, policy), callback)
+            return
+        self.activations += 1
+        change = StartRun(run, started, policy, self._decide(actor, commands, own, seen))
+        actor.change = change
+        self._keep(actor)
+        self.hub.journal.submit(change, partial(self._started, actor, change, callback))
+
+    def _started(
+        self, actor: Actor, change: StartRun, callback: Any, value: Started | None, error: BaseException | None
+    ) -> None:
+        actor.change = None
+        eager = change.activation.eager if change.activation is not None else {}
+        if value is None or value.applied is None:
+            self._dispatcher.give_back(len(eager))
+            self._discard(actor)
+        else:
+            self._carry_on(actor, value.applied, eager)
+        callback(value, error)
+
+    # --- results ----------------------------------------------------------------------------------------------------
+
+    def add_result(self, task: ActivityTask, payload: Payload) -> None:
+        """An activity ended here: bundle its result with the decision it leads to, if the run is ours."""
+        actor = self.actors.get(task.run_id)
+        if actor is not None and not self._stopping:
+            actor.add_result(task, payload)
+            self.wake(actor)
+        elif task.owner_fence is not None and not self._stopping:
+            self._loading.setdefault(task.run_id, []).append((task, payload))
+            self._load_soon()
+        else:
+            self._commit_alone([(task, payload)])
+
+    def _commit_alone(self, results: list[Result]) -> None:
+        """A result is never lost with the decision it was bundled with."""
+        for task, payload in results:
+            event = ActivityCompleted(task.activity_id, payload, task.row.charged_attempt)
+            change = CompleteAttempt(task.run_id, task.activity_id, task.attempt, event)
+            self.hub.journal.submit(change, partial(self._committed_alone, task))
+
+    def _committed_alone(self, task: ActivityTask, in_time: bool | None, error: BaseException | None) -> None:
+        if isinstance(error, RefusedError):
+            logger.info(
+                "a late result of activity %s of run %s was refused: %s", task.activity_id, task.run_id, error.reason
+            )
+        elif error is not None:
+            logger.warning("a result of run %s could not be committed: %s", task.run_id, error)
+
+    # --- coming and going -------------------------------------------------------------------------------------------
+
+    def claim(self) -> None:
+        """Take over runs that wait for an owner."""
+        if self._claiming or self._stopping or not self.types:
+            return
+        self._claiming = True
+        change = ClaimRuns(self.worker_id, sorted(self.queues), self.types, MOST_CLAIMED)
+        self.hub.journal.submit(change, self._claimed)
+
+    def _claimed(self, runs: list[RunRow] | None, error: BaseException | None) -> None:
+        self._claiming = False
+        if error is not None:
+            logger.debug("no runs could be claimed: %s", error)
+            return
+        for run in runs or ():
+            self.load(run.run_id)
+        if runs and len(runs) == MOST_CLAIMED:
+            self.claim()
+
+    def load(self, run_id: str, *, at: int = 0) -> None:
+        """Bring a run into memory by replay, if it is ours."""
+        if at > self._clock.now():
+            self._later(at, partial(self.load, run_id))
+        elif run_id not in self.actors and not self._stopping:
+            self._loading.setdefault(run_id, [])
+            self._load_soon()
+
+    def look_again(self, run_id: str) -> None:
+        """Somebody else woke a run of ours."""
+        actor = self.actors.get(run_id)
+        if actor is None:
+            self.load(run_id)
+        elif actor.change is None and not actor.has_work:
+            actor.gap = True
+            self.wake(actor)
+
+    def _load_soon(self) -> None:
+        if self._loader is None or self._loader.done():
+            self._loader = self.hub.loop.create_task(self._load_all(), name="holdfast-loader")
+
+    async def _load_all(self) -> None:
+        while self._loading:
+            run_id, results = self._loading.popitem(last=False)
+            try:
+                found = await self.hub.read(_run_and_history, run_id)
+            except StoreError as error:
+                logger.warning("run %s could not be read: %s", run_id, error)
+                self._commit_alone(results)
+                self.hub.loop.call_later(RELOAD_AFTER, self.load, run_id)
+                continue
+            self._enqueue(partial(self._bring_back, run_id, found, results))
+            await asyncio.sleep(0)
+
+    def _bring_back(self, run_id: str, found: Any, results: list[Result]) -> None:
+        actor = self.actors.get(run_id)
+        if actor is None and found is not None:
+            actor = self._replayed(*found)
+        if actor is None:
+            self._commit_alone(results)
+            return
+        for task, payload in results:
+            actor.add_result(task, payload)
+        if actor.has_work:
+            self.wake(actor)
+        else:
+            self._trim()
+
+    def _replayed(self, run: RunRow, rows: list[Any]) -> Actor | None:
+        """The actor of a run that is ours, from its history; ``None`` where it is not, or its code fails."""
+        if not run.is_open or run.owner_id != self.worker_id or self._stopping:
+            return None
+        if run.workflow_type not in self.workflows:
+            self._let_go([run.run_id])
+            return None
+        machine = self._machine(run)
+        try:
+            replayed = replay(machine, rows)
+        except BaseException as error:
+            machine.evict()
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            self._task_failed(run, error)
+            return None
+        actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=None)
+        actor.pending = [event for _, event in replayed.unapplied]
+        cached = self.hub.journal.cache.runs
+        known = cached.get(run.run_id)
+        if known is not None and known.last_seq >= run.last_seq:
+            actor.run = known  # this process has written to the run since it was read
+        else:
+            cached[run.run_id] = run
+        actor.gap = actor.run.last_seq > replayed.last_seq
+        self._keep(actor)
+        return actor
+
+    def _machine(self, run: RunRow) -> WorkflowMachine:
+        settings = self.settings
+        definition = self.workflows.get(run.workflow_type)
+        if definition is None:
+            raise MissingCodeError(f"workflow {run.workflow_type!r} is not registered with this worker")
+        return WorkflowMachine(
+            definition,
+            run.run_id,
+            converter=settings.converter,
+            limits=settings.limits,
+            default_activity_options=settings.default_activity_options,
+            task_failure_types=settings.workflow_task_failure_types,
+        )
+
+    def _keep(self, actor: Actor) -> None:
+        self.actors[actor.run_id] = actor
+
+    def _discard(self, actor: Actor, own: list[Result] | None = None) -> None:
+        """Take a run out of memory; results that wait in it are committed alone."""
+        if self.actors.get(actor.run_id) is actor:
+            del self.actors[actor.run_id]
+        actor.machine.evict()
+        self.hub.journal.cache.forget((actor.run_id,), ())
+        results = (own or []) + actor.own_tasks
+        actor.own_tasks = []
+        actor.own = []
+        if results and actor.run.closed_at is None:
+            self._commit_alone(results)
+
+    def _trim(self) -> None:
+        """Evict idle runs, the longest unused first, until the cache is no larger than it may be."""
+        actors = self.actors
+        for _ in range(min(len(actors), MOST_LOOKS)):
+            if len(actors) <= self.settings.max_cached_workflows:
+                return
+            run_id, actor = next(iter(actors.items()))
+            if actor.idle:
+                self._discard(actor)
+            else:
+                actors.move_to_end(run_id)
+
+    def _let_go(self, run_ids: list[str]) -> None:
+        self.hub.journal.submit(ReleaseRuns(self.worker_id, run_ids), lambda value, error: None)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Activate nothing more."""
+        self._stopping = True
+        if self._loader is not None:
+            self._loader.cancel()
+        for results in self._loading.values():
+            self._commit_alone(results)
+        self._loading.clear()
+
+    def drop_all(self) -> None:
+        """Forget everything that is in memory; what is in flight ends as it ends."""
+        for actor in list(self.actors.values()):
+            if actor.change is None:
+                self._discard(actor)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an activation waits for its commit."""
+        return any(actor.change is not None for actor in self.actors.values())
+
+
+def _run_and_history(connection: Connection, run_id: str) -> tuple[RunRow, list[Any]] | None:
+    run = queries.run(connection, run_id)
+    if run is None:
+        return None
+    return run, queries.history(connection, run_id)

@@ -1,0 +1,111 @@
+"""Who owns what: registering a worker, claiming runs, letting go of them.
+
+A claim bumps the run's fence; every commit of an owner names the fence that it claimed with, so a worker that was
+paused, partitioned or declared dead is refused rather than merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast_store.batch import BaseChange, Batch
+from holdfast_store.rows import RunRow, WorkerRow
+
+
+class RegisterWorker(BaseChange):
+    """Make a worker known, with its lease."""
+
+    def __init__(self, row: WorkerRow, lease: int) -> None:
+        self.row = row
+        self.lease = lease
+
+    def apply(self, batch: Batch) -> int:
+        """Returns when the lease ends."""
+        row = self.row
+        row.started_at = batch.now
+        row.lease_expires_at = batch.now + self.lease
+        names = ", ".join(vars(row))
+        marks = ", ".join("?" * len(vars(row)))
+        batch.execute(f"INSERT INTO workers ({names}) VALUES ({marks})", tuple(vars(row).values()))
+        return row.lease_expires_at
+
+
+class ForgetWorker(BaseChange):
+    """A worker has stopped in good order."""
+
+    def __init__(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+
+    def apply(self, batch: Batch) -> None:
+        """Delete its row."""
+        batch.execute("DELETE FROM workers WHERE worker_id = ?", (self.worker_id,))
+
+
+class ClaimRuns(BaseChange):
+    """Take over runs that have something to do and no owner, oldest first."""
+
+    def __init__(self, worker_id: str, task_queues: Sequence[str], types: frozenset[str], limit: int) -> None:
+        self.worker_id = worker_id
+        self.task_queues = task_queues
+        self.types = types
+        self.limit = limit
+
+    def apply(self, batch: Batch) -> list[RunRow]:
+        """Claim at most ``limit`` of them."""
+        candidates: list[str] = []
+        for queue in self.task_queues:
+            if len(candidates) < self.limit:
+                candidates += self._waiting(batch, queue, self.limit - len(candidates))
+        claimed: list[RunRow] = []
+        for run in batch.lock_runs(candidates, skip=True):
+            if run.is_open and run.owner_id is None and run.wake_at is not None:
+                run.owner_id = self.worker_id
+                run.fence += 1
+                claimed.append(run)
+        return claimed
+
+    def _waiting(self, batch: Batch, queue: str, limit: int) -> list[str]:
+        types = sorted(self.types)
+        marks = ", ".join("?" * len(types))
+        text = (
+            "SELECT run_id FROM workflow_runs WHERE owner_id IS NULL AND task_queue = ? AND wake_at <= ? "
+            f"AND not_before <= ? AND workflow_type IN ({marks}) ORDER BY wake_at LIMIT ?"
+        )
+        return [row[0] for row in batch.scan(text, (queue, batch.now, batch.now, *types, limit))]
+
+
+class ReleaseRuns(BaseChange):
+    """Let go of runs: whoever serves their queue may claim them."""
+
+    def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
+        self.worker_id = worker_id
+        self.runs = tuple(run_ids)
+
+    def apply(self, batch: Batch) -> int:
+        """Returns how many were still its own."""
+        released = 0
+        for run_id in self.runs:
+            run = batch.run(run_id)
+            if run is not None and run.owner_id == self.worker_id:
+                run.owner_id = None
+                released += 1
+        return released
+
+
+class ReleaseAllRuns(BaseChange):
+    """Let go of the next runs of a worker, those included that it no longer has in memory."""
+
+    def __init__(self, worker_id: str, limit: int) -> None:
+        self.worker_id = worker_id
+        self.limit = limit
+
+    def apply(self, batch: Batch) -> int:
+        """Returns how many it let go of."""
+        text = "SELECT run_id FROM workflow_runs WHERE owner_id = ? LIMIT ?"
+        run_ids = [row[0] for row in batch.scan(text, (self.worker_id, self.limit))]
+        released = 0
+        for run in batch.lock_runs(run_ids):
+            if run.owner_id == self.worker_id:
+                run.owner_id = None
+                released += 1
+        return released

@@ -1,0 +1,66 @@
+"""What a client asks of a run from outside: to cancel, to end."""
+
+from __future__ import annotations
+
+from holdfast.starting import terminate
+from holdfast_store.batch import BaseChange, Batch
+from holdfast_store.rows import RunRow
+from holdfast_store.runs import deadline_passed, request_cancel, time_out_run
+from holdfast_workflow.errors import RunNotFoundError, WorkflowClosedError
+from holdfast_workflow.events import WorkflowCancelRequested
+
+
+class _RunChange(BaseChange):
+    """A change of one open run; on a closed one of a chain that went on it returns the run to ask instead."""
+
+    def __init__(self, workflow_id: str, run_id: str) -> None:
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.runs = (run_id,)
+
+    def open_run(self, batch: Batch) -> RunRow | str:
+        """The run, or the id of the next one of its chain."""
+        run = batch.run(self.run_id)
+        if run is None:
+            raise RunNotFoundError(self.run_id, workflow_id=self.workflow_id)
+        if run.is_open and deadline_passed(run, batch.now) is not None:
+            time_out_run(batch, run)
+        if run.is_open:
+            return run
+        if run.next_run_id is not None:
+            return run.next_run_id
+        if batch.touched:
+            return ""
+        raise WorkflowClosedError(run.workflow_id, run_id=run.run_id, status=run.status)
+
+
+class RequestCancel(_RunChange):
+    """Ask a run to cancel; its code decides. A second request adds no event."""
+
+    def __init__(self, workflow_id: str, run_id: str, reason: str | None) -> None:
+        super().__init__(workflow_id, run_id)
+        self.reason = reason
+
+    def apply(self, batch: Batch) -> str | None:
+        """Returns the run to ask instead, if the chain has gone on (empty: its deadline has just ended it)."""
+        run = self.open_run(batch)
+        if isinstance(run, str):
+            return run
+        request_cancel(batch, run, WorkflowCancelRequested(self.reason))
+        return None
+
+
+class Terminate(_RunChange):
+    """End a run at once, without its code."""
+
+    def __init__(self, workflow_id: str, run_id: str, reason: str | None) -> None:
+        super().__init__(workflow_id, run_id)
+        self.reason = reason
+
+    def apply(self, batch: Batch) -> str | None:
+        """As :meth:`RequestCancel.apply`."""
+        run = self.open_run(batch)
+        if isinstance(run, str):
+            return run
+        terminate(batch, run, self.reason)
+        return None

@@ -1,0 +1,493 @@
+"""A batch: the rows that some changes are about, and what the changes make of them, until one transaction writes it.
+
+A :class:`Change` is a pure function of the rows that it names and of ``batch.now``. It first looks (and may raise
+:class:`~holdfast_workflow.errors.RefusedError`), then changes rows through the batch; later changes of the same batch
+see what earlier ones did. Nothing reaches the database before :meth:`Batch.flush`, which writes one statement per table
+and shape.
+
+**Optimistic rows.** A row that only this process writes (its worker owns the run, or runs the activity) may come from the
+journal's cache instead of being read under a lock. The ``UPDATE`` then proves that it was right: it is a
+compare-and-set on what the row was. Where it was not, :class:`StaleRows` is raised and the whole batch runs again with
+every row read under its lock. A decision *against* a caller is never taken on cached rows: :meth:`Batch.insist`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from sqlalchemy import Connection, Table
+
+from holdfast_store import tables
+from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, Row, RunRow
+from holdfast_store.statements import Statements, Values
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.events import Event
+
+T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R", bound=Row)
+
+ActivityKey = tuple[str, int]
+
+
+class StaleRows(Exception):
+    """A cached row was not what the database holds, or a decision needs rows read under their lock."""
+
+
+class Change(Protocol[T_co]):
+    """What is to be written about one or more runs, all or nothing."""
+
+    @property
+    def runs(self) -> Sequence[str]:
+        """The ids of the runs that it looks at."""
+        ...
+
+    @property
+    def activities(self) -> Sequence[ActivityKey]:
+        """The activities that it looks at."""
+        ...
+
+    @property
+    def instances(self) -> Sequence[str]:
+        """The workflow ids whose instance rows it may change."""
+        ...
+
+    @property
+    def new_instance(self) -> InstanceRow | None:
+        """The instance row that it would like to make."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """Roughly how many bytes it writes."""
+        ...
+
+    def apply(self, batch: Batch) -> T_co:
+        """Look at the rows, raise ``RefusedError`` or change them, and say what was done."""
+        ...
+
+
+class BaseChange:
+    """The defaults of a change: it names no rows and is light."""
+
+    runs: Sequence[str] = ()
+    activities: Sequence[ActivityKey] = ()
+    instances: Sequence[str] = ()
+    new_instance: InstanceRow | None = None
+    weight: int = 1024
+
+
+class Entry(Generic[R]):
+    """A row in a batch: as it is being made, and as it was (``None``: it is new)."""
+
+    __slots__ = ("before", "row")
+
+    def __init__(self, row: R, before: dict[str, Any] | None) -> None:
+        self.row = row
+        self.before = before
+
+
+class Committed:
+    """What a committed batch did, for those in this process who would rather be told than ask."""
+
+    __slots__ = ("activities", "events", "now", "runs", "timers")
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.runs: dict[str, RunRow] = {}
+        self.events: dict[str, list[tuple[int, Event, object]]] = {}
+        self.activities: list[ActivityRow] = []
+        self.timers: list[int] = []
+
+
+class Cache:
+    """Rows that only this process writes: runs owned here, activities running here."""
+
+    __slots__ = ("activities", "owners", "runs")
+
+    def __init__(self) -> None:
+        self.owners: set[str] = set()
+        self.runs: dict[str, RunRow] = {}
+        self.activities: dict[ActivityKey, ActivityRow] = {}
+
+    def remember(self, committed: Committed) -> None:
+        """Take over the rows of a committed batch; drop those that are no longer only ours."""
+        owners = self.owners
+        for run_id, run in committed.runs.items():
+            if run.owner_id in owners and run.closed_at is None:
+                self.runs[run_id] = run
+            else:
+                self.runs.pop(run_id, None)
+        for activity in committed.activities:
+            key = (activity.run_id, activity.activity_id)
+            if activity.claimed_by in owners and activity.status == "running":
+                self.activities[key] = activity
+            else:
+                self.activities.pop(key, None)
+
+    def forget(self, runs: Iterable[str], activities: Iterable[ActivityKey]) -> None:
+        """Drop rows that turned out to be stale, or whose run was evicted."""
+        for run_id in runs:
+            self.runs.pop(run_id, None)
+        for key in activities:
+            self.activities.pop(key, None)
+
+
+RUN_GUARD = ("run_id", "fence", "last_seq", "inbox")
+ACTIVITY_GUARD = ("run_id", "activity_id", "attempt", "status")
+
+
+class Batch:
+    """The rows of some changes, in memory, under their locks or trusted from the cache."""
+
+    def __init__(
+        self, connection: Connection, statements: Statements, cache: Cache | None, environment: Environment
+    ) -> None:
+        self.connection = connection
+        self.ids = environment.ids
+        self.random = environment.random.random
+        self.now = 0
+        self.change: object = None
+        self._statements = statements
+        self._cache = cache
+        self._trusted_runs: list[str] = []
+        self._trusted_activities: list[ActivityKey] = []
+        self._instances: dict[str, Entry[InstanceRow]] = {}
+        self._unconfirmed: set[str] = set()
+        self._runs: dict[str, Entry[RunRow]] = {}
+        self._activities: dict[ActivityKey, Entry[ActivityRow]] = {}
+        self._events: list[Values] = []
+        self._appended: dict[str, list[tuple[int, Event, object]]] = {}
+        self._timers: dict[tuple[str, int], int] = {}
+        self._fired: set[tuple[str, int]] = set()
+        self._attempts: list[Values] = []
+        self._failures: list[Values] = []
+        self._touched = False
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def load(self, changes: Sequence[Change[Any]], now: int) -> None:
+        """Lock and read what the changes name, in the one order: new instances, instances, runs, activities."""
+        runs: set[str] = set()
+        activities: set[ActivityKey] = set()
+        instances: set[str] = set()
+        wanted: dict[str, InstanceRow] = {}
+        for change in changes:
+            runs.update(change.runs)
+            instances.update(change.instances)
+            activities.update(change.activities)
+            instance = change.new_instance
+            if instance is not None and instance.workflow_id not in wanted:
+                wanted[instance.workflow_id] = instance.copy()
+        if wanted or instances:
+            self._load_instances(wanted, instances, runs, now)
+        if runs:
+            self._load_runs(runs)
+        if activities:
+            self._load_activities(activities)
+
+    def _load_instances(
+        self, wanted: dict[str, InstanceRow], named: set[str], runs: set[str], now: int
+    ) -> None:
+        new: set[str] = set()
+        if wanted:
+            for instance in wanted.values():
+                instance.created_at = now
+            rows = [tuple(vars(wanted[key]).values()) for key in sorted(wanted)]
+            new = self._statements.insert_new(self.connection, tables.workflow_instances, rows)
+            for key in new:
+                self._instances[key] = Entry(wanted[key], dict(vars(wanted[key])))
+            self._unconfirmed = new
+        known = sorted((wanted.keys() | named) - new)
+        if known:
+            for row in self._lock_instances(known):
+                if row.workflow_id in wanted:
+                    runs.add(row.current_run_id)
+
+    def _lock_instances(self, workflow_ids: Sequence[str]) -> list[InstanceRow]:
+        found = self._statements.lock(
+            self.connection, tables.workflow_instances, ("workflow_id",), [(key,) for key in workflow_ids]
+        )
+        rows = [InstanceRow(*values) for values in found]
+        for row in rows:
+            self._instances[row.workflow_id] = Entry(row, dict(vars(row)))
+        return rows
+
+    def _load_runs(self, run_ids: set[str]) -> None:
+        missing: list[Values] = []
+        for run_id in sorted(run_ids):
+            trusted = self._cache.runs.get(run_id) if self._cache is not None else None
+            if trusted is None:
+                missing.append((run_id,))
+            else:
+                self._runs[run_id] = Entry(trusted.copy(), trusted.__dict__)
+                self._trusted_runs.append(run_id)
+        if missing:
+            for values in self._statements.lock(self.connection, tables.workflow_runs, ("run_id",), missing):
+                row = RunRow(*values)
+                self._runs[row.run_id] = Entry(row, dict(vars(row)))
+
+    def _load_activities(self, keys: Iterable[ActivityKey]) -> None:
+        missing: list[Values] = []
+        for key in sorted(keys):
+            trusted = self._cache.activities.get(key) if self._cache is not None else None
+            if trusted is None:
+                missing.append(key)
+            else:
+                self._activities[key] = Entry(trusted.copy(), trusted.__dict__)
+                self._trusted_activities.append(key)
+        if missing:
+            found = self._statements.lock(
+                self.connection, tables.activity_executions, ("run_id", "activity_id"), missing
+            )
+            for values in found:
+                self._admit(values)
+
+    def _admit(self, values: Values) -> ActivityRow:
+        """The batch's row for an activity just read under its lock (an earlier change may have changed it)."""
+        key = (values[0], values[1])
+        entry = self._activities.get(key)
+        if entry is None:
+            row = ActivityRow(*values)
+            entry = self._activities[key] = Entry(row, dict(vars(row)))
+        return entry.row
+
+    def insist(self) -> None:
+        """Before deciding against a caller: be sure that every row was read under its lock."""
+        if self._trusted_runs or self._trusted_activities:
+            raise StaleRows
+
+    def trusted(self) -> tuple[list[str], list[ActivityKey]]:
+        """The rows that came from the cache."""
+        return self._trusted_runs, self._trusted_activities
+
+    def run(self, run_id: str) -> RunRow | None:
+        """A run that a change named (or that an earlier change of the batch made)."""
+        entry = self._runs.get(run_id)
+        return entry.row if entry is not None else None
+
+    def activity(self, run_id: str, activity_id: int) -> ActivityRow | None:
+        """An activity that a change named (or that an earlier change of the batch made)."""
+        entry = self._activities.get((run_id, activity_id))
+        return entry.row if entry is not None else None
+
+    def instance(self, workflow_id: str) -> InstanceRow | None:
+        """The instance, or ``None`` where it is new in this batch and nobody has started it yet."""
+        if workflow_id in self._unconfirmed:
+            return None
+        entry = self._instances.get(workflow_id)
+        return entry.row if entry is not None else None
+
+    def more_runs(self, run_ids: Iterable[str]) -> None:
+        """Lock runs that a change learns of only while it is applied."""
+        unknown = {run_id for run_id in run_ids if run_id not in self._runs}
+        if unknown:
+            self._load_runs(unknown)
+
+    def lock_instance(self, workflow_id: str) -> InstanceRow | None:
+        """Lock an instance that a change learns of only while it is applied."""
+        if workflow_id not in self._instances:
+            self._lock_instances([workflow_id])
+        return self.instance(workflow_id)
+
+    def lock_activities(self, keys: Sequence[ActivityKey], *, skip: bool = False) -> list[ActivityRow]:
+        """Lock activities found by a scan; ``skip`` passes over those that another transaction holds."""
+        if not keys:
+            return []
+        found = self._statements.lock(
+            self.connection, tables.activity_executions, ("run_id", "activity_id"), sorted(keys), skip=skip
+        )
+        return [self._admit(values) for values in found]
+
+    def lock_runs(self, run_ids: Sequence[str], *, skip: bool = False) -> list[RunRow]:
+        """Lock runs found by a scan; ``skip`` passes over those that another transaction holds."""
+        if not run_ids:
+            return []
+        rows: list[RunRow] = []
+        for values in self._statements.lock(
+            self.connection, tables.workflow_runs, ("run_id",), [(key,) for key in sorted(run_ids)], skip=skip
+        ):
+            entry = self._runs.get(values[0])
+            if entry is None:
+                row = RunRow(*values)
+                entry = self._runs[row.run_id] = Entry(row, dict(vars(row)))
+            rows.append(entry.row)
+        return rows
+
+    def open_activities(self, run_id: str) -> list[ActivityRow]:
+        """The run's activities that are still open, locked, in the order in which they were scheduled."""
+        text = "SELECT activity_id FROM activity_executions WHERE run_id = ? AND closed_at IS NULL"
+        keys = [(run_id, row[0]) for row in self._scan(text, (run_id,))]
+        for key, entry in self._activities.items():
+            if key[0] == run_id and entry.before is None:
+                keys.append(key)
+        self.lock_activities([key for key in keys if key not in self._activities])
+        rows = [self._activities[key].row for key in keys]
+        return sorted((row for row in rows if row.is_open), key=lambda row: row.activity_id)
+
+    def open_timers(self, run_id: str) -> list[int]:
+        """The run's timers that are still open."""
+        found = {row[0] for row in self._scan("SELECT timer_id FROM timers WHERE run_id = ?", (run_id,))}
+        found.update(timer for run, timer in self._timers if run == run_id)
+        return sorted(timer for timer in found if (run_id, timer) not in self._fired)
+
+    def timer(self, run_id: str, timer_id: int) -> int | None:
+        """When an open timer fires, or ``None`` where there is none."""
+        key = (run_id, timer_id)
+        if key in self._fired:
+            return None
+        if key in self._timers:
+            return self._timers[key]
+        rows = self._scan("SELECT fire_at FROM timers WHERE run_id = ? AND timer_id = ?", key)
+        return int(rows[0][0]) if rows else None
+
+    def event_types(self, run_id: str, after_seq: int) -> list[str]:
+        """The types of the run's events after a seq, those of this batch included."""
+        text = "SELECT type FROM history_events WHERE run_id = ? AND seq > ? ORDER BY seq"
+        types = [row[0] for row in self._scan(text, (run_id, after_seq))]
+        types += [event.type for seq, event, _ in self._appended.get(run_id, ()) if seq > after_seq]
+        return types
+
+    def appended(self, run_id: str) -> Sequence[tuple[int, Event, object]]:
+        """The events that this batch has appended to a run so far."""
+        return self._appended.get(run_id, ())
+
+    def scan(self, text: str, values: Values) -> list[Values]:
+        """Rows of a read-only statement written with ``?`` marks."""
+        return self._scan(text, values)
+
+    def _scan(self, text: str, values: Values) -> list[Values]:
+        if self.connection.dialect.paramstyle != "qmark":
+            text = text.replace("?", "%s")
+        return [tuple(row) for row in self.connection.exec_driver_sql(text, values)]
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def begin(self, change: object) -> None:
+        """The next change starts."""
+        self.change = change
+        self._touched = False
+
+    @property
+    def touched(self) -> bool:
+        """Whether the change being applied has written anything yet."""
+        return self._touched
+
+    def append(self, run: RunRow, event: Event) -> int:
+        """Append an event to a run's history; the run's time never falls. Returns the seq."""
+        if run.closed_at is not None:
+            raise AssertionError(f"{event.type} after the terminal event of run {run.run_id}")
+        self._touched = True
+        seq = run.last_seq + 1
+        recorded_at = run.last_event_at if run.last_event_at > self.now else self.now
+        text = event.to_json()
+        self._events.append((run.run_id, seq, event.type, recorded_at, text))
+        run.last_seq = seq
+        run.last_event_at = recorded_at
+        run.history_bytes += len(text)
+        appended = self._appended.get(run.run_id)
+        if appended is None:
+            appended = self._appended[run.run_id] = []
+        appended.append((seq, event, self.change))
+        return seq
+
+    def add_run(self, row: RunRow) -> RunRow:
+        """Insert a run; the batch works on its own copy, which it returns."""
+        self._touched = True
+        row = row.copy()
+        self._runs[row.run_id] = Entry(row, None)
+        return row
+
+    def confirm_instance(self, row: InstanceRow) -> None:
+        """A start took the instance row that was made for it."""
+        self._touched = True
+        self._unconfirmed.discard(row.workflow_id)
+        entry = self._instances[row.workflow_id]
+        vars(entry.row).update(current_run_id=row.current_run_id, workflow_type=row.workflow_type)
+
+    def add_activity(self, row: ActivityRow) -> None:
+        """Insert an activity."""
+        self._activities[(row.run_id, row.activity_id)] = Entry(row, None)
+
+    def add_timer(self, run_id: str, timer_id: int, fire_at: int) -> None:
+        """Insert a timer."""
+        self._timers[(run_id, timer_id)] = fire_at
+
+    def remove_timer(self, run_id: str, timer_id: int) -> None:
+        """Delete a timer, be it there or not."""
+        self._touched = True
+        if self._timers.pop((run_id, timer_id), None) is None:
+            self._fired.add((run_id, timer_id))
+
+    def add_attempt(self, row: AttemptRow) -> None:
+        """Insert the row of an attempt that did not succeed."""
+        self._attempts.append(tuple(vars(row).values()))
+
+    def add_failure(self, row: FailureRow) -> None:
+        """Insert a failure row."""
+        self._failures.append(tuple(vars(row).values()))
+
+    def execute(self, text: str, values: Values) -> int:
+        """Run a writing statement (with ``?`` marks) that has no batch form; returns the rows it changed."""
+        self._touched = True
+        if self.connection.dialect.paramstyle != "qmark":
+            text = text.replace("?", "%s")
+        return self.connection.exec_driver_sql(text, values).rowcount
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def flush(self) -> Committed:
+        """Write everything: one statement per table and shape. Raises :class:`StaleRows` where a guard failed."""
+        connection, statements = self.connection, self._statements
+        if self._unconfirmed:
+            keys = [(key,) for key in sorted(self._unconfirmed)]
+            statements.delete(connection, tables.workflow_instances, ("workflow_id",), keys)
+            for key in self._unconfirmed:
+                del self._instances[key]
+        self._write(tables.workflow_instances, ("workflow_id",), self._instances)
+        self._write(tables.workflow_runs, RUN_GUARD, self._runs)
+        self._write(tables.activity_executions, ACTIVITY_GUARD, self._activities)
+        if self._events:
+            statements.insert(connection, tables.history_events, self._events)
+        if self._fired:
+            statements.delete(connection, tables.timers, ("run_id", "timer_id"), sorted(self._fired))
+        if self._timers:
+            rows = [(run_id, timer_id, fire_at) for (run_id, timer_id), fire_at in self._timers.items()]
+            statements.insert(connection, tables.timers, rows)
+        if self._attempts:
+            statements.insert(connection, tables.activity_attempts, self._attempts)
+        if self._failures:
+            statements.insert(connection, tables.workflow_failures, self._failures)
+        return self._committed()
+
+    def _write(self, table: Table, guard: tuple[str, ...], entries: dict[Any, Entry[R]]) -> None:
+        """Insert the new rows; update those that changed, grouped by the columns that did."""
+        new: list[Values] = []
+        changed: dict[tuple[str, ...], list[Values]] = defaultdict(list)
+        for entry in entries.values():
+            values, before = entry.row.__dict__, entry.before
+            if before is None:
+                new.append(tuple(values.values()))
+            elif values != before:
+                names = tuple([name for name, value in values.items() if value != before[name]])
+                changed[names].append(
+                    tuple([values[name] for name in names]) + tuple([before[name] for name in guard])
+                )
+        if new:
+            self._statements.insert(self.connection, table, new)
+        for names, rows in changed.items():
+            if self._statements.update(self.connection, table, guard, names, rows) != len(rows):
+                raise StaleRows
+
+    def _committed(self) -> Committed:
+        committed = Committed(self.now)
+        committed.events = self._appended
+        for run_id, entry in self._runs.items():
+            if entry.before is None or entry.row.__dict__ != entry.before:
+                committed.runs[run_id] = entry.row
+        for activity in self._activities.values():
+            if activity.before is None or activity.row.__dict__ != activity.before:
+                committed.activities.append(activity.row)
+        committed.timers = list(self._timers.values())
+        return committed

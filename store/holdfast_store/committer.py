@@ -1,0 +1,251 @@
+"""The committer: runs batches of changes as transactions, one at a time, and knows what became of each.
+
+For every batch it tries, in this order:
+
+1. with cached rows trusted (no read, no lock); a stale row rolls back and
+2. again with every row read under its lock;
+3. an error that is transient (deadlock, serialisation, busy) runs the batch again after a short pause;
+4. a lost connection leaves the outcome **unknown**. Each journal has a row ``(journal_id, batch_no)`` that every batch's
+   transaction advances: on a new connection the row is locked (which waits for a commit still under way) and compared.
+   Equal: the batch was applied, and its outcome is the one computed. Less: it was not, and runs again;
+5. any other error runs the batch again in halves, until the culprit stands alone and is refused alone.
+
+Where the database stays away for longer than ``patience`` the callers get the error: nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from holdfast_store.batch import Batch, Cache, Change, Committed, StaleRows
+from holdfast_store.database import Database, is_disconnect, is_transient, translate
+from holdfast_store.statements import statements_for
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import HoldfastError, StoreError
+
+logger = logging.getLogger("holdfast.journal")
+
+FIRST_PAUSE = 0.002
+LONGEST_PAUSE = 1.0
+
+
+class Outcome:
+    """What became of one change: a value, or the error that its caller gets."""
+
+    __slots__ = ("error", "value")
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        self.value = value
+        self.error = error
+
+
+class TryAgain(Exception):
+    """The batch could not be run now; run the same changes again after ``pause`` seconds."""
+
+    def __init__(self, pause: float) -> None:
+        self.pause = pause
+
+
+Result = tuple[list[Outcome], list[Committed]]
+
+
+class Committer:
+    """One writing connection, and the protocol above. Not thread-safe: one thread at a time runs it."""
+
+    def __init__(self, database: Database, environment: Environment, *, patience: float = 30.0) -> None:
+        self.cache = Cache()
+        self.batches = 0
+        self.statistics = {"batches": 0, "changes": 0, "stale": 0, "retries": 0}
+        self._database = database
+        self._environment = environment
+        self._statements = statements_for(database.backend)
+        self._begin = "BEGIN IMMEDIATE" if database.backend == "sqlite" else "BEGIN"
+        mark = "?" if database.backend == "sqlite" else "%s"
+        self._advance = f"UPDATE journals SET batch_no = {mark} WHERE journal_id = {mark}"
+        self._register = f"INSERT INTO journals (journal_id, batch_no) VALUES ({mark}, {mark})"
+        lock = "" if database.backend == "sqlite" else " FOR UPDATE"
+        self._position = f"SELECT batch_no FROM journals WHERE journal_id = {mark}{lock}"
+        self._remove = f"DELETE FROM journals WHERE journal_id = {mark}"
+        self._connection: Connection | None = None
+        self._journal_id = environment.ids.next()
+        self._patience = patience
+        self._failing_since: float | None = None
+        self._pause = FIRST_PAUSE
+        self._in_doubt: tuple[int, list[Outcome], Committed] | None = None
+
+    # --- the connection ---------------------------------------------------------------------------------------------
+
+    def connect(self) -> Connection:
+        """The writing connection, made (and the journal's row with it) where there is none."""
+        if self._connection is None:
+            connection = self._database.writer()
+            try:
+                rows = connection.exec_driver_sql(self._position, (self._journal_id,)).fetchall()
+                if not rows:
+                    connection.exec_driver_sql(self._register, (self._journal_id, self.batches))
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def close(self) -> None:
+        """Forget the journal's row and close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.exec_driver_sql(self._remove, (self._journal_id,))
+        except SQLAlchemyError:
+            logger.debug("the journal's row stays behind", exc_info=True)
+        connection.close()
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.invalidate()
+                connection.close()
+            except SQLAlchemyError:
+                logger.debug("closing a lost connection", exc_info=True)
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has committed to this SQLite file."""
+        if self._connection is None:
+            return 0
+        row = self._connection.exec_driver_sql("PRAGMA data_version").fetchone()
+        return int(row[0]) if row is not None else 0
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def run(self, changes: Sequence[Change[Any]]) -> Result:
+        """Run the changes as one transaction, or in halves. Raises :class:`TryAgain`; never another error."""
+        try:
+            result = self._resolve_doubt() or self._try(changes)
+        except TryAgain:
+            raise
+        except Exception as error:  # whatever it is, every waiter learns of it
+            result = self._after_error(changes, error)
+        self._failing_since = None
+        self._pause = FIRST_PAUSE
+        return result
+
+    def _try(self, changes: Sequence[Change[Any]]) -> Result:
+        try:
+            return self._transaction(changes, self.cache)
+        except StaleRows:
+            self.statistics["stale"] += 1
+            return self._transaction(changes, None)
+
+    def _transaction(self, changes: Sequence[Change[Any]], cache: Cache | None) -> Result:
+        connection = self.connect()
+        connection.exec_driver_sql(self._begin)
+        batch = Batch(connection, self._statements, cache, self._environment)
+        clock = self._environment.clock
+        try:
+            batch.load(changes, clock.now())
+            batch.now = clock.now()
+            outcomes = [self._apply(batch, change) for change in changes]
+            committed = batch.flush()
+            number = self.batches + 1
+            connection.exec_driver_sql(self._advance, (number, self._journal_id))
+        except StaleRows:
+            connection.exec_driver_sql("ROLLBACK")
+            self.cache.forget(*batch.trusted())
+            raise
+        except BaseException:
+            self.cache.forget(*batch.trusted())
+            self._roll_back(connection)
+            raise
+        self._in_doubt = (number, outcomes, committed)
+        connection.exec_driver_sql("COMMIT")
+        return self._settled()
+
+    def _settled(self) -> Result:
+        assert self._in_doubt is not None
+        number, outcomes, committed = self._in_doubt
+        self._in_doubt = None
+        self.batches = number
+        self.cache.remember(committed)
+        self.statistics["batches"] += 1
+        self.statistics["changes"] += len(outcomes)
+        return outcomes, [committed]
+
+    def _apply(self, batch: Batch, change: Change[Any]) -> Outcome:
+        batch.begin(change)
+        try:
+            return Outcome(change.apply(batch))
+        except StoreError:
+            raise
+        except HoldfastError as refusal:
+            batch.insist()
+            if batch.touched:
+                raise AssertionError(f"{type(change).__name__} was refused after it had written") from refusal
+            return Outcome(None, refusal)
+
+    def _roll_back(self, connection: Connection) -> None:
+        try:
+            connection.exec_driver_sql("ROLLBACK")
+        except SQLAlchemyError:
+            self._drop_connection()
+
+    # --- trouble ----------------------------------------------------------------------------------------------------
+
+    def _after_error(self, changes: Sequence[Change[Any]], error: Exception) -> Result:
+        """Decide what an error means for the batch: again, again on a new connection, or in halves."""
+        doubt = self._in_doubt is not None
+        if doubt and self._connection is not None and not is_disconnect(error):
+            # COMMIT itself failed on a live connection: nothing was applied.
+            self._in_doubt = None
+            self._roll_back(self._connection)
+        elif is_disconnect(error) or isinstance(error, StoreError):
+            self._drop_connection()
+        if is_transient(error) or is_disconnect(error) or isinstance(error, StoreError):
+            return self._again_or_give_up(changes, error)
+        if len(changes) == 1:
+            logger.debug("a change failed alone", exc_info=error)
+            return [Outcome(None, translate(error))], []
+        half = len(changes) // 2
+        outcomes: list[Outcome] = []
+        committed: list[Committed] = []
+        for part in (changes[:half], changes[half:]):
+            more, written = self._run_part(part)
+            outcomes += more
+            committed += written
+        return outcomes, committed
+
+    def _run_part(self, changes: Sequence[Change[Any]]) -> Result:
+        """Run a half to its end: its other half may have committed already, so there is no trying again later."""
+        while True:
+            try:
+                return self.run(changes)
+            except TryAgain as again:
+                time.sleep(again.pause)
+
+    def _again_or_give_up(self, changes: Sequence[Change[Any]], error: Exception) -> Result:
+        now = self._environment.clock.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since > self._patience:
+            self._in_doubt = None
+            return [Outcome(None, translate(error)) for _ in changes], []
+        self.statistics["retries"] += 1
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        raise TryAgain(pause) from error
+
+    def _resolve_doubt(self) -> Result | None:
+        """After a lost connection: was the batch that was being committed applied?"""
+        if self._in_doubt is None:
+            return None
+        connection = self.connect()
+        row = connection.exec_driver_sql(self._position, (self._journal_id,)).fetchone()
+        if row is not None and int(row[0]) == self._in_doubt[0]:
+            return self._settled()
+        self._in_doubt = None
+        return None

@@ -1,0 +1,158 @@
+"""The reads: one function a question, on a connection that is handed in.
+
+They run outside the journal, each statement its own snapshot. Whoever decides something from an answer hands the
+journal a change that looks again under the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table
+
+from holdfast_store import tables
+from holdfast_store.rows import ActivityRow, FailureRow, InstanceRow, RunRow, WorkerRow
+from holdfast_store.statements import columns_of
+
+Values = tuple[Any, ...]
+
+
+def fetch(connection: Connection, text: str, values: Values = ()) -> list[Values]:
+    """The rows of a statement written with ``?`` marks."""
+    if connection.dialect.paramstyle != "qmark":
+        text = text.replace("?", "%s")
+    return [tuple(row) for row in connection.exec_driver_sql(text, values)]
+
+
+def marks(values: Sequence[Any]) -> str:
+    """``?, ?, ?`` — as many as there are values."""
+    return ", ".join("?" * len(values))
+
+
+def _select(table: Table, where: str) -> str:
+    return f"SELECT {', '.join(columns_of(table))} FROM {table.name} WHERE {where}"
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def instance(connection: Connection, workflow_id: str) -> InstanceRow | None:
+    """The instance of a workflow id."""
+    rows = fetch(connection, _select(tables.workflow_instances, "workflow_id = ?"), (workflow_id,))
+    return InstanceRow(*rows[0]) if rows else None
+
+
+def run(connection: Connection, run_id: str) -> RunRow | None:
+    """One run."""
+    rows = fetch(connection, _select(tables.workflow_runs, "run_id = ?"), (run_id,))
+    return RunRow(*rows[0]) if rows else None
+
+
+def runs(connection: Connection, run_ids: Sequence[str]) -> list[RunRow]:
+    """Some runs, in no order; at most a few hundred."""
+    if not run_ids:
+        return []
+    where = f"run_id IN ({marks(run_ids)})"
+    return [RunRow(*row) for row in fetch(connection, _select(tables.workflow_runs, where), tuple(run_ids))]
+
+
+def history(connection: Connection, run_id: str, after_seq: int = 0, limit: int | None = None) -> list[Values]:
+    """``(seq, type, payload)`` of a run's events after a seq, in order."""
+    text = "SELECT seq, type, payload FROM history_events WHERE run_id = ? AND seq > ? ORDER BY seq"
+    if limit is not None:
+        return fetch(connection, f"{text} LIMIT ?", (run_id, after_seq, limit))
+    return fetch(connection, text, (run_id, after_seq))
+
+
+def events(connection: Connection, run_id: str, after_seq: int, limit: int) -> list[Values]:
+    """``(seq, type, recorded_at, payload)`` of a run's events after a seq, in order."""
+    text = (
+        "SELECT seq, type, recorded_at, payload FROM history_events "
+        "WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+    )
+    return fetch(connection, text, (run_id, after_seq, limit))
+
+
+def event(connection: Connection, run_id: str, seq: int) -> tuple[str, str] | None:
+    """``(type, payload)`` of one event."""
+    rows = fetch(connection, "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?", (run_id, seq))
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+def closed_among(connection: Connection, run_ids: Sequence[str]) -> list[str]:
+    """Those of the runs that are closed."""
+    text = f"SELECT run_id FROM workflow_runs WHERE run_id IN ({marks(run_ids)}) AND closed_at IS NOT NULL"
+    return [row[0] for row in fetch(connection, text, tuple(run_ids))]
+
+
+def claimable(connection: Connection, queues: Sequence[str], types: Sequence[str], now: int) -> bool:
+    """Whether a run of these queues and types waits for an owner."""
+    if not types:
+        return False
+    text = (
+        f"SELECT 1 FROM workflow_runs WHERE owner_id IS NULL AND task_queue IN ({marks(queues)}) "
+        f"AND wake_at <= ? AND not_before <= ? AND workflow_type IN ({marks(types)}) LIMIT 1"
+    )
+    return bool(fetch(connection, text, (*queues, now, now, *types)))
+
+
+def awake(connection: Connection, owner_id: str, now: int) -> list[str]:
+    """The runs of an owner that have something to do."""
+    text = "SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at <= ? AND not_before <= ? LIMIT 1000"
+    return [row[0] for row in fetch(connection, text, (owner_id, now, now))]
+
+
+# --- activities and timers ------------------------------------------------------------------------------------------
+
+
+def next_activity(connection: Connection, queues: Sequence[str], types: Sequence[str]) -> int | None:
+    """When the next waiting activity of these queues and types becomes (or became) available."""
+    if not types:
+        return None
+    text = (
+        f"SELECT MIN(available_at) FROM activity_executions WHERE status = 'pending' "
+        f"AND task_queue IN ({marks(queues)}) AND activity_type IN ({marks(types)})"
+    )
+    found: int | None = fetch(connection, text, (*queues, *types))[0][0]
+    return found
+
+
+def open_activities(connection: Connection, run_id: str) -> list[ActivityRow]:
+    """The run's open activities, in the order in which they were scheduled."""
+    where = "run_id = ? AND closed_at IS NULL ORDER BY activity_id"
+    return [ActivityRow(*row) for row in fetch(connection, _select(tables.activity_executions, where), (run_id,))]
+
+
+def open_timers(connection: Connection, run_id: str) -> list[tuple[int, int]]:
+    """``(timer_id, fire_at)`` of the run's open timers."""
+    text = "SELECT timer_id, fire_at FROM timers WHERE run_id = ? ORDER BY fire_at, timer_id"
+    return [(row[0], row[1]) for row in fetch(connection, text, (run_id,))]
+
+
+def failures(connection: Connection, run_id: str, limit: int) -> list[FailureRow]:
+    """The run's failures, the latest first."""
+    where = "run_id = ? ORDER BY failure_id DESC LIMIT ?"
+    return [FailureRow(*row) for row in fetch(connection, _select(tables.workflow_failures, where), (run_id, limit))]
+
+
+def search_attributes(connection: Connection, run_id: str) -> dict[str, str]:
+    """The run's search attributes, as they are stored."""
+    text = "SELECT name, value FROM search_attributes WHERE run_id = ?"
+    return {row[0]: row[1] for row in fetch(connection, text, (run_id,))}
+
+
+# --- workers --------------------------------------------------------------------------------------------------------
+
+
+def workers(connection: Connection) -> list[WorkerRow]:
+    """All registered workers."""
+    return [WorkerRow(*row) for row in fetch(connection, _select(tables.workers, "1 = 1 ORDER BY worker_id"))]
+
+
+def renew_lease(connection: Connection, worker_id: str, expires_at: int) -> bool:
+    """Extend a worker's lease; ``False`` where it was declared dead. The one write outside the journal's batches."""
+    text = "UPDATE workers SET lease_expires_at = ? WHERE worker_id = ?"
+    if connection.dialect.paramstyle != "qmark":
+        text = text.replace("?", "%s")
+    return connection.exec_driver_sql(text, (expires_at, worker_id)).rowcount == 1

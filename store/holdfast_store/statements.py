@@ -1,0 +1,263 @@
+"""The hot path's SQL as text, several rows a statement, built once per shape.
+
+SQLAlchemy's tables say which columns there are; the text is made here and run by ``exec_driver_sql`` with tuples,
+because compiling (or binding by name) for each batch costs more than the database does. On SQLite many rows are one
+``VALUES`` list, cut into chunks of powers of two so that there are few distinct texts; on PostgreSQL they are one array
+a column, so that there is one text whatever their number.
+
+An ``UPDATE`` here is a compare-and-set: it names the key *and* what the row is expected to be, and its caller compares
+the number of rows that it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Protocol
+
+from sqlalchemy import BigInteger, Boolean, Connection, Integer, Table
+
+Values = tuple[Any, ...]
+
+MOST_PARAMETERS = 8_000
+MOST_ROWS = 128
+
+
+def columns_of(table: Table) -> tuple[str, ...]:
+    """The table's column names, in order."""
+    return tuple(column.name for column in table.columns)
+
+
+class Statements(Protocol):
+    """What a database family must be able to do with many rows at once."""
+
+    def insert(self, connection: Connection, table: Table, rows: Sequence[Values]) -> None:
+        """Insert the rows (values in the table's column order)."""
+        ...
+
+    def insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> set[Any]:
+        """Insert those rows whose key (the first column) is not there yet; return the keys inserted."""
+        ...
+
+    def update(
+        self,
+        connection: Connection,
+        table: Table,
+        where: tuple[str, ...],
+        columns: tuple[str, ...],
+        rows: Sequence[Values],
+    ) -> int:
+        """Set ``columns`` where the ``where`` columns equal; a row is the new values, then the expected ones."""
+        ...
+
+    def delete(self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> int:
+        """Delete by key."""
+        ...
+
+    def lock(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values], *, skip: bool = False
+    ) -> list[Values]:
+        """Read whole rows by key, ordered by key and locked against other writers (``skip``: those not locked)."""
+        ...
+
+
+def _chunks(rows: Sequence[Values], width: int) -> Iterator[Sequence[Values]]:
+    """The rows in chunks whose sizes are powers of two."""
+    size = MOST_ROWS
+    while size > 1 and size * width > MOST_PARAMETERS:
+        size //= 2
+    start, left = 0, len(rows)
+    while left:
+        while size > left:
+            size //= 2
+        yield rows[start : start + size]
+        start += size
+        left -= size
+
+
+class SqliteStatements:
+    """Many rows as one ``VALUES`` list; a write transaction (``BEGIN IMMEDIATE``) is the lock."""
+
+    def insert(self, connection: Connection, table: Table, rows: Sequence[Values]) -> None:
+        """See :class:`Statements`."""
+        for chunk in _chunks(rows, len(rows[0])):
+            text = _sqlite_insert(table, len(chunk))
+            connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
+
+    def insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> set[Any]:
+        """See :class:`Statements`."""
+        inserted: set[Any] = set()
+        for chunk in _chunks(rows, len(rows[0])):
+            text = _sqlite_insert_new(table, len(chunk))
+            result = connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
+            inserted.update(row[0] for row in result)
+        return inserted
+
+    def update(
+        self,
+        connection: Connection,
+        table: Table,
+        where: tuple[str, ...],
+        columns: tuple[str, ...],
+        rows: Sequence[Values],
+    ) -> int:
+        """See :class:`Statements`."""
+        changed = 0
+        for chunk in _chunks(rows, len(rows[0])):
+            text = _sqlite_update(table, where, columns, len(chunk))
+            changed += connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
+        return changed
+
+    def delete(self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> int:
+        """See :class:`Statements`."""
+        deleted = 0
+        for chunk in _chunks(rows, len(keys)):
+            text = _sqlite_delete(table, keys, len(chunk))
+            deleted += connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
+        return deleted
+
+    def lock(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values], *, skip: bool = False
+    ) -> list[Values]:
+        """See :class:`Statements`."""
+        found: list[Values] = []
+        for chunk in _chunks(rows, len(keys)):
+            text = _sqlite_select(table, keys, len(chunk))
+            found += [tuple(row) for row in connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))]
+        return found
+
+
+def _groups(width: int, count: int) -> str:
+    group = "(" + ",".join("?" * width) + ")"
+    return ",".join([group] * count)
+
+
+def _into(table: Table) -> str:
+    return f"INSERT INTO {table.name} ({', '.join(columns_of(table))})"
+
+
+@lru_cache(1024)
+def _sqlite_insert(table: Table, count: int) -> str:
+    return f"{_into(table)} VALUES {_groups(len(table.columns), count)}"
+
+
+@lru_cache(1024)
+def _sqlite_insert_new(table: Table, count: int) -> str:
+    key = columns_of(table)[0]
+    return f"{_sqlite_insert(table, count)} ON CONFLICT DO NOTHING RETURNING {key}"
+
+
+@lru_cache(4096)
+def _sqlite_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...], count: int) -> str:
+    if count == 1:
+        assignments = ", ".join(f"{name} = ?" for name in columns)
+        return f"UPDATE {table.name} SET {assignments} WHERE {' AND '.join(f'{name} = ?' for name in where)}"
+    assignments = ", ".join(f"{name} = v.column{place}" for place, name in enumerate(columns, 1))
+    first = len(columns) + 1
+    matches = " AND ".join(f"{table.name}.{name} = v.column{place}" for place, name in enumerate(where, first))
+    values = _groups(len(columns) + len(where), count)
+    return f"UPDATE {table.name} SET {assignments} FROM (VALUES {values}) AS v WHERE {matches}"
+
+
+@lru_cache(1024)
+def _sqlite_delete(table: Table, keys: tuple[str, ...], count: int) -> str:
+    if count == 1:
+        return f"DELETE FROM {table.name} WHERE {' AND '.join(f'{key} = ?' for key in keys)}"
+    return f"DELETE FROM {table.name} WHERE ({', '.join(keys)}) IN (VALUES {_groups(len(keys), count)})"
+
+
+@lru_cache(1024)
+def _sqlite_select(table: Table, keys: tuple[str, ...], count: int) -> str:
+    columns = ", ".join(f"t.{name}" for name in columns_of(table))
+    matches = " AND ".join(f"t.{key} = v.column{place}" for place, key in enumerate(keys, 1))
+    return f"SELECT {columns} FROM (VALUES {_groups(len(keys), count)}) AS v CROSS JOIN {table.name} AS t ON {matches}"
+
+
+class PostgresStatements:
+    """Many rows as one array a column; rows are locked in key order."""
+
+    def insert(self, connection: Connection, table: Table, rows: Sequence[Values]) -> None:
+        """See :class:`Statements`."""
+        connection.exec_driver_sql(_postgres_insert(table), _arrays(rows))
+
+    def insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> set[Any]:
+        """See :class:`Statements`."""
+        result = connection.exec_driver_sql(_postgres_insert_new(table), _arrays(rows))
+        return {row[0] for row in result}
+
+    def update(
+        self,
+        connection: Connection,
+        table: Table,
+        where: tuple[str, ...],
+        columns: tuple[str, ...],
+        rows: Sequence[Values],
+    ) -> int:
+        """See :class:`Statements`."""
+        return connection.exec_driver_sql(_postgres_update(table, where, columns), _arrays(rows)).rowcount
+
+    def delete(self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> int:
+        """See :class:`Statements`."""
+        return connection.exec_driver_sql(_postgres_delete(table, keys), _arrays(rows)).rowcount
+
+    def lock(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values], *, skip: bool = False
+    ) -> list[Values]:
+        """See :class:`Statements`."""
+        result = connection.exec_driver_sql(_postgres_select(table, keys, skip), _arrays(rows))
+        return [tuple(row) for row in result]
+
+
+def _arrays(rows: Sequence[Values]) -> tuple[list[Any], ...]:
+    return tuple([list(column) for column in zip(*rows, strict=True)])
+
+
+def _postgres_type(table: Table, name: str) -> str:
+    kind = table.columns[name].type
+    if isinstance(kind, Boolean):
+        return "boolean"
+    return "bigint" if isinstance(kind, BigInteger | Integer) else "text"
+
+
+def _unnest(table: Table, names: tuple[str, ...]) -> str:
+    return "unnest(" + ", ".join(f"%s::{_postgres_type(table, name)}[]" for name in names) + ")"
+
+
+@lru_cache(256)
+def _postgres_insert(table: Table) -> str:
+    return f"{_into(table)} SELECT * FROM {_unnest(table, columns_of(table))}"
+
+
+@lru_cache(256)
+def _postgres_insert_new(table: Table) -> str:
+    key = columns_of(table)[0]
+    return f"{_postgres_insert(table)} ORDER BY 1 ON CONFLICT DO NOTHING RETURNING {key}"
+
+
+@lru_cache(1024)
+def _postgres_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...]) -> str:
+    names = [f"n{place}" for place in range(len(columns))] + [f"w{place}" for place in range(len(where))]
+    assignments = ", ".join(f"{name} = v.n{place}" for place, name in enumerate(columns))
+    matches = " AND ".join(f"t.{name} = v.w{place}" for place, name in enumerate(where))
+    source = f"{_unnest(table, columns + where)} AS v({', '.join(names)})"
+    return f"UPDATE {table.name} AS t SET {assignments} FROM {source} WHERE {matches}"
+
+
+@lru_cache(256)
+def _postgres_delete(table: Table, keys: tuple[str, ...]) -> str:
+    return f"DELETE FROM {table.name} WHERE ({', '.join(keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
+
+
+@lru_cache(256)
+def _postgres_select(table: Table, keys: tuple[str, ...], skip: bool) -> str:
+    columns = ", ".join(f"t.{name}" for name in columns_of(table))
+    matches = f"({', '.join(f't.{key}' for key in keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
+    order = ", ".join(f"t.{key}" for key in keys)
+    wait = " SKIP LOCKED" if skip else ""
+    return f"SELECT {columns} FROM {table.name} AS t WHERE {matches} ORDER BY {order} FOR UPDATE{wait}"
+
+
+def statements_for(backend: str) -> Statements:
+    """The statements of a database family: ``sqlite`` or ``postgresql``."""
+    return PostgresStatements() if backend == "postgresql" else SqliteStatements()

@@ -1,0 +1,242 @@
+"""The tables. Alembic owns the schema; this module is what it must be equal to (a test compares them).
+
+Times are integers: microseconds since the epoch, UTC. Payloads are JSON text. No foreign keys on hot tables; the
+indexes of the hot path are partial, so a row that is closed stands in none of them.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text, text
+
+metadata = MetaData(
+    naming_convention={"pk": "pk_%(table_name)s", "ix": "ix_%(table_name)s_%(column_0_N_name)s"}
+)
+
+
+def _table(name: str, *items: Column[object] | Index) -> Table:
+    return Table(name, metadata, *items, sqlite_with_rowid=False)
+
+
+def _key(name: str, kind: type[Text] | type[BigInteger] | type[Integer] = Text) -> Column[object]:
+    return Column(name, kind, primary_key=True, nullable=False, autoincrement=False)
+
+
+def _text(name: str) -> Column[object]:
+    return Column(name, Text, nullable=False)
+
+
+def _text_or_null(name: str) -> Column[object]:
+    return Column(name, Text, nullable=True)
+
+
+def _int(name: str) -> Column[object]:
+    return Column(name, BigInteger, nullable=False)
+
+
+def _int_or_null(name: str) -> Column[object]:
+    return Column(name, BigInteger, nullable=True)
+
+
+def _flag(name: str) -> Column[object]:
+    return Column(name, Boolean, nullable=False)
+
+
+def _partial(name: str, *columns: str, where: str) -> Index:
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
+workflow_instances = _table(
+    "workflow_instances",
+    _key("workflow_id"),
+    _text("workflow_type"),
+    _text("current_run_id"),
+    _int("run_count"),
+    _int("created_at"),
+)
+
+workflow_runs = _table(
+    "workflow_runs",
+    _key("run_id"),
+    _text("workflow_id"),
+    _int("run_number"),
+    _text("first_run_id"),
+    _text_or_null("previous_run_id"),
+    _text_or_null("next_run_id"),
+    _text("workflow_type"),
+    _text("task_queue"),
+    _int("priority"),
+    _text("status"),
+    _int("created_at"),
+    _int_or_null("started_at"),
+    _int_or_null("closed_at"),
+    _int_or_null("execution_timeout"),
+    _int_or_null("execution_deadline_at"),
+    _int_or_null("run_timeout"),
+    _int_or_null("run_deadline_at"),
+    _int_or_null("next_deadline_at"),
+    _int("last_seq"),
+    _int("last_event_at"),
+    _int("inbox"),
+    _int_or_null("wake_at"),
+    _int("not_before"),
+    _flag("start_delayed"),
+    _text_or_null("owner_id"),
+    _int("fence"),
+    _int("owner_losses"),
+    _text_or_null("parent_run_id"),
+    _int_or_null("parent_command_id"),
+    _text_or_null("parent_close_policy"),
+    _int_or_null("cascade_at"),
+    _int("attempt"),
+    _text_or_null("retry_policy"),
+    _text_or_null("memo"),
+    _int_or_null("cancel_requested_at"),
+    _int("task_failures"),
+    _text_or_null("attention"),
+    _int_or_null("attention_since"),
+    _text_or_null("build_id"),
+    _int("history_bytes"),
+    _partial("ix_runs_claimable", "task_queue", "wake_at", where="wake_at IS NOT NULL AND owner_id IS NULL"),
+    _partial("ix_runs_owned", "owner_id", "wake_at", where="owner_id IS NOT NULL"),
+    _partial("ix_runs_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
+    _partial("ix_runs_cascade", "cascade_at", where="cascade_at IS NOT NULL"),
+    _partial("ix_runs_children", "parent_run_id", where="parent_run_id IS NOT NULL AND closed_at IS NULL"),
+    _partial("ix_runs_open", "run_id", where="closed_at IS NULL"),
+    _partial(
+        "ix_runs_trouble",
+        "status",
+        "run_id",
+        where="status IN ('failed', 'timed_out', 'cancelled', 'terminated')",
+    ),
+    Index("ix_runs_type", "workflow_type", "run_id"),
+    _partial("ix_runs_attention", "attention", "run_id", where="attention IS NOT NULL"),
+)
+
+history_events = _table(
+    "history_events",
+    _key("run_id"),
+    _key("seq", BigInteger),
+    _text("type"),
+    _int("recorded_at"),
+    _text("payload"),
+)
+
+activity_executions = _table(
+    "activity_executions",
+    _key("run_id"),
+    _key("activity_id", BigInteger),
+    _text("activity_type"),
+    _text("task_queue"),
+    _int("priority"),
+    _int("scheduled_seq"),
+    _text("status"),
+    _int("attempt"),
+    _int("uncharged"),
+    _int("rescues"),
+    _int("scheduled_at"),
+    _int("available_at"),
+    _text_or_null("claimed_by"),
+    _int_or_null("started_at"),
+    _int_or_null("heartbeat_at"),
+    _text_or_null("heartbeat_details"),
+    _text("options"),
+    _text_or_null("last_failure"),
+    _int_or_null("schedule_to_start_deadline_at"),
+    _int_or_null("start_to_close_deadline_at"),
+    _int_or_null("schedule_to_close_deadline_at"),
+    _int_or_null("heartbeat_deadline_at"),
+    _int_or_null("next_deadline_at"),
+    _flag("cancel_requested"),
+    _flag("local"),
+    _int_or_null("closed_at"),
+    _partial(
+        "ix_activities_claimable", "task_queue", "priority", "available_at", where="status = 'pending'"
+    ),
+    _partial("ix_activities_claimed", "claimed_by", where="status = 'running'"),
+    _partial("ix_activities_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
+)
+
+activity_attempts = _table(
+    "activity_attempts",
+    _key("run_id"),
+    _key("activity_id", BigInteger),
+    _key("attempt", BigInteger),
+    _text_or_null("worker_id"),
+    _int_or_null("started_at"),
+    _int("ended_at"),
+    _text("outcome"),
+    _text_or_null("timeout_kind"),
+    _text_or_null("failure"),
+)
+
+workflow_failures = _table(
+    "workflow_failures",
+    _key("failure_id"),
+    _text("run_id"),
+    _int_or_null("event_seq"),
+    _int("recorded_at"),
+    _text("source_kind"),
+    _text_or_null("source_id"),
+    _text("failure_category"),
+    _text("propagation_kind"),
+    _text("exception_class"),
+    _text("message"),
+    _text_or_null("details"),
+    _text_or_null("timeout_kind"),
+    _int_or_null("deadline_at"),
+    Index("ix_failures_run", "run_id", "failure_id"),
+)
+
+timers = _table(
+    "timers",
+    _key("run_id"),
+    _key("timer_id", BigInteger),
+    _int("fire_at"),
+    Index("ix_timers_fire_at", "fire_at"),
+)
+
+workflow_requests = _table(
+    "workflow_requests",
+    _key("first_run_id"),
+    _key("kind"),
+    _key("request_id"),
+    _text("run_id"),
+    _text("name"),
+    _text("input"),
+    _text("state"),
+    _text_or_null("answer"),
+    _int_or_null("answer_seq"),
+    _int("created_at"),
+    _int_or_null("expires_at"),
+    _partial("ix_requests_open", "run_id", where="state = 'open'"),
+    _partial("ix_requests_expiry", "expires_at", where="expires_at IS NOT NULL"),
+)
+
+search_attributes = _table(
+    "search_attributes",
+    _key("run_id"),
+    _key("name"),
+    _text("value"),
+    Index("ix_search_attributes_value", "name", "value", "run_id"),
+)
+
+workers = _table(
+    "workers",
+    _key("worker_id"),
+    _text("host"),
+    _int("pid"),
+    _text("task_queues"),
+    _text("types"),
+    _text_or_null("build_id"),
+    _int("started_at"),
+    _int("lease_expires_at"),
+    Index("ix_workers_lease", "lease_expires_at"),
+)
+
+journals = _table(
+    "journals",
+    _key("journal_id"),
+    _int("batch_no"),
+)
+
+TABLES: tuple[Table, ...] = tuple(metadata.sorted_tables)
