@@ -8,6 +8,7 @@
     ├── WorkflowAlreadyStartedError            the workflow id is taken
     ├── WorkflowNotFoundError                  no workflow has this id
     │   └── RunNotFoundError                   … or not this run
+    ├── WorkflowClosedError                    the workflow has ended already
     ├── UnknownWorkflowTypeError               no such workflow is registered here
     ├── UnknownActivityTypeError               no such activity is registered here
     ├── RefusedError                           a change found the run or activity other than it expected
@@ -64,7 +65,7 @@ class HoldfastError(Exception):
     facts: ClassVar[tuple[str, ...]] = ()
     """The attributes that travel with the error."""
     stack: str | None = None
-    """Where it was raised, if that was in another process."""
+    """Where it was raised, if it was read from history; empty if that was not recorded."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -152,6 +153,20 @@ class RunNotFoundError(WorkflowNotFoundError):
             f"there is no run {run_id!r}{whose}: check the id, or leave it out for the latest run",
         )
         self.run_id = run_id
+
+
+class WorkflowClosedError(HoldfastError):
+    """The workflow has ended already: there is nothing left to ask of it."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "status")
+
+    def __init__(self, workflow_id: str, *, run_id: str, status: str) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} has ended already (run {run_id}, {status}): see its result or its history"
+        )
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.status = status
 
 
 class _UnknownTypeError(HoldfastError):

@@ -229,7 +229,7 @@ def _clean(text: str) -> str:
 def _stack(exc: BaseException) -> str | None:
     """File, line and function of the innermost calls; what was recorded elsewhere stays."""
     if isinstance(exc, HoldfastError) and exc.stack is not None:
-        return exc.stack
+        return exc.stack or None
     if exc.__traceback__ is None or isinstance(exc, ActivityError | asyncio.CancelledError):
         return None
     lines = list(_frames(exc.__traceback__))
@@ -282,7 +282,7 @@ def _exception(failure: Failure, converter: DataConverter) -> BaseException:
     if cls is None or issubclass(cls, ApplicationError):
         return _application_error(failure, converter)
     exc = cls.restore(message, dict(_read_facts(cls, failure, converter)))
-    exc.stack = failure.get("stack")
+    exc.stack = failure.get("stack", "")
     return exc
 
 
@@ -295,7 +295,7 @@ def _application_error(failure: Failure, converter: DataConverter) -> Applicatio
         next_retry_delay=failure.get("next_retry_delay"),
     )
     exc.category = FailureCategory(failure.get("category", FailureCategory.APPLICATION))
-    exc.stack = failure.get("stack")
+    exc.stack = failure.get("stack", "")
     exc.exception_class = failure.get("class")
     exc.exception_types = tuple(failure.get("exception_types", ()))
     return exc

@@ -143,8 +143,10 @@ def _typed_dict(hint: Any) -> Any:
     if found is None:
         members: dict[str, Any] = {}
         for name, member in get_type_hints(hint, include_extras=True).items():
-            bare = get_args(member)[0] if get_origin(member) in (Required, NotRequired) else member
-            marker: Any = Required if name in hint.__required_keys__ else NotRequired
+            marker: Any = get_origin(member)
+            bare = get_args(member)[0] if marker in (Required, NotRequired) else member
+            if bare is member:
+                marker = Required if name in hint.__required_keys__ else NotRequired
             members[name] = marker[_for_pydantic(bare)]
         make: Any = typing_extensions.TypedDict
         found = _typed_dicts[hint] = make(hint.__name__, members)

@@ -130,7 +130,7 @@ class CallSignature:
             takes = f"at least {self.required}"
         elif self.defaults:
             takes = f"{self.required} to {len(self.names)}"
-        plural = "" if takes == "1" else "s"
+        plural = "" if takes.endswith("1") and takes[:-1] in ("", "at least ") else "s"
         shown = [*self.names, f"*{self.var_positional}"] if self.var_positional else list(self.names)
         listed = f" ({', '.join(shown)})" if shown else ""
         return f"{self.name}() takes {takes} argument{plural}{listed}, {given} given"

@@ -7,7 +7,8 @@ that float: ``0.1`` is 100,000 µs, although the float itself lies a hair above.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from math import ceil
 
 MICROSECONDS_PER_SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,8 +54,7 @@ def microseconds(seconds: float) -> int:
     near = round(seconds * MICROSECONDS_PER_SECOND)
     if near / MICROSECONDS_PER_SECOND == seconds:
         return near
-    exact = Decimal(repr(seconds)) * MICROSECONDS_PER_SECOND
-    return int(exact.to_integral_value(ROUND_CEILING))
+    return ceil(Fraction(repr(seconds)) * MICROSECONDS_PER_SECOND)
 
 
 def timedelta_microseconds(duration: timedelta) -> int:

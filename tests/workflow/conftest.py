@@ -1,0 +1,6 @@
+"""Property tests are judged by what they find, never by how long a busy machine takes."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("holdfast")

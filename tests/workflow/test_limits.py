@@ -1,0 +1,58 @@
+import logging
+from dataclasses import fields
+
+import pytest
+
+from holdfast_workflow.errors import InvalidOptionError, StructuralLimitError
+from holdfast_workflow.limits import StructuralLimits
+
+KINDS = [field.name for field in fields(StructuralLimits)]
+
+
+def only(kind, value):
+    return StructuralLimits(**{kind: value})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_is_exceeded_when_the_value_is_greater(kind):
+    only(kind, 100).check(kind, 100)
+    with pytest.raises(StructuralLimitError) as caught:
+        only(kind, 100).check(kind, 101)
+    assert (caught.value.kind, caught.value.value, caught.value.limit) == (kind, 101, 100)
+
+
+def test_a_limit_of_zero_is_off(caplog):
+    only("open_updates", 0).check("open_updates", 10**12)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("value", "warnings"), [(79, 0), (80, 1), (100, 1)])
+def test_a_warning_is_logged_from_eighty_percent_on(caplog, value, warnings):
+    with caplog.at_level(logging.WARNING, "holdfast.limits"):
+        only("open_updates", 100).check("open_updates", value, whose="order-1")
+    assert len(caplog.records) == warnings
+    assert all("order-1: open updates at" in record.getMessage() for record in caplog.records)
+
+
+def test_a_run_is_warned_of_once_per_kind(caplog):
+    warned: set[str] = set()
+    for _ in range(3):
+        only("open_updates", 10).check("open_updates", 9, warned=warned)
+    assert len(caplog.records) == 1
+    assert warned == {"open_updates"}
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "9", None])
+def test_a_limit_is_a_whole_number(value):
+    with pytest.raises(InvalidOptionError, match="open updates limit must be a whole number"):
+        only("open_updates", value)
+
+
+@pytest.mark.parametrize(
+    ("events", "size", "suggested"),
+    [(4095, 0, False), (4096, 0, True), (0, 4 * 1024**2 - 1, False), (0, 4 * 1024**2, True)],
+)
+def test_a_long_history_suggests_to_continue_as_new(events, size, suggested):
+    assert StructuralLimits().suggests_continue_as_new(events, size) is suggested
+    off = StructuralLimits(continue_as_new_events=0, continue_as_new_bytes=0)
+    assert not off.suggests_continue_as_new(events, size)
