@@ -129,6 +129,11 @@ def test_a_call_that_fits_passes(fn, args):
     CallSignature.of(fn).check(args)
 
 
+def test_a_message_may_call_a_run_method_by_its_workflows_name():
+    with pytest.raises(DurableCallError, match=r"^Order\(\) takes 2 arguments"):
+        CallSignature.of(charge).check([], "Order")
+
+
 def test_a_variadic_function_names_and_types_all_its_arguments():
     signature = CallSignature.of(variadic)
     assert [signature.parameter(i) for i in range(3)] == ["first", "*rest", "*rest"]

@@ -113,17 +113,21 @@ class CallSignature:
             result_hint=_awaited(hints.get("return", Any)),
         )
 
-    def check(self, args: Sequence[Any]) -> None:
+    def check(self, args: Sequence[Any], name: str | None = None) -> None:
         """See that a call with these arguments can be made.
+
+        Args:
+            args: the arguments.
+            name: what the message calls the function, if not by its own name.
 
         Raises:
             DurableCallError: there are too few or too many.
         """
         count = len(args)
         if count < self.required or (count > len(self.names) and self.var_positional is None):
-            raise DurableCallError(self.arity_message(count))
+            raise DurableCallError(self.arity_message(count, name))
 
-    def arity_message(self, given: int) -> str:
+    def arity_message(self, given: int, name: str | None = None) -> str:
         """How a call with the wrong number of arguments is refused."""
         takes = str(self.required)
         if self.var_positional is not None:
@@ -133,7 +137,7 @@ class CallSignature:
         plural = "" if takes.endswith("1") and takes[:-1] in ("", "at least ") else "s"
         shown = [*self.names, f"*{self.var_positional}"] if self.var_positional else list(self.names)
         listed = f" ({', '.join(shown)})" if shown else ""
-        return f"{self.name}() takes {takes} argument{plural}{listed}, {given} given"
+        return f"{name or self.name}() takes {takes} argument{plural}{listed}, {given} given"
 
     def parameter(self, index: int) -> str:
         """What messages call the argument at an index."""
