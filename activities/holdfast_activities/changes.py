@@ -117,11 +117,22 @@ class CompleteAttempt(AttemptChange):
 class EndAttempt(AttemptChange):
     """An attempt failed, was cancelled, rescued or handed back."""
 
-    def __init__(self, run_id: str, activity_id: int, attempt: int, end: AttemptEnd) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        activity_id: int,
+        attempt: int,
+        end: AttemptEnd,
+        *,
+        heartbeat_details: str | None = None,
+    ) -> None:
         super().__init__(run_id, activity_id, attempt)
         self.end = end
+        self.heartbeat_details = heartbeat_details
 
     def apply(self, batch: Batch) -> bool:
         """Close the attempt; returns whether the activity ended with it."""
         run, row = self.held(batch)
+        if self.heartbeat_details is not None:
+            row.heartbeat_details = self.heartbeat_details
         return close_attempt(batch, run, row, self.end)
