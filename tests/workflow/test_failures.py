@@ -96,7 +96,7 @@ leaves = st.one_of(
         heartbeat_details=st.lists(plain, max_size=2).map(tuple),
         **activity,
     ),
-    st.builds(StructuralLimitError, texts, value=st.integers(0), limit=st.integers(0)),
+    st.builds(StructuralLimitError, texts, value=st.integers(0, 2**63), limit=st.integers(0, 2**63)),
     st.builds(NonDeterminismError, expected=st.lists(texts), actual=st.lists(texts)),
     st.builds(WorkflowFailedError, **who),
     st.builds(WorkflowTimeoutError, timeout_kind=kinds, deadline_at=moments, **who),
@@ -237,6 +237,14 @@ def test_what_json_can_not_hold_never_keeps_a_failure_from_being_told():
         "(a float, which has no JSON form)",
     ]
     dumps(failure)
+    odd = [
+        StructuralLimitError("\ud800", value=2**70, limit=1),
+        ApplicationError("no", type="\ud800"),
+        NonDeterminismError(expected=["\ud800"], actual=[]),
+    ]
+    for exc in odd:
+        document = orjson.loads(dumps(failure_of(exc, CONVERTER)))
+        assert failure_of(exception_of(document, CONVERTER), CONVERTER) == document
 
 
 def test_details_go_through_the_codec():

@@ -38,7 +38,7 @@ def test_an_instant_survives_text_and_datetime(us):
     assert to_datetime(us).tzinfo is UTC
 
 
-@given(instants.filter(lambda us: abs(us) < 2 * 10**17), st.integers(-1439, 1439))
+@given(st.integers(-6 * 10**16, 2 * 10**17), st.integers(-1439, 1439))
 def test_the_offset_of_a_datetime_does_not_matter(us, minutes):
     elsewhere = to_datetime(us).astimezone(timezone(timedelta(minutes=minutes)))
     assert from_datetime(elsewhere) == us

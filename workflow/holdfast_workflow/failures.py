@@ -15,8 +15,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
+import orjson
+
 from holdfast_workflow import errors
 from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.encoding import UnwritableError, dump
 from holdfast_workflow.errors import (
     ActivityError,
     ActivityTimeoutError,
@@ -180,7 +183,7 @@ def _document(exc: BaseException, converter: DataConverter, causes: int) -> Fail
         causes = min(causes, MAX_TIMEOUT_CAUSES)
     failure: Failure = {
         "category": category_of(exc),
-        "type": exc.type if isinstance(exc, ApplicationError) else type(exc).__name__,
+        "type": _clean(str(exc.type)) if isinstance(exc, ApplicationError) else type(exc).__name__,
         "class": _class_name(exc),
         "message": _message(exc),
     }
@@ -253,7 +256,18 @@ def _facts(exc: HoldfastError, converter: DataConverter) -> Iterator[tuple[str, 
         elif isinstance(value, datetime):
             yield name, iso(from_datetime(value))
         elif name != "exception_class":
-            yield name, list(value) if isinstance(value, tuple) else value
+            yield name, _plain_fact(value)
+
+
+def _plain_fact(value: Any) -> Any:
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, list | tuple):
+        return [_plain_fact(item) for item in value]
+    try:
+        return orjson.loads(dump(value))
+    except UnwritableError:
+        return _clean(str(value))
 
 
 def _write_arguments(values: tuple[Any, ...], converter: DataConverter) -> Any:
