@@ -1,12 +1,10 @@
 """What workflow code uses: ``from holdfast import workflow``."""
 
 from holdfast_workflow.api import (
-    ActivityHandle,
     continue_as_new,
     execute_activity,
     in_workflow,
     info,
-    logger,
     now,
     random,
     sleep,
@@ -16,9 +14,9 @@ from holdfast_workflow.api import (
 )
 from holdfast_workflow.definitions import defn, run
 from holdfast_workflow.info import WorkflowInfo
+from holdfast_workflow.log import logger
 
 __all__ = [
-    "ActivityHandle",
     "WorkflowInfo",
     "continue_as_new",
     "defn",
