@@ -342,6 +342,19 @@ class Batch:
         rows = self._scan("SELECT fire_at FROM timers WHERE run_id = ? AND timer_id = ?", key)
         return int(rows[0][0]) if rows else None
 
+    def timers(self, run_id: str, timer_ids: Sequence[int]) -> dict[int, int]:
+        """When those of the run's timers fire that are open."""
+        marks = ", ".join("?" * len(timer_ids))
+        text = f"SELECT timer_id, fire_at FROM timers WHERE run_id = ? AND timer_id IN ({marks})"
+        found = {row[0]: row[1] for row in self._scan(text, (run_id, *timer_ids))}
+        for timer_id in timer_ids:
+            key = (run_id, timer_id)
+            if key in self._timers:
+                found[timer_id] = self._timers[key]
+            elif key in self._fired:
+                found.pop(timer_id, None)
+        return found
+
     def event_types(self, run_id: str, after_seq: int) -> list[str]:
         """The types of the run's events after a seq, those of this batch included."""
         text = "SELECT type FROM history_events WHERE run_id = ? AND seq > ? ORDER BY seq"

@@ -1,0 +1,254 @@
+"""The changes that the watchdog makes. Each looks again, under the row's lock, at what a scan saw.
+
+Whatever came first wins: a result, a heartbeat, a renewed lease or another watchdog. A change that finds nothing to do
+says so by its value (``None``, or an empty list); it is refused only where a row is not what it can be, and whoever
+asked sets such a row aside.
+
+A run's own deadline beats whatever else is due: a change that finds it passed ends the run instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from holdfast_activities.attempts import RESCUED, TIMED_OUT, close_attempt
+from holdfast_activities.deadlines import options_of, passed
+from holdfast_store.batch import BaseChange, Batch
+from holdfast_store.rows import ActivityRow, RunRow
+from holdfast_store.runs import deadline_passed, time_out_run
+from holdfast_workflow.errors import RefusedError
+from holdfast_workflow.events import TimerFired
+from holdfast_workflow.kinds import ActivityStatus, Attention, TimeoutKind
+
+LOSSES_TO_ATTENTION = 3
+FIRST_OWNER_BACKOFF = 1_000_000
+LONGEST_OWNER_BACKOFF = 60_000_000
+
+
+@dataclass(slots=True)
+class Enforced:
+    """A deadline that was enforced: which, when it was, and when that was done (microseconds)."""
+
+    kind: TimeoutKind
+    deadline_at: int
+    at: int
+    closed: bool = True
+    """Whether the run or activity ended by it; an activity may be tried again."""
+
+
+@dataclass(slots=True)
+class Fired:
+    """What became of a run's due timers."""
+
+    at: int
+    timers: list[tuple[int, int]] = field(default_factory=list)
+    """``(timer_id, fire_at)`` of those that fired."""
+    run: Enforced | None = None
+    """The run's own deadline, which had passed: it ended instead."""
+
+
+@dataclass(slots=True)
+class Rescued:
+    """What became of an activity whose worker died."""
+
+    closed: bool
+    enforced: Enforced | None = None
+    """The deadline that had passed meanwhile, and was enforced instead."""
+
+
+# --- deadlines ------------------------------------------------------------------------------------------------------
+
+
+class EnforceRunDeadline(BaseChange):
+    """End a run whose execution or run deadline has passed; a retry policy may start the next one.
+
+    ``retries=False`` spares the lock on the instance where the run has no retry policy.
+    """
+
+    def __init__(self, run_id: str, workflow_id: str, *, retries: bool = True) -> None:
+        self.runs = (run_id,)
+        if retries:  # the next run changes the instance, whose lock comes before the run's
+            self.instances = (workflow_id,)
+
+    def apply(self, batch: Batch) -> Enforced | None:
+        """Returns what was enforced; ``None`` where the run is gone, closed or has time left."""
+        run = batch.run(self.runs[0])
+        if run is None or not run.is_open:
+            return None
+        return enforce_run(batch, run)
+
+
+class EnforceActivityDeadline(BaseChange):
+    """End the attempt (or the wait) of an activity one of whose deadlines has passed."""
+
+    def __init__(self, run_id: str, activity_id: int) -> None:
+        self.runs = (run_id,)
+        self.activities = ((run_id, activity_id),)
+
+    def apply(self, batch: Batch) -> Enforced | None:
+        """Returns what was enforced; ``None`` where a heartbeat, a result or another watchdog came first."""
+        run = batch.run(self.runs[0])
+        row = batch.activity(*self.activities[0])
+        if row is None or not row.is_open:
+            return None
+        due = passed(row, batch.now)
+        if due is None:
+            batch.insist()
+            return None
+        run = _open_run(run, f"activity {row.activity_id}", row.run_id)
+        ended = enforce_run(batch, run)
+        if ended is not None:
+            return ended
+        check_readable(row)
+        closed = close_attempt(batch, run, row, TIMED_OUT)
+        return Enforced(*due, batch.now, closed)
+
+
+class FireTimers(BaseChange):
+    """Fire some timers of one run, those that are still there and due; never early."""
+
+    def __init__(self, run_id: str, timer_ids: Sequence[int]) -> None:
+        self.runs = (run_id,)
+        self.timer_ids = timer_ids
+        self.weight = 256 * (1 + len(timer_ids))
+
+    def apply(self, batch: Batch) -> Fired:
+        """Append ``TimerFired`` for each, in the order of their times, and wake the run."""
+        run_id = self.runs[0]
+        timers = batch.timers(run_id, self.timer_ids)
+        due = sorted((fire_at, timer_id) for timer_id, fire_at in timers.items() if fire_at <= batch.now)
+        fired = Fired(batch.now)
+        if not due:
+            return fired
+        run = _open_run(batch.run(run_id), f"timer {due[0][1]}", run_id)
+        fired.run = enforce_run(batch, run)
+        if fired.run is not None:
+            return fired
+        for fire_at, timer_id in due:
+            batch.append(run, TimerFired(timer_id, fire_at))
+            batch.remove_timer(run_id, timer_id)
+            fired.timers.append((timer_id, fire_at))
+        run.wake(batch.now)
+        return fired
+
+
+def enforce_run(batch: Batch, run: RunRow) -> Enforced | None:
+    """End an open run if a deadline of its own has passed."""
+    if deadline_passed(run, batch.now) is None:
+        return None
+    kind = time_out_run(batch, run)
+    deadline = run.execution_deadline_at if kind is TimeoutKind.EXECUTION_TIMEOUT else run.run_deadline_at
+    assert deadline is not None
+    return Enforced(kind, deadline, batch.now)
+
+
+def _open_run(run: RunRow | None, what: str, run_id: str) -> RunRow:
+    """The run of something that is open: it must be open too."""
+    if run is None or not run.is_open:
+        status = run.status if run is not None else "gone"
+        raise RefusedError("closed_run", f"{what} of run {run_id} is open, but the run is {status}")
+    return run
+
+
+def check_readable(row: ActivityRow) -> None:
+    """Refuse an activity whose row can't be read, before anything is written: only it is in trouble then."""
+    try:
+        options_of(row)
+        for text in (row.last_failure, row.heartbeat_details):
+            if text is not None:
+                orjson.loads(text)
+    except Exception as error:
+        raise RefusedError(
+            "undecodable",
+            f"activity {row.activity_id} of run {row.run_id} can't be read: {type(error).__name__}",
+        ) from error
+
+
+# --- lost workers ---------------------------------------------------------------------------------------------------
+
+
+class LoseWorker(BaseChange):
+    """Declare a worker dead whose lease is over: its row goes, so it can't renew and must register anew."""
+
+    def __init__(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+
+    def apply(self, batch: Batch) -> bool:
+        """Returns whether it was; a lease renewed meanwhile wins."""
+        text = "DELETE FROM workers WHERE worker_id = ? AND lease_expires_at <= ?"
+        return batch.execute(text, (self.worker_id, batch.now)) == 1
+
+
+class RescueActivity(BaseChange):
+    """Hand the activity of a dead worker to another: at once, not charged, a few times at most."""
+
+    def __init__(self, run_id: str, activity_id: int, worker_id: str) -> None:
+        self.runs = (run_id,)
+        self.activities = ((run_id, activity_id),)
+        self.worker_id = worker_id
+
+    def apply(self, batch: Batch) -> Rescued | None:
+        """Returns what became of it; ``None`` where it is no longer that worker's, or the worker lives."""
+        row = batch.activity(*self.activities[0])
+        if row is None or row.status != ActivityStatus.RUNNING or row.claimed_by != self.worker_id:
+            return None
+        if is_alive(batch, self.worker_id):
+            return None
+        run = _open_run(batch.run(row.run_id), f"activity {row.activity_id}", row.run_id)
+        ended = enforce_run(batch, run)
+        if ended is not None:
+            return Rescued(True, ended)
+        check_readable(row)
+        due = passed(row, batch.now)
+        closed = close_attempt(batch, run, row, RESCUED)
+        return Rescued(closed, Enforced(*due, batch.now, closed) if due is not None else None)
+
+
+class ReleaseLostRuns(BaseChange):
+    """Let go of the runs of a dead worker. Whatever it may still send is refused: the fence rises.
+
+    A run that was awake when its owner died may be the cause: from its second owner on it waits, each time twice as
+    long, before it is activated again, and from the third it needs a person. One that was asleep is not to blame.
+    """
+
+    def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
+        self.worker_id = worker_id
+        self.runs = tuple(run_ids)
+        self.weight = 256 * (1 + len(self.runs))
+
+    def apply(self, batch: Batch) -> list[str]:
+        """Returns the runs that were still its own."""
+        if is_alive(batch, self.worker_id):
+            return []
+        released: list[str] = []
+        for run_id in self.runs:
+            run = batch.run(run_id)
+            if run is not None and run.is_open and run.owner_id == self.worker_id:
+                release(run, batch.now)
+                released.append(run_id)
+        return released
+
+
+def release(run: RunRow, now: int) -> None:
+    """Take a run from its dead owner."""
+    run.owner_id = None
+    run.fence += 1
+    if run.wake_at is None or run.wake_at > now or run.not_before > now:
+        return
+    run.owner_losses += 1
+    if run.owner_losses >= 2:
+        backoff = min(FIRST_OWNER_BACKOFF << min(run.owner_losses - 2, 16), LONGEST_OWNER_BACKOFF)
+        run.not_before = now + backoff
+        run.start_delayed = False
+    if run.owner_losses >= LOSSES_TO_ATTENTION and run.attention is None:
+        run.attention = Attention.OWNERS_KEEP_DYING.value
+        run.attention_since = now
+
+
+def is_alive(batch: Batch, worker_id: str) -> bool:
+    """Whether a worker is registered and its lease not over."""
+    text = "SELECT 1 FROM workers WHERE worker_id = ? AND lease_expires_at > ?"
+    return bool(batch.scan(text, (worker_id, batch.now)))
