@@ -133,8 +133,11 @@ class Client:
         """
         options = options if options is not None else StartOptions()
         run, started, result_type = self._prepare(workflow, args, id, task_queue, options, result_type)
+        ending = self.hub.ending(run.run_id)
         value = await self._submit(run, started, options)
-        return WorkflowHandle(self.hub, self.converter, run.workflow_id, value.run_id, result_type)
+        if not value.created:
+            ending = self.hub.ending(value.run_id)
+        return WorkflowHandle(self.hub, self.converter, run.workflow_id, value.run_id, result_type, ending)
 
     def _prepare(
         self, workflow: Any, args: tuple[Any, ...], id: str | None, task_queue: str, options: StartOptions, result_type: Any

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from holdfast.hub import Hub
+from holdfast.hub import Ending, Hub
 from holdfast.requests import RequestCancel, Terminate
 from holdfast_store import queries
 from holdfast_store.batch import Change
@@ -58,8 +58,10 @@ class WorkflowHandle(Generic[T]):
         workflow_id: str,
         run_id: str | None,
         result_type: Any = None,
+        ending: Ending | None = None,
     ) -> None:
         self.hub = hub
+        self._ending = ending
         self.workflow_id = workflow_id
         self.run_id = run_id
         self._converter = converter
@@ -80,23 +82,13 @@ class WorkflowHandle(Generic[T]):
             WorkflowTerminatedError: It was terminated.
             WorkflowNotFoundError: There is no such workflow.
         """
-        run_id = await self._resolve()
+        ending = self._ending or self.hub.ending(await self._resolve())
         while True:
-            await self.hub.closed(run_id)
-            kind, payload = await self._terminal_event(run_id)
-            event = events.from_json(kind, payload)
+            event = await self.hub.ended(ending)
             following = getattr(event, "next_run_id", None)
             if following is None:
-                return self._value(event, run_id)
-            run_id = following
-
-    async def _terminal_event(self, run_id: str) -> tuple[str, str]:
-        run = await self.hub.read(queries.run, run_id)
-        if run is None:
-            raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
-        found = await self.hub.read(queries.event, run_id, run.last_seq)
-        assert found is not None, "a closed run ends with its terminal event"
-        return found
+                return self._value(event, ending.run_id)
+            ending = self.hub.ending(following)
 
     def _value(self, event: events.Event, run_id: str) -> T:
         if isinstance(event, events.WorkflowCompleted):

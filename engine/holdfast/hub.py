@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,7 +25,9 @@ from holdfast_store.database import Database, database_clock_offset, translate
 from holdfast_store.journal import Journal
 from holdfast_store.pulse import Pulse
 from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow import events
 from holdfast_workflow.environment import Environment, SystemClock
+from holdfast_workflow.events import Event
 
 logger = logging.getLogger("holdfast.hub")
 
@@ -47,6 +50,16 @@ class EagerWorker(Protocol):
         ...
 
 
+class Ending:
+    """How a run ended, once this process knows."""
+
+    __slots__ = ("__weakref__", "event", "run_id")
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.event: Event | None = None
+
+
 class Hub:
     """One database, one event loop, one process."""
 
@@ -61,6 +74,7 @@ class Hub:
         self.ringers: list[Callable[[], None]] = []
         self._users = 0
         self._key: tuple[str, int, int] | None = None
+        self._endings: WeakValueDictionary[str, Ending] = WeakValueDictionary()
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._inline = database.backend == "sqlite" or not environment.threads
         self._pool = None if self._inline else ThreadPoolExecutor(READERS, "holdfast-read")
@@ -111,7 +125,7 @@ class Hub:
             _hubs.pop(self._key, None)
         if self._doorbell is not None:
             self._doorbell.cancel()
-        for futures in self._waiters.values():
+        for futures in tuple(self._waiters.values()):
             for future in futures:
                 future.cancel()
         await self.journal.close()
@@ -142,34 +156,54 @@ class Hub:
         """Whether a worker of this process owns the run and has not seen it close: its end will be heard of."""
         return run_id in self.journal.cache.runs
 
-    async def closed(self, run_id: str) -> None:
-        """Wait until a run is closed."""
+    def ending(self, run_id: str) -> Ending:
+        """Where the end of a run will be noted, if this process sees it, for as long as somebody holds on to it."""
+        ending = self._endings.get(run_id)
+        if ending is None:
+            ending = self._endings[run_id] = Ending(run_id)
+        return ending
+
+    async def ended(self, ending: Ending) -> Event:
+        """Wait until a run is closed; returns its terminal event.
+
+        Raises:
+            RunNotFoundError: there is no such run.
+        """
+        if ending.event is not None:
+            return ending.event
+        run_id = ending.run_id
         future: asyncio.Future[None] = self.loop.create_future()
         waiting = self._waiters.setdefault(run_id, [])
         waiting.append(future)
         self._watch()
         try:
             if not self.is_open_here(run_id):
-                row = await self.read(queries.run, run_id)
-                if row is None or not row.is_open:
-                    return
+                event = await self.read(queries.terminal_event, run_id)
+                if event is not None:
+                    return events.from_json(*event)
             await future
         finally:
-            if future in waiting:
-                waiting.remove(future)
+            waiting.remove(future)
             if not waiting and self._waiters.get(run_id) is waiting:
                 del self._waiters[run_id]
+        if ending.event is None:
+            event = await self.read(queries.terminal_event, run_id)
+            assert event is not None, "a closed run ends with its terminal event"
+            ending.event = events.from_json(*event)
+        return ending.event
 
     def _on_commit(self, committed: Committed) -> None:
-        waiters = self._waiters
-        if not waiters:
+        if not self._endings:
             return
         for run_id, run in committed.runs.items():
-            if run.closed_at is not None and run_id in waiters:
-                self._release(run_id)
+            if run.closed_at is not None:
+                ending = self._endings.get(run_id)
+                if ending is not None:
+                    ending.event = committed.events[run_id][-1][1]
+                    self._release(run_id)
 
     def _release(self, run_id: str) -> None:
-        for future in self._waiters.pop(run_id, ()):
+        for future in self._waiters.get(run_id, ()):
             if not future.done():
                 future.set_result(None)
 
@@ -212,7 +246,7 @@ class Hub:
     async def _ring(self) -> None:
         for ringer in tuple(self.ringers):
             ringer()
-        elsewhere = [run_id for run_id in self._waiters if not self.is_open_here(run_id)]
+        elsewhere = [run_id for run_id in tuple(self._waiters) if not self.is_open_here(run_id)]
         for start in range(0, len(elsewhere), 500):
             for run_id in await self.read(queries.closed_among, elsewhere[start : start + 500]):
                 self._release(run_id)

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Table
 from holdfast_store import tables
 from holdfast_store.rows import ActivityRow, FailureRow, InstanceRow, RunRow, WorkerRow
 from holdfast_store.statements import columns_of
+from holdfast_workflow.errors import RunNotFoundError
 
 Values = tuple[Any, ...]
 
@@ -78,6 +79,23 @@ def event(connection: Connection, run_id: str, seq: int) -> tuple[str, str] | No
     """``(type, payload)`` of one event."""
     rows = fetch(connection, "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?", (run_id, seq))
     return (rows[0][0], rows[0][1]) if rows else None
+
+
+def terminal_event(connection: Connection, run_id: str) -> tuple[str, str] | None:
+    """``(type, payload)`` of the event that ended a run; ``None`` while it is open.
+
+    Raises:
+        RunNotFoundError: there is no such run.
+    """
+    text = (
+        "SELECT r.closed_at, e.type, e.payload FROM workflow_runs r, history_events e "
+        "WHERE r.run_id = ? AND e.run_id = r.run_id AND e.seq = r.last_seq"
+    )
+    rows = fetch(connection, text, (run_id,))
+    if not rows:
+        raise RunNotFoundError(run_id)
+    closed_at, kind, payload = rows[0]
+    return (kind, payload) if closed_at is not None else None
 
 
 def closed_among(connection: Connection, run_ids: Sequence[str]) -> list[str]:

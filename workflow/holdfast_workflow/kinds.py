@@ -1,0 +1,128 @@
+"""The closed sets of words that rows, events and errors are made of: what each field of that name may say."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunStatus(StrEnum):
+    """What a run is doing, or how it ended."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    TERMINATED = "terminated"
+    CONTINUED_AS_NEW = "continued_as_new"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run can still take events."""
+        return self in OPEN_RUN_STATUSES
+
+
+OPEN_RUN_STATUSES = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
+
+
+class ActivityStatus(StrEnum):
+    """What an activity execution (all its attempts together) is doing, or how it ended."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the activity can still be claimed or completed."""
+        return self in OPEN_ACTIVITY_STATUSES
+
+
+OPEN_ACTIVITY_STATUSES = frozenset({ActivityStatus.PENDING, ActivityStatus.RUNNING})
+
+
+class TimeoutKind(StrEnum):
+    """Which of the six deadlines passed."""
+
+    SCHEDULE_TO_START = "schedule_to_start"
+    START_TO_CLOSE = "start_to_close"
+    SCHEDULE_TO_CLOSE = "schedule_to_close"
+    HEARTBEAT = "heartbeat"
+    EXECUTION_TIMEOUT = "execution_timeout"
+    RUN_TIMEOUT = "run_timeout"
+
+
+class RetryState(StrEnum):
+    """Why an activity or a workflow was not tried again."""
+
+    MAXIMUM_ATTEMPTS_REACHED = "maximum_attempts_reached"
+    TIMEOUT = "timeout"
+    NON_RETRYABLE_FAILURE = "non_retryable_failure"
+    CANCEL_REQUESTED = "cancel_requested"
+
+
+class FailureCategory(StrEnum):
+    """What kind of thing went wrong."""
+
+    APPLICATION = "application"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    TERMINATED = "terminated"
+    ACTIVITY = "activity"
+    CHILD_WORKFLOW = "child_workflow"
+    TASK_FAILURE = "task_failure"
+    STRUCTURAL_LIMIT = "structural_limit"
+    INTERNAL = "internal"
+
+
+class PropagationKind(StrEnum):
+    """Through what a failure reached the run that it is written for."""
+
+    ACTIVITY = "activity"
+    CHILD = "child"
+    TIMEOUT = "timeout"
+    TERMINAL = "terminal"
+    UPDATE = "update"
+    CANCELLED = "cancelled"
+    TERMINATED = "terminated"
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt that did not succeed ended."""
+
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    RESCUED = "rescued"
+    HANDED_BACK = "handed_back"
+
+
+class DuplicatePolicy(StrEnum):
+    """What starting a workflow id that exists already does."""
+
+    ALLOW_DUPLICATE = "allow_duplicate"
+    REJECT_DUPLICATE = "reject_duplicate"
+    RETURN_EXISTING = "return_existing"
+    TERMINATE_EXISTING = "terminate_existing"
+
+
+class ParentClosePolicy(StrEnum):
+    """What happens to a child that is still open when its parent's chain ends."""
+
+    TERMINATE = "terminate"
+    ABANDON = "abandon"
+    REQUEST_CANCEL = "request_cancel"
+
+
+class Attention(StrEnum):
+    """Why a run needs a person."""
+
+    TASK_KEEPS_FAILING = "task_keeps_failing"
+    OWNERS_KEEP_DYING = "owners_keep_dying"
+    UNKNOWN_TYPE = "unknown_type"
+    NO_POLLER = "no_poller"
+    OVERDUE = "overdue"

@@ -1,0 +1,86 @@
+"""A payload: one JSON value on its way between user code and history.
+
+It is text when it was just encoded and a plain Python value when it was just read; whichever form is missing is made
+when first asked for, so a value is written once and parsed once however many hands it passes through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+_UNSET: Any = object()
+
+
+class Payload:
+    """One JSON value; immutable by rule."""
+
+    __slots__ = ("_json", "_value")
+
+    def __init__(self, json: bytes | None = None, value: Any = _UNSET) -> None:
+        self._json = json
+        self._value = value
+
+    @classmethod
+    def of(cls, value: Any) -> Payload:
+        """A payload of a plain JSON value (``None``, booleans, numbers, text, lists, dicts with text keys)."""
+        return cls(None, value)
+
+    @property
+    def json(self) -> bytes:
+        """The value as JSON text, UTF-8."""
+        if self._json is None:
+            self._json = orjson.dumps(self._value)
+        return self._json
+
+    @property
+    def value(self) -> Any:
+        """The value as plain Python; not to be changed by the caller."""
+        if self._value is _UNSET:
+            assert self._json is not None
+            self._value = orjson.loads(self._json)
+        return self._value
+
+    def take(self) -> Any:
+        """The value as plain Python of the caller's own, to be changed at will."""
+        if self._value is _UNSET:
+            assert self._json is not None
+            return orjson.loads(self._json)
+        if isinstance(self._value, dict | list):
+            return orjson.loads(self.json)
+        return self._value
+
+    def is_object_with(self, key: str) -> bool:
+        """Whether the value is a JSON object that has this (plain ASCII) key."""
+        if self._value is _UNSET:
+            assert self._json is not None
+            if self._json[:1] != b"{" or f'"{key}"'.encode() not in self._json:
+                return False
+        value = self.value
+        return isinstance(value, dict) and key in value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Payload) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.json)
+
+    def __repr__(self) -> str:
+        return "Payload(…)"  # payloads never appear in messages or logs
+
+
+NOT_NEEDED = Payload(b"null", None)
+"""What stands in a command that is made only to be compared."""
+
+
+def embed(value: Any) -> Any:
+    """``default=`` for :func:`orjson.dumps`: a payload inside a document is embedded as the text that it is."""
+    if isinstance(value, Payload):
+        return orjson.Fragment(value.json)
+    raise TypeError(f"a history event can't hold a {type(value).__name__}")
+
+
+def dumps(document: dict[str, Any]) -> str:
+    """A document with payloads in it, as JSON text."""
+    return orjson.dumps(document, default=embed).decode()
