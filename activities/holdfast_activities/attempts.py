@@ -15,7 +15,13 @@ from holdfast_activities.deadlines import after, options_of, passed, refresh, se
 from holdfast_store.batch import Batch
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, RunRow
 from holdfast_store.runs import cancel_activity, close_activity
-from holdfast_workflow.events import ActivityCompleted, ActivityFailed, ActivityScheduled, ActivityTimedOut, Failure
+from holdfast_workflow.events import (
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityScheduled,
+    ActivityTimedOut,
+    Failure,
+)
 from holdfast_workflow.kinds import (
     ActivityStatus,
     AttemptOutcome,
@@ -50,7 +56,12 @@ CANCELLED = AttemptEnd(AttemptOutcome.CANCELLED)
 
 
 def schedule(
-    batch: Batch, run: RunRow, seq: int, event: ActivityScheduled, options: ActivityOptions, claimed_by: str | None
+    batch: Batch,
+    run: RunRow,
+    seq: int,
+    event: ActivityScheduled,
+    options: ActivityOptions,
+    claimed_by: str | None,
 ) -> ActivityRow:
     """Write a scheduled activity's row: waiting to be claimed, or already running here (``claimed_by``)."""
     now = batch.now
@@ -139,7 +150,11 @@ def _fail(batch: Batch, run: RunRow, row: ActivityRow, failure: Failure) -> bool
     record_failure(batch, row, failure, PropagationKind.ACTIVITY)
     row.last_failure = orjson.dumps(failure).decode()
     override = failure.get("next_retry_delay")
-    delay = microseconds(override) if override is not None else policy.delay_us(row.charged_attempt, batch.random())
+    delay = (
+        microseconds(override)
+        if override is not None
+        else policy.delay_us(row.charged_attempt, batch.random())
+    )
     if policy.is_non_retryable(failure):
         state = RetryState.NON_RETRYABLE_FAILURE
     elif not policy.allows(row.charged_attempt):
@@ -255,7 +270,9 @@ def timeout_failure(row: ActivityRow, kind: TimeoutKind, deadline_at: int) -> Fa
     if row.last_failure is not None:
         cause = orjson.loads(row.last_failure)
         inner = cause.get("cause")
-        if inner is not None:  # two levels at most: a flaky activity must not grow its error with every attempt
+        if (
+            inner is not None
+        ):  # two levels at most: a flaky activity must not grow its error with every attempt
             cause["cause"] = {name: value for name, value in inner.items() if name != "cause"}
         failure["cause"] = cause
     return failure
@@ -281,7 +298,9 @@ def record_attempt(
     surplus = row.attempt - LAST_KEPT
     if surplus > FIRST_KEPT:
         key = (row.run_id, row.activity_id, surplus)
-        batch.execute("DELETE FROM activity_attempts WHERE run_id = ? AND activity_id = ? AND attempt = ?", key)
+        batch.execute(
+            "DELETE FROM activity_attempts WHERE run_id = ? AND activity_id = ? AND attempt = ?", key
+        )
 
 
 def record_failure(

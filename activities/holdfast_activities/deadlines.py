@@ -71,7 +71,11 @@ def passed(row: ActivityRow, now: int) -> tuple[TimeoutKind, int] | None:
         (row.start_to_close_deadline_at, 1, TimeoutKind.START_TO_CLOSE),
         (row.heartbeat_deadline_at, 2, TimeoutKind.HEARTBEAT),
     )
-    due = [(deadline, rank, kind) for deadline, rank, kind in candidates if deadline is not None and now >= deadline]
+    due = [
+        (deadline, rank, kind)
+        for deadline, rank, kind in candidates
+        if deadline is not None and now >= deadline
+    ]
     if not due:
         return None
     deadline, _, kind = min(due)

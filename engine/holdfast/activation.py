@@ -43,7 +43,14 @@ from holdfast_workflow.events import (
     WorkflowTaskCompleted,
     WorkflowTaskFailed,
 )
-from holdfast_workflow.kinds import Attention, FailureCategory, PropagationKind, RetryState, RunStatus, TimeoutKind
+from holdfast_workflow.kinds import (
+    Attention,
+    FailureCategory,
+    PropagationKind,
+    RetryState,
+    RunStatus,
+    TimeoutKind,
+)
 from holdfast_workflow.options import ActivityOptions, RetryPolicy
 from holdfast_workflow.times import microseconds
 
@@ -186,7 +193,9 @@ def _end(batch: Batch, run: RunRow, activation: Activation, command: Event, appl
         close_run(batch, run, command, RunStatus.COMPLETED, by="completed", nothing_open=nothing_open)
     elif isinstance(command, WorkflowContinuedAsNew):
         applied.following = _continue(batch, run, activation, command)
-        close_run(batch, run, command, RunStatus.CONTINUED_AS_NEW, by="continued_as_new", nothing_open=nothing_open)
+        close_run(
+            batch, run, command, RunStatus.CONTINUED_AS_NEW, by="continued_as_new", nothing_open=nothing_open
+        )
     elif isinstance(command, WorkflowCancelled):
         failure = run_failure(
             batch,
@@ -196,7 +205,15 @@ def _end(batch: Batch, run: RunRow, activation: Activation, command: Event, appl
             exception_class="CancelledError",
             message=command.reason or "the workflow was cancelled",
         )
-        close_run(batch, run, command, RunStatus.CANCELLED, by="cancelled", failure=failure, nothing_open=nothing_open)
+        close_run(
+            batch,
+            run,
+            command,
+            RunStatus.CANCELLED,
+            by="cancelled",
+            failure=failure,
+            nothing_open=nothing_open,
+        )
     elif isinstance(command, WorkflowFailed):
         _fail(batch, run, activation, command)
     else:
@@ -223,7 +240,13 @@ def _fail(batch: Batch, run: RunRow, activation: Activation, command: WorkflowFa
         details=orjson.dumps(details).decode() if details is not None else None,
     )
     close_run(
-        batch, run, command, RunStatus.FAILED, by="failed", failure=failure, nothing_open=activation.nothing_open
+        batch,
+        run,
+        command,
+        RunStatus.FAILED,
+        by="failed",
+        failure=failure,
+        nothing_open=activation.nothing_open,
     )
 
 
@@ -249,7 +272,9 @@ def _continue(batch: Batch, run: RunRow, activation: Activation, command: Workfl
         owner_id=activation.next_owner_id,
         workflow_type=command.workflow_type,
         task_queue=command.task_queue,
-        run_timeout=microseconds(command.run_timeout_seconds) if command.run_timeout_seconds is not None else None,
+        run_timeout=microseconds(command.run_timeout_seconds)
+        if command.run_timeout_seconds is not None
+        else None,
         memo=command.memo.json.decode() if command.memo is not None else None,
     )
     started = started_event(following, input=command.input, seed=new_seed(batch))
@@ -292,7 +317,9 @@ def _activities(run_id: str, activation: Activation) -> list[ActivityKey]:
 class TaskFailed(BaseChange):
     """An activation could not be done: count it, record the first of a streak, and try again after a backoff."""
 
-    def __init__(self, run: RunRow, worker_id: str, fence: int, event: WorkflowTaskFailed, *, attention: str | None) -> None:
+    def __init__(
+        self, run: RunRow, worker_id: str, fence: int, event: WorkflowTaskFailed, *, attention: str | None
+    ) -> None:
         self.run_id = run.run_id
         self.runs = (run.run_id,)
         self.worker_id = worker_id

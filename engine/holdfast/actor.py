@@ -1,8 +1,8 @@
 """An actor: one run in its owner's memory.
 
-It keeps what the next activation needs: the machine that holds the run's code, the inbound events that no activation has
-applied, and the results of activities that ran here and are not committed yet. At most one activation is in flight: the
-next begins, and every effect of this one, only when its change is durable.
+It keeps what the next activation needs: the machine that holds the run's code, the inbound events that no activation
+has applied, and the results of activities that ran here and are not committed yet. At most one activation is in flight:
+the next begins, and every effect of this one, only when its change is durable.
 
 What it knows of the history is a gapless prefix, up to ``seen_seq``. News beyond the next seq leaves a *gap*: somebody
 else has written, and the owner must read what is between before it goes on.
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.activation import Activate, Activation, OwnResult
 from holdfast.starting import StartRun
-from holdfast_activities.runner import ActivityTask
+from holdfast_activities.task import ActivityTask
 from holdfast_store.rows import RunRow
 from holdfast_workflow.events import (
     ActivityCancelled,
@@ -46,8 +46,8 @@ class Actor:
         "machine",
         "open_ids",
         "own",
-        "own_tasks",
         "own_in_flight",
+        "own_tasks",
         "pending",
         "queued",
         "run",
@@ -56,7 +56,9 @@ class Actor:
         "tail",
     )
 
-    def __init__(self, run: RunRow, machine: WorkflowMachine, *, seen_seq: int, open_ids: set[int] | None) -> None:
+    def __init__(
+        self, run: RunRow, machine: WorkflowMachine, *, seen_seq: int, open_ids: set[int] | None
+    ) -> None:
         self.run_id = run.run_id
         self.run = run
         self.machine = machine

@@ -15,11 +15,9 @@ from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.definitions import definition_of
 from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import InvalidOptionError
 from holdfast_workflow.events import WorkflowStarted
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import StartOptions, validate_name, validate_task_queue, validate_workflow_id
-from holdfast_workflow.payloads import Payload
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -30,7 +28,8 @@ DEFAULT_QUEUE = "default"
 class Client:
     """A process's way to one database. Make it with :meth:`connect`; close it, or use it as a context manager."""
 
-    def __init__(self, hub: Hub, converter: DataConverter, limits: StructuralLimits) -> None:
+    def __init__(self, url: str, hub: Hub, converter: DataConverter, limits: StructuralLimits) -> None:
+        self.url = url
         self.hub = hub
         self.converter = converter
         self.limits = limits
@@ -108,7 +107,7 @@ class Client:
         options: StartOptions | None = None,
     ) -> WorkflowHandle[Any]: ...
 
-    async def start(
+    async def start(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
         self,
         workflow: Any,
         *args: Any,
@@ -140,7 +139,13 @@ class Client:
         return WorkflowHandle(self.hub, self.converter, run.workflow_id, value.run_id, result_type, ending)
 
     def _prepare(
-        self, workflow: Any, args: tuple[Any, ...], id: str | None, task_queue: str, options: StartOptions, result_type: Any
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        id: str | None,
+        task_queue: str,
+        options: StartOptions,
+        result_type: Any,
     ) -> tuple[RunRow, WorkflowStarted, Any]:
         """The rows of a start; everything that can be wrong with it is found here."""
         environment = self.hub.environment
@@ -229,14 +234,16 @@ class Client:
         options: StartOptions | None = None,
     ) -> Any: ...
 
-    async def execute(self, workflow: Any, *args: Any, **options: Any) -> Any:
+    async def execute(self, workflow: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
         """Start a workflow and wait for its result: :meth:`start` and :meth:`WorkflowHandle.result` in one."""
         handle: WorkflowHandle[Any] = await self.start(workflow, *args, **options)
         return await handle.result()
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
-    def handle(self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None) -> WorkflowHandle[Any]:
+    def handle(
+        self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None
+    ) -> WorkflowHandle[Any]:
         """A handle to a workflow that was started earlier, be it there or not; asking it finds out."""
         validate_workflow_id(workflow_id)
         return WorkflowHandle(self.hub, self.converter, workflow_id, run_id, result_type)
@@ -256,7 +263,7 @@ class Connecting:
 
     async def _connect(self) -> Client:
         hub = await Hub.open(DatabaseUrl.parse(self._url), self._environment)
-        return Client(hub, self._converter, self._limits)
+        return Client(self._url, hub, self._converter, self._limits)
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self._connect().__await__()
@@ -268,6 +275,3 @@ class Connecting:
     async def __aexit__(self, *exc_info: object) -> None:
         if self._client is not None:
             await self._client.close()
-
-
-

@@ -1,8 +1,8 @@
-"""The activities of one worker: claiming what waits, starting what was claimed, sending on what comes out.
+"""The activities of one worker: claiming what waits, starting it, sending on what comes out.
 
-An activity gets here in two ways. *Eagerly*: the activation that scheduled it runs here too, a slot was free, and its row
-was written as running. Or *claimed*: its row waits, and this worker takes it. Claims ride in the journal's batches like
-everything else; one is made only when something is known to wait and a slot is free.
+An activity gets here in two ways. *Eagerly*: the activation that scheduled it runs here too, a slot was free, and its
+row was written as running. Or *claimed*: its row waits, and this worker takes it. Claims ride in the journal's batches
+like everything else; one is made only when something is known to wait and a slot is free.
 """
 
 from __future__ import annotations
@@ -145,11 +145,13 @@ class ActivityDispatcher:
             return
         for found in claimed:
             document = orjson.loads(found.input)
-            task = ActivityTask(found.row, Payload.of(document["input"]), found.workflow_id, found.workflow_type)
+            task = ActivityTask(
+                found.row, Payload.of(document["input"]), found.workflow_id, found.workflow_type
+            )
             self.runner.start(task)
         if len(claimed) < wanted:
             self._waiting = False
-            self.hub.loop.create_task(self._look_ahead(), name="holdfast-look-ahead")
+            self.hub.spawn(self._look_ahead(), "holdfast-look-ahead")
 
     async def _look_ahead(self) -> None:
         """When does the next waiting activity become available?"""

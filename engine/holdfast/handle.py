@@ -92,7 +92,9 @@ class WorkflowHandle(Generic[T]):
 
     def _value(self, event: events.Event, run_id: str) -> T:
         if isinstance(event, events.WorkflowCompleted):
-            value: T = self._converter.decode(event.result, self._result_type, f"the result of {self.workflow_id}")
+            value: T = self._converter.decode(
+                event.result, self._result_type, f"the result of {self.workflow_id}"
+            )
             return value
         if isinstance(event, events.WorkflowFailed):
             error = WorkflowFailedError(workflow_id=self.workflow_id, run_id=run_id)
@@ -151,14 +153,16 @@ class WorkflowHandle(Generic[T]):
         await self._ask(lambda run_id: Terminate(self.workflow_id, run_id, reason))
 
     async def _ask(self, change: Callable[[str], Change[str | None]]) -> None:
-        run_id: str | None = await self._resolve()
-        while run_id:
-            asked = run_id
-            run_id = await self.hub.journal.apply(change(run_id))
-        if run_id == "":
-            row = await self.hub.read(queries.run, asked)
-            status = row.status if row is not None else "timed_out"
-            raise WorkflowClosedError(self.workflow_id, run_id=asked, status=status)
+        run_id = await self._resolve()
+        while True:
+            following = await self.hub.journal.apply(change(run_id))
+            if following is None:
+                return
+            if following == "":
+                row = await self.hub.read(queries.run, run_id)
+                status = row.status if row is not None else "timed_out"
+                raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=status)
+            run_id = following
 
     # --- looking ----------------------------------------------------------------------------------------------------
 

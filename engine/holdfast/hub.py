@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -78,6 +78,7 @@ class Hub:
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._inline = database.backend == "sqlite" or not environment.threads
         self._pool = None if self._inline else ThreadPoolExecutor(READERS, "holdfast-read")
+        self._tasks: set[asyncio.Task[None]] = set()
         self._doorbell: asyncio.Task[None] | None = None
         self._data_version = 0
         self.journal.subscribe(self._on_commit)
@@ -100,10 +101,9 @@ class Hub:
         database = Database(url, environment)
         try:
             ensure_schema(database, migrate=migrate)
-            if url.backend == "postgresql" and isinstance(environment.clock, SystemClock):
-                with database.reader() as connection:
-                    environment.clock.offset = database_clock_offset(connection)
             hub = cls(url, environment, database)
+            with database.reader() as connection:
+                hub.measure_clock(connection)
             hub.journal.committer.connect()
         except BaseException:
             database.dispose()
@@ -115,6 +115,28 @@ class Hub:
         hub._data_version = hub.journal.committer.data_version() if url.backend == "sqlite" else 0
         hub.pulse.start()
         return hub
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a coroutine as a task that nobody waits for."""
+        _ = self.task(work, name)
+
+    def task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run a coroutine as a task that the hub holds on to; what it raises is logged."""
+        task = self.loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("%s failed", task.get_name(), exc_info=task.exception())
+
+    def measure_clock(self, connection: Connection) -> None:
+        """On PostgreSQL the engine's clock is the database's: measure by how much this machine's differs."""
+        clock = self.environment.clock
+        if self.url.backend == "postgresql" and isinstance(clock, SystemClock):
+            clock.offset = database_clock_offset(connection)
 
     async def leave(self) -> None:
         """One user less; the last one closes the hub."""
@@ -136,13 +158,17 @@ class Hub:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    async def read(self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(
+        self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Ask a question of :mod:`holdfast_store.queries`."""
         if self._pool is None:
             return self.read_now(question, *args, **kwargs)
         return await self.loop.run_in_executor(self._pool, lambda: self.read_now(question, *args, **kwargs))
 
-    def read_now(self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def read_now(
+        self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Ask it here and now, blocking."""
         try:
             with self.database.reader() as connection:
@@ -219,8 +245,10 @@ class Hub:
         self.ringers.remove(ringer)
 
     def _watch(self) -> None:
+        if self.url.memory:  # nobody else can write
+            return
         if self._doorbell is None or self._doorbell.done():
-            self._doorbell = self.loop.create_task(self._listen(), name="holdfast-doorbell")
+            self._doorbell = self.task(self._listen(), "holdfast-doorbell")
 
     async def _listen(self) -> None:
         """Ring while anybody waits: for a worker's polls and for the ends of runs that others own."""

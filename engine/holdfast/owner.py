@@ -23,7 +23,7 @@ from holdfast.ownership import ClaimRuns, ReleaseRuns
 from holdfast.settings import WorkerSettings
 from holdfast.starting import Started, StartRun
 from holdfast_activities.changes import CompleteAttempt
-from holdfast_activities.runner import ActivityTask
+from holdfast_activities.task import ActivityTask
 from holdfast_store import queries
 from holdfast_store.batch import Committed
 from holdfast_store.rows import RunRow
@@ -180,7 +180,7 @@ class RunOwner:
             self._later(run.not_before, partial(self.wake, actor))
             return
         if actor.gap:
-            self.hub.loop.create_task(self._close_gap(actor))
+            self.hub.spawn(self._close_gap(actor), "holdfast-gap")
             return
         self.activations += 1
         try:
@@ -226,7 +226,9 @@ class RunOwner:
                 eager[command.command_id] = ActivityOptions.from_snapshot(command.options.json)
         return eager
 
-    def _settled(self, actor: Actor, change: Activate, applied: Applied | None, error: BaseException | None) -> None:
+    def _settled(
+        self, actor: Actor, change: Activate, applied: Applied | None, error: BaseException | None
+    ) -> None:
         """The activation is durable, or was refused."""
         actor.change = None
         own, actor.own_in_flight = actor.own_in_flight, []
@@ -252,7 +254,7 @@ class RunOwner:
             self._trim()
 
     def _refused(self, actor: Actor, own: list[Result], error: BaseException | None) -> None:
-        """The in-memory run is void; its results are committed alone, and it comes back by replay if it is still ours."""
+        """What is in memory is void: results are committed alone, and the run comes back by replay if it is ours."""
         self._discard(actor, own)
         if isinstance(error, RefusedError):
             logger.debug("an activation of run %s was refused: %s", actor.run_id, error.reason)
@@ -333,7 +335,9 @@ class RunOwner:
             machine.evict()
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            logger.debug("the first activation of %s failed; it is started alone", run.workflow_id, exc_info=True)
+            logger.debug(
+                "the first activation of %s failed; it is started alone", run.workflow_id, exc_info=True
+            )
             run.owner_id = None
             run.fence = 0
             self.hub.journal.submit(StartRun(run, started, policy), callback)
@@ -345,7 +349,12 @@ class RunOwner:
         self.hub.journal.submit(change, partial(self._started, actor, change, callback))
 
     def _started(
-        self, actor: Actor, change: StartRun, callback: Any, value: Started | None, error: BaseException | None
+        self,
+        actor: Actor,
+        change: StartRun,
+        callback: Any,
+        value: Started | None,
+        error: BaseException | None,
     ) -> None:
         actor.change = None
         eager = change.activation.eager if change.activation is not None else {}
@@ -380,7 +389,10 @@ class RunOwner:
     def _committed_alone(self, task: ActivityTask, in_time: bool | None, error: BaseException | None) -> None:
         if isinstance(error, RefusedError):
             logger.info(
-                "a late result of activity %s of run %s was refused: %s", task.activity_id, task.run_id, error.reason
+                "a late result of activity %s of run %s was refused: %s",
+                task.activity_id,
+                task.run_id,
+                error.reason,
             )
         elif error is not None:
             logger.warning("a result of run %s could not be committed: %s", task.run_id, error)
@@ -424,7 +436,7 @@ class RunOwner:
 
     def _load_soon(self) -> None:
         if self._loader is None or self._loader.done():
-            self._loader = self.hub.loop.create_task(self._load_all(), name="holdfast-loader")
+            self._loader = self.hub.task(self._load_all(), "holdfast-loader")
 
     async def _load_all(self) -> None:
         while self._loading:

@@ -18,7 +18,7 @@ import orjson
 
 from holdfast.activation import Activation, Applied, apply_activation
 from holdfast_store.batch import BaseChange, Batch
-from holdfast_store.rows import RunRow
+from holdfast_store.rows import InstanceRow, RunRow
 from holdfast_store.runs import close_run, earliest, new_instance, run_failure
 from holdfast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
 from holdfast_workflow.events import WorkflowStarted, WorkflowTerminated
@@ -41,7 +41,9 @@ def first_run(
     """The row of a chain's first run. The execution deadline counts from now, the run deadline from its beginning."""
     delay = options.start_delay_us
     begins = now + delay if delay else now
-    execution_deadline = now + options.execution_timeout_us if options.execution_timeout_us is not None else None
+    execution_deadline = (
+        now + options.execution_timeout_us if options.execution_timeout_us is not None else None
+    )
     run_deadline = begins + options.run_timeout_us if options.run_timeout_us is not None else None
     policy = options.retry_policy
     return RunRow(
@@ -102,13 +104,17 @@ class StartRun(BaseChange):
     """Start a workflow; with ``activation`` (an *eager* start) its first activation is part of the same change."""
 
     def __init__(
-        self, run: RunRow, started: WorkflowStarted, policy: DuplicatePolicy, activation: Activation | None = None
+        self,
+        run: RunRow,
+        started: WorkflowStarted,
+        policy: DuplicatePolicy,
+        activation: Activation | None = None,
     ) -> None:
         self.run = run
         self.started = started
         self.policy = policy
         self.activation = activation
-        self.new_instance = new_instance(run)
+        self.new_instance: InstanceRow = new_instance(run)
         self.weight = 2048 + len(started.input.json)
 
     def apply(self, batch: Batch) -> Started:
@@ -145,7 +151,9 @@ class StartRun(BaseChange):
         batch.append(row, self.started)
         if self.activation is None:
             return Started(row.run_id, row.run_id, created=True)
-        return Started(row.run_id, row.run_id, created=True, applied=apply_activation(batch, row, self.activation))
+        return Started(
+            row.run_id, row.run_id, created=True, applied=apply_activation(batch, row, self.activation)
+        )
 
 
 def terminate(batch: Batch, run: RunRow, reason: str | None) -> None:

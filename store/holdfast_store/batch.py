@@ -5,8 +5,8 @@ A :class:`Change` is a pure function of the rows that it names and of ``batch.no
 see what earlier ones did. Nothing reaches the database before :meth:`Batch.flush`, which writes one statement per table
 and shape.
 
-**Optimistic rows.** A row that only this process writes (its worker owns the run, or runs the activity) may come from the
-journal's cache instead of being read under a lock. The ``UPDATE`` then proves that it was right: it is a
+**Optimistic rows.** A row that only this process writes (its worker owns the run, or runs the activity) may come from a
+cache instead of being read under a lock. The ``UPDATE`` then proves that it was right: it is a
 compare-and-set on what the row was. Where it was not, :class:`StaleRows` is raised and the whole batch runs again with
 every row read under its lock. A decision *against* a caller is never taken on cached rows: :meth:`Batch.insist`.
 """

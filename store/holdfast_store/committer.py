@@ -5,9 +5,9 @@ For every batch it tries, in this order:
 1. with cached rows trusted (no read, no lock); a stale row rolls back and
 2. again with every row read under its lock;
 3. an error that is transient (deadlock, serialisation, busy) runs the batch again after a short pause;
-4. a lost connection leaves the outcome **unknown**. Each journal has a row ``(journal_id, batch_no)`` that every batch's
-   transaction advances: on a new connection the row is locked (which waits for a commit still under way) and compared.
-   Equal: the batch was applied, and its outcome is the one computed. Less: it was not, and runs again;
+4. a lost connection leaves the outcome **unknown**. Each journal has a row ``(journal_id, batch_no)`` that every
+   batch's transaction advances: on a new connection the row is locked (which waits for a commit still under way) and
+   compared. Equal: the batch was applied, and its outcome is the one computed. Less: it was not, and runs again;
 5. any other error runs the batch again in halves, until the culprit stands alone and is refused alone.
 
 Where the database stays away for longer than ``patience`` the callers get the error: nothing waits for ever.

@@ -100,6 +100,10 @@ class Journal:
         self.submit(change, done)
         return await future
 
+    async def settled(self) -> None:
+        """Wait until everything that was handed over is committed or refused, and its callers told."""
+        await self._idle.wait()
+
     async def close(self) -> None:
         """Commit what has been handed over, then stop."""
         if self._closed:

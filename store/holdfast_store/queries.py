@@ -58,7 +58,9 @@ def runs(connection: Connection, run_ids: Sequence[str]) -> list[RunRow]:
     return [RunRow(*row) for row in fetch(connection, _select(tables.workflow_runs, where), tuple(run_ids))]
 
 
-def history(connection: Connection, run_id: str, after_seq: int = 0, limit: int | None = None) -> list[Values]:
+def history(
+    connection: Connection, run_id: str, after_seq: int = 0, limit: int | None = None
+) -> list[Values]:
     """``(seq, type, payload)`` of a run's events after a seq, in order."""
     text = "SELECT seq, type, payload FROM history_events WHERE run_id = ? AND seq > ? ORDER BY seq"
     if limit is not None:
@@ -77,7 +79,9 @@ def events(connection: Connection, run_id: str, after_seq: int, limit: int) -> l
 
 def event(connection: Connection, run_id: str, seq: int) -> tuple[str, str] | None:
     """``(type, payload)`` of one event."""
-    rows = fetch(connection, "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?", (run_id, seq))
+    rows = fetch(
+        connection, "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?", (run_id, seq)
+    )
     return (rows[0][0], rows[0][1]) if rows else None
 
 
@@ -117,7 +121,9 @@ def claimable(connection: Connection, queues: Sequence[str], types: Sequence[str
 
 def awake(connection: Connection, owner_id: str, now: int) -> list[str]:
     """The runs of an owner that have something to do."""
-    text = "SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at <= ? AND not_before <= ? LIMIT 1000"
+    text = (
+        "SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at <= ? AND not_before <= ? LIMIT 1000"
+    )
     return [row[0] for row in fetch(connection, text, (owner_id, now, now))]
 
 
@@ -139,7 +145,9 @@ def next_activity(connection: Connection, queues: Sequence[str], types: Sequence
 def open_activities(connection: Connection, run_id: str) -> list[ActivityRow]:
     """The run's open activities, in the order in which they were scheduled."""
     where = "run_id = ? AND closed_at IS NULL ORDER BY activity_id"
-    return [ActivityRow(*row) for row in fetch(connection, _select(tables.activity_executions, where), (run_id,))]
+    return [
+        ActivityRow(*row) for row in fetch(connection, _select(tables.activity_executions, where), (run_id,))
+    ]
 
 
 def open_timers(connection: Connection, run_id: str) -> list[tuple[int, int]]:
@@ -151,7 +159,10 @@ def open_timers(connection: Connection, run_id: str) -> list[tuple[int, int]]:
 def failures(connection: Connection, run_id: str, limit: int) -> list[FailureRow]:
     """The run's failures, the latest first."""
     where = "run_id = ? ORDER BY failure_id DESC LIMIT ?"
-    return [FailureRow(*row) for row in fetch(connection, _select(tables.workflow_failures, where), (run_id, limit))]
+    return [
+        FailureRow(*row)
+        for row in fetch(connection, _select(tables.workflow_failures, where), (run_id, limit))
+    ]
 
 
 def search_attributes(connection: Connection, run_id: str) -> dict[str, str]:

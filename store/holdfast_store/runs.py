@@ -1,6 +1,6 @@
 """How runs begin and end: the first run of a chain, the next one, and the one function that closes any run.
 
-*Every* terminal path goes through :func:`close_run`: by its own code, by a deadline, by terminate, by a limit. It closes
+*Every* terminal path goes through :func:`close_run`: its own code, a deadline, terminate, a limit. It closes
 what is open (activities, timers), writes the failure row where the end is one, and appends the terminal event last.
 """
 

@@ -51,12 +51,20 @@ class Statements(Protocol):
         """Set ``columns`` where the ``where`` columns equal; a row is the new values, then the expected ones."""
         ...
 
-    def delete(self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> int:
+    def delete(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> int:
         """Delete by key."""
         ...
 
     def lock(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values], *, skip: bool = False
+        self,
+        connection: Connection,
+        table: Table,
+        keys: tuple[str, ...],
+        rows: Sequence[Values],
+        *,
+        skip: bool = False,
     ) -> list[Values]:
         """Read whole rows by key, ordered by key and locked against other writers (``skip``: those not locked)."""
         ...
@@ -109,7 +117,9 @@ class SqliteStatements:
             changed += connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
         return changed
 
-    def delete(self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> int:
+    def delete(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> int:
         """See :class:`Statements`."""
         deleted = 0
         for chunk in _chunks(rows, len(keys)):
@@ -118,13 +128,21 @@ class SqliteStatements:
         return deleted
 
     def lock(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values], *, skip: bool = False
+        self,
+        connection: Connection,
+        table: Table,
+        keys: tuple[str, ...],
+        rows: Sequence[Values],
+        *,
+        skip: bool = False,
     ) -> list[Values]:
         """See :class:`Statements`."""
         found: list[Values] = []
         for chunk in _chunks(rows, len(keys)):
             text = _sqlite_select(table, keys, len(chunk))
-            found += [tuple(row) for row in connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))]
+            found += [
+                tuple(row) for row in connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
+            ]
         return found
 
 
@@ -155,7 +173,9 @@ def _sqlite_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...
         return f"UPDATE {table.name} SET {assignments} WHERE {' AND '.join(f'{name} = ?' for name in where)}"
     assignments = ", ".join(f"{name} = v.column{place}" for place, name in enumerate(columns, 1))
     first = len(columns) + 1
-    matches = " AND ".join(f"{table.name}.{name} = v.column{place}" for place, name in enumerate(where, first))
+    matches = " AND ".join(
+        f"{table.name}.{name} = v.column{place}" for place, name in enumerate(where, first)
+    )
     values = _groups(len(columns) + len(where), count)
     return f"UPDATE {table.name} SET {assignments} FROM (VALUES {values}) AS v WHERE {matches}"
 
@@ -197,12 +217,20 @@ class PostgresStatements:
         """See :class:`Statements`."""
         return connection.exec_driver_sql(_postgres_update(table, where, columns), _arrays(rows)).rowcount
 
-    def delete(self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> int:
+    def delete(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> int:
         """See :class:`Statements`."""
         return connection.exec_driver_sql(_postgres_delete(table, keys), _arrays(rows)).rowcount
 
     def lock(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values], *, skip: bool = False
+        self,
+        connection: Connection,
+        table: Table,
+        keys: tuple[str, ...],
+        rows: Sequence[Values],
+        *,
+        skip: bool = False,
     ) -> list[Values]:
         """See :class:`Statements`."""
         result = connection.exec_driver_sql(_postgres_select(table, keys, skip), _arrays(rows))

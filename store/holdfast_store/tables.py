@@ -149,9 +149,7 @@ activity_executions = _table(
     _flag("cancel_requested"),
     _flag("local"),
     _int_or_null("closed_at"),
-    _partial(
-        "ix_activities_claimable", "task_queue", "priority", "available_at", where="status = 'pending'"
-    ),
+    _partial("ix_activities_claimable", "task_queue", "priority", "available_at", where="status = 'pending'"),
     _partial("ix_activities_claimed", "claimed_by", where="status = 'running'"),
     _partial("ix_activities_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
 )

@@ -1,0 +1,228 @@
+"""A worker on one event loop: runs, activities, a lease, and a look for work that others left.
+
+It holds one lease, renewed on a thread of its own, so a handler that blocks the event loop does not cost it. When the
+lease is lost all the same (the machine slept, the database was away) others take its work over: everything in memory is
+void, and it registers anew under another id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from functools import partial
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection
+
+from holdfast.client import Client
+from holdfast.dispatcher import ActivityDispatcher
+from holdfast.hub import Hub
+from holdfast.owner import RunOwner
+from holdfast.ownership import ForgetWorker, RegisterWorker, ReleaseAllRuns
+from holdfast.settings import WorkerSettings
+from holdfast_activities.definitions import ActivityDefinition
+from holdfast_activities.heartbeats import Heartbeats
+from holdfast_activities.task import ActivityTask
+from holdfast_store import queries
+from holdfast_store.batch import Committed
+from holdfast_store.rows import WorkerRow
+from holdfast_watchdog.watchdog import TaskWatchdog
+from holdfast_workflow.definitions import WorkflowDefinition
+from holdfast_workflow.errors import HoldfastError
+from holdfast_workflow.payloads import Payload
+
+logger = logging.getLogger("holdfast.worker")
+
+HOUR = 3600.0
+
+
+class LoopWorker:
+    """A worker on the event loop that it was started on; see :class:`holdfast.worker.Worker`."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: WorkerSettings,
+        workflows: dict[str, WorkflowDefinition],
+        activities: dict[str, ActivityDefinition[..., Any]],
+        watchdog_interval: float | None,
+    ) -> None:
+        self.hub: Hub = client.hub
+        self.settings = settings
+        self.workflows = workflows
+        self.activities = activities
+        self._lease_beat = f"lease {self.worker_id}"
+        self._heartbeat_beat = f"heartbeats {self.worker_id}"
+        self.heartbeats = Heartbeats(
+            self.settings.converter,
+            self.hub.environment,
+            partial(self.hub.pulse.wake, self._heartbeat_beat),
+            limits=self.settings.limits,
+        )
+        self.dispatcher = ActivityDispatcher(
+            self.hub, self.settings, self.activities, self.heartbeats, self._result
+        )
+        self.owner = RunOwner(self.hub, self.settings, self.workflows, self.dispatcher)
+        self._watchdog = (
+            TaskWatchdog(client, interval=watchdog_interval) if watchdog_interval is not None else None
+        )
+        self._polling: asyncio.Task[None] | None = None
+        self._running = False
+        self._lost = False
+
+    @property
+    def worker_id(self) -> str:
+        """The id that it is registered under."""
+        return self.settings.worker_id
+
+    # --- starting and stopping --------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Register, and begin to work."""
+        await self._register()
+        self._running = True
+        self.hub.journal.subscribe(self._on_commit)
+        self.hub.workers.append(self.owner)
+        self.hub.pulse.add(self._lease_beat, self.settings.lease_duration / 3, self._renew)
+        self.hub.pulse.add(
+            self._heartbeat_beat, HOUR, self._flush_heartbeats
+        )  # otherwise woken when one is due
+        self.hub.on_news(self._poll)
+        if self._watchdog is not None:
+            self._watchdog.start()
+        self._poll()
+
+    async def stop(self) -> None:
+        """Stop in good order: runs are released, activities get their grace period, the rest is handed back."""
+        if not self._running:
+            return
+        self._running = False
+        self.owner.stop()
+        self.dispatcher.stop()
+        self.hub.workers.remove(self.owner)
+        self.hub.off_news(self._poll)
+        if self._watchdog is not None:
+            await self._watchdog.stop()
+        if self._polling is not None:
+            self._polling.cancel()
+        await self._release_runs()
+        await self.dispatcher.runner.drain(self.settings.graceful_shutdown_timeout)
+        await self._release_runs()
+        self.hub.pulse.remove(self._heartbeat_beat)
+        self.hub.pulse.remove(self._lease_beat)
+        try:
+            await self.hub.journal.apply(ForgetWorker(self.worker_id))
+        except HoldfastError as error:
+            logger.warning("the worker could not sign off: %s", error)
+        self.hub.journal.unsubscribe(self._on_commit)
+        self.hub.journal.cache.owners.discard(self.worker_id)
+
+    async def _release_runs(self) -> None:
+        """Let go of all runs, those included that were evicted."""
+        try:
+            await self.hub.journal.settled()
+            self.owner.drop_all()
+            while await self.hub.journal.apply(ReleaseAllRuns(self.worker_id, 500)):
+                pass
+        except HoldfastError as error:
+            logger.warning("runs could not be released: %s", error)
+
+    # --- the lease --------------------------------------------------------------------------------------------------
+
+    async def _register(self) -> None:
+        row = WorkerRow(
+            worker_id=self.worker_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            task_queues=orjson.dumps(list(self.settings.task_queues)).decode(),
+            types=orjson.dumps(
+                {"workflows": sorted(self.workflows), "activities": sorted(self.activities)}
+            ).decode(),
+            build_id=self.settings.build_id,
+            started_at=0,
+            lease_expires_at=0,
+        )
+        await self.hub.journal.apply(RegisterWorker(row, int(self.settings.lease_duration * 1_000_000)))
+        self.hub.journal.cache.owners.add(self.worker_id)
+
+    def _renew(self, connection: Connection, now: int) -> None:
+        """On the pulse's thread: extend the lease, or learn that it is gone; measure the database's clock anew."""
+        self.hub.measure_clock(connection)
+        expires_at = now + int(self.settings.lease_duration * 1_000_000)
+        if not queries.renew_lease(connection, self.worker_id, expires_at):
+            self.hub.loop.call_soon_threadsafe(self._declared_dead)
+
+    def _declared_dead(self) -> None:
+        """Others have taken over: nothing in memory counts any more."""
+        if not self._running or self._lost:
+            return
+        self._lost = True
+        logger.warning("worker %s lost its lease: its work was taken over, it registers anew", self.worker_id)
+        self.hub.journal.cache.owners.discard(self.worker_id)
+        self.owner.drop_all()
+        for task in list(self.dispatcher.runner.running.values()):
+            self.dispatcher.runner.tell(*_key_of(task), "lost")
+        self.settings.worker_id = self.hub.environment.ids.next()
+        self.hub.spawn(self._register_anew(), "holdfast-register")
+
+    async def _register_anew(self) -> None:
+        while self._running:
+            try:
+                await self._register()
+            except HoldfastError as error:
+                logger.warning("the worker could not register: %s", error)
+                await asyncio.sleep(1.0)
+            else:
+                self._lost = False
+                self._poll()
+                return
+
+    def _flush_heartbeats(self, connection: Connection, now: int) -> None:
+        """On the pulse's thread: write the heartbeats that are due, tell the handlers that have lost their claim."""
+        for lost in self.heartbeats.flush(connection, now):
+            self.hub.loop.call_soon_threadsafe(
+                self.dispatcher.runner.tell, lost.run_id, lost.activity_id, lost.attempt, lost.reason
+            )
+        due_in_s = self.heartbeats.due_in_s()
+        if due_in_s is not None:
+            self.hub.loop.call_soon_threadsafe(
+                self.hub.loop.call_later, due_in_s, self.hub.pulse.wake, self._heartbeat_beat
+            )
+
+    # --- news -------------------------------------------------------------------------------------------------------
+
+    def _on_commit(self, committed: Committed) -> None:
+        self.owner.on_commit(committed)
+        if committed.activities:
+            self.dispatcher.on_commit(committed)
+
+    def _result(self, task: ActivityTask, payload: Payload) -> None:
+        self.owner.add_result(task, payload)
+
+    def _poll(self) -> None:
+        """Others may have written: look for runs and activities."""
+        if self._running and not self._lost and (self._polling is None or self._polling.done()):
+            self._polling = self.hub.task(self._look(), "holdfast-poll")
+
+    async def _look(self) -> None:
+        now = self.hub.environment.clock.now()
+        queues = sorted(self.settings.task_queues)
+        try:
+            if await self.hub.read(queries.claimable, queues, sorted(self.workflows), now):
+                self.owner.claim()
+            for run_id in await self.hub.read(queries.awake, self.worker_id, now):
+                self.owner.look_again(run_id)
+            available_at = await self.hub.read(queries.next_activity, queues, sorted(self.activities))
+        except HoldfastError as error:
+            logger.warning("the worker could not look for work: %s", error)
+            return
+        if available_at is not None:
+            self.dispatcher.expect(available_at)
+
+
+def _key_of(running: Any) -> tuple[str, int, int]:
+    task: ActivityTask = running.task
+    return task.key
