@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import orjson
 
 from holdfast_activities.attempts import RESCUED, TIMED_OUT, close_attempt
-from holdfast_activities.deadlines import options_of, passed
+from holdfast_activities.deadlines import options_of, passed, refresh
 from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.rows import ActivityRow, RunRow
-from holdfast_store.runs import deadline_passed, time_out_run
+from holdfast_store.runs import deadline_passed, earliest, time_out_run
 from holdfast_workflow.errors import RefusedError
 from holdfast_workflow.events import TimerFired
 from holdfast_workflow.kinds import ActivityStatus, Attention, TimeoutKind
@@ -76,9 +76,16 @@ class EnforceRunDeadline(BaseChange):
     def apply(self, batch: Batch) -> Enforced | None:
         """Returns what was enforced; ``None`` where the run is gone, closed or has time left."""
         run = batch.run(self.runs[0])
-        if run is None or not run.is_open:
+        if run is None:
             return None
-        return enforce_run(batch, run)
+        if not run.is_open:
+            if run.next_deadline_at is not None:
+                raise RefusedError("closed_run", f"run {run.run_id} has a deadline, but is {run.status}")
+            return None
+        enforced = enforce_run(batch, run)
+        if enforced is None:
+            run.next_deadline_at = earliest(run.execution_deadline_at, run.run_deadline_at)
+        return enforced
 
 
 class EnforceActivityDeadline(BaseChange):
@@ -92,11 +99,17 @@ class EnforceActivityDeadline(BaseChange):
         """Returns what was enforced; ``None`` where a heartbeat, a result or another watchdog came first."""
         run = batch.run(self.runs[0])
         row = batch.activity(*self.activities[0])
-        if row is None or not row.is_open:
+        if row is None:
+            return None
+        if not row.is_open:
+            if row.next_deadline_at is not None:
+                what = f"activity {row.activity_id} of run {row.run_id}"
+                raise RefusedError("closed_activity", f"{what} has a deadline, but is {row.status}")
             return None
         due = passed(row, batch.now)
         if due is None:
             batch.insist()
+            refresh(row)
             return None
         run = _open_run(run, f"activity {row.activity_id}", row.run_id)
         ended = enforce_run(batch, run)

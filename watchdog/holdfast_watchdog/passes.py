@@ -1,0 +1,317 @@
+"""One pass: what is due, in the order that keeps every promise.
+
+1. run deadlines, so that nothing else is done for a run whose time is over;
+2. activity deadlines, before any rescue could restart what has expired;
+3. due timers;
+4. lost workers: each is declared dead first (its row goes, so it can no longer renew), then what it held is found
+   by its name being gone. A pass that dies in between loses nothing: the next one, in whatever process, finds the
+   same.
+
+Parent-close steps belong between 3 and 4.
+
+Each step reads in batches and hands a batch's changes to the journal together, so that one commit takes many. A row
+whose change is refused or fails for a reason of its own is *set aside*: counted, named once in the log, passed over
+by the cursor. Only an error of the database itself ends the pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from holdfast_store.batch import Change
+from holdfast_store.journal import Journal
+from holdfast_watchdog import scans
+from holdfast_watchdog.enforcement import (
+    EnforceActivityDeadline,
+    Enforced,
+    EnforceRunDeadline,
+    Fired,
+    FireTimers,
+    LoseWorker,
+    ReleaseLostRuns,
+    RescueActivity,
+    Rescued,
+)
+from holdfast_watchdog.report import ACTIVITY_RESCUED, RUN_RELEASED, TIMER_FIRED, WORKER_LOST, WatchdogReport
+from holdfast_watchdog.scribe import Scribe
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import (
+    ForkedConnectionError,
+    JournalClosedError,
+    RefusedError,
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnreachableError,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+RowT = TypeVar("RowT")
+
+RUNS_IN_A_CHANGE = 100
+DATABASE_FAILED = (ForkedConnectionError, JournalClosedError, StoreReadOnlyError, StoreUnreachableError)
+
+
+class WatchedHub(Protocol):
+    """What the watchdog needs of a process's hub."""
+
+    @property
+    def journal(self) -> Journal:
+        """The process's one writer."""
+        ...
+
+    @property
+    def environment(self) -> Environment:
+        """Its clock."""
+        ...
+
+    async def read(
+        self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Ask a question of the database."""
+        ...
+
+
+async def apply_all(journal: Journal, changes: Sequence[Change[Any]]) -> list[Any]:
+    """Hand changes over together; each one's value or error, in order."""
+    outcomes: list[Any] = [None] * len(changes)
+    missing = len(changes)
+    settled: asyncio.Future[None] = journal.loop.create_future()
+
+    def done(place: int, value: Any, error: BaseException | None) -> None:
+        nonlocal missing
+        outcomes[place] = value if error is None else error
+        missing -= 1
+        if missing == 0 and not settled.done():
+            settled.set_result(None)
+
+    for place, change in enumerate(changes):
+        journal.submit(change, partial(done, place))
+    if changes:
+        await settled
+    return outcomes
+
+
+class Pass:
+    """One pass over what was due when it began.
+
+    Args:
+        hub: Database, journal and clock.
+        scribe: Writes the log.
+        batch: How many rows are read, and handled together, at a time.
+        limit: How many of each kind are handled at most; ``None`` handles all.
+        declare: Whether it may declare workers dead.
+    """
+
+    def __init__(
+        self, hub: WatchedHub, scribe: Scribe, *, batch: int, limit: int | None, declare: bool
+    ) -> None:
+        self.now = hub.environment.clock.now()
+        self.report = WatchdogReport(self.now)
+        self._hub = hub
+        self._scribe = scribe
+        self._batch = batch
+        self._limit = limit
+        self._declare = declare
+
+    async def run(self) -> WatchdogReport:
+        """Do what is due. Raises ``StoreError`` where the database can't be read or written."""
+        report, now, hub = self.report, self.now, self._hub
+        look = await hub.read(scans.look)
+        due = False
+        if look.runs is not None and look.runs <= now:
+            due = True
+            await self._drain("runs", scans.due_runs, self._end_runs)
+        if look.activities is not None and look.activities <= now:
+            due = True
+            await self._drain("activities", scans.due_activities, self._end_attempts)
+        if look.timers is not None and look.timers <= now:
+            due = True
+            await self._drain("timers", scans.due_timers, self._fire)
+        lapsed = look.leases is not None and look.leases <= now
+        if lapsed and not self._declare:
+            lapsed = False
+            report.note_left("workers", await hub.read(scans.count_due, "workers", now))
+        if lapsed:
+            await self._drain("workers", scans.lapsed_workers, self._lose)
+        if lapsed or look.lost_claimers:
+            await self._rescue()
+        if lapsed or look.lost_owners:
+            await self._release()
+        if due:
+            report.next_deadline_at = await hub.read(scans.nearest_deadline, now)
+        else:
+            report.next_deadline_at = look.nearest_deadline
+        return report
+
+    # --- the steps --------------------------------------------------------------------------------------------------
+
+    async def _end_runs(self, rows: list[scans.DueRun]) -> int:
+        rows.sort(key=lambda row: row.run_id)  # one lock order for all watchdogs
+        changes = [EnforceRunDeadline(row.run_id, row.workflow_id, retries=row.retries) for row in rows]
+        handled = 0
+        for row, outcome in zip(rows, await self._apply(changes), strict=True):
+            if not self._set_aside(outcome, run_id=row.run_id) and isinstance(outcome, Enforced):
+                handled += 1
+                self._note(outcome, row.deadline_at, workflow_id=row.workflow_id, run_id=row.run_id)
+        return handled
+
+    async def _end_attempts(self, rows: list[scans.DueActivity]) -> int:
+        rows.sort(key=lambda row: (row.run_id, row.activity_id))
+        changes = [EnforceActivityDeadline(row.run_id, row.activity_id) for row in rows]
+        handled = 0
+        for row, outcome in zip(rows, await self._apply(changes), strict=True):
+            ids: dict[str, Any] = {"run_id": row.run_id, "activity_id": row.activity_id}
+            if not self._set_aside(outcome, **ids) and isinstance(outcome, Enforced):
+                handled += 1
+                self._note(outcome, row.deadline_at, **ids)
+        return handled
+
+    async def _fire(self, rows: list[scans.DueTimer]) -> int:
+        timers: dict[str, list[int]] = {}
+        for row in rows:
+            timers.setdefault(row.run_id, []).append(row.timer_id)
+        keys = sorted(timers)
+        changes = [FireTimers(run_id, timers[run_id]) for run_id in keys]
+        handled = 0
+        for run_id, outcome in zip(keys, await self._apply(changes), strict=True):
+            if self._set_aside(outcome, run_id=run_id, rows=len(timers[run_id])):
+                continue
+            assert isinstance(outcome, Fired)
+            handled += len(outcome.timers)
+            if outcome.run is not None:
+                handled += 1
+                self._note(outcome.run, outcome.run.deadline_at, run_id=run_id)
+            for timer_id, fire_at in outcome.timers:
+                self.report.count(TIMER_FIRED)
+                self.report.note_lateness(outcome.at - fire_at)
+                self._scribe.timer_fired(run_id, timer_id, fire_at, outcome.at)
+        return handled
+
+    async def _lose(self, rows: list[scans.LapsedWorker]) -> int:
+        rows.sort(key=lambda row: row.worker_id)
+        changes = [LoseWorker(row.worker_id) for row in rows]
+        for row, outcome in zip(rows, await self._apply(changes), strict=True):
+            if not self._set_aside(outcome, worker_id=row.worker_id) and outcome:
+                self.report.count(WORKER_LOST)
+                self._scribe.worker_lost(row.worker_id, row.deadline_at, self.now)
+        return len(rows)
+
+    async def _rescue(self) -> None:
+        """Hand the activities of workers that are gone to others."""
+        for worker_id in await self._hub.read(scans.lost_claimers):
+            await self._drain(
+                "lost_work",
+                partial(self._claims, worker_id),
+                partial(self._rescue_from, worker_id),
+                dated=False,
+            )
+
+    @staticmethod
+    def _claims(
+        worker_id: str, connection: Connection, now: int, cursor: scans.DueActivity | None, limit: int
+    ) -> list[scans.DueActivity]:
+        return scans.activities_of(connection, worker_id, cursor, limit)
+
+    async def _rescue_from(self, worker_id: str, rows: list[scans.DueActivity]) -> int:
+        changes = [RescueActivity(row.run_id, row.activity_id, worker_id) for row in rows]
+        handled = 0
+        for row, outcome in zip(rows, await self._apply(changes), strict=True):
+            ids: dict[str, Any] = {"run_id": row.run_id, "activity_id": row.activity_id}
+            if self._set_aside(outcome, **ids):
+                continue
+            if not isinstance(outcome, Rescued):
+                continue
+            handled += 1
+            if outcome.enforced is not None:
+                self._note(outcome.enforced, outcome.enforced.deadline_at, worker_id=worker_id, **ids)
+            else:
+                self.report.count(ACTIVITY_RESCUED)
+                self._scribe.rescued(worker_id, closed=outcome.closed, **ids)
+        return handled
+
+    async def _release(self) -> None:
+        """Let go of the runs of workers that are gone; those that have something to do come first."""
+        handled = 0
+        for worker_id in await self._hub.read(scans.lost_owners):
+            while self._limit is None or handled < self._limit:
+                run_ids = await self._hub.read(scans.runs_of, worker_id, self._batch)
+                released = await self._release_from(worker_id, run_ids)
+                handled += released
+                if len(run_ids) < self._batch or not released:
+                    break
+            else:
+                self.report.reached_limit = True
+                self.report.note_left("lost_work", 1)
+                return
+
+    async def _release_from(self, worker_id: str, run_ids: list[str]) -> int:
+        run_ids = sorted(run_ids)
+        starts = range(0, len(run_ids), RUNS_IN_A_CHANGE)
+        changes = [ReleaseLostRuns(worker_id, run_ids[start : start + RUNS_IN_A_CHANGE]) for start in starts]
+        released = 0
+        for change, outcome in zip(changes, await self._apply(changes), strict=True):
+            if self._set_aside(outcome, worker_id=worker_id, rows=len(change.runs)):
+                continue
+            released += len(outcome)
+            if outcome:
+                self.report.count(RUN_RELEASED, len(outcome))
+                self._scribe.released(worker_id, outcome)
+        return released
+
+    # --- what the steps share ---------------------------------------------------------------------------------------
+
+    async def _drain(
+        self,
+        kind: str,
+        scan: Callable[[Connection, int, RowT | None, int], list[RowT]],
+        handle: Callable[[list[RowT]], Awaitable[int]],
+        *,
+        dated: bool = True,
+    ) -> None:
+        """Read and handle a kind batch by batch until nothing more is due, or the limit is reached."""
+        cursor: RowT | None = None
+        handled = left = 0
+        set_aside = self.report.set_aside
+        while True:
+            wanted = self._batch if self._limit is None else min(self._batch, self._limit - handled)
+            if wanted <= 0:
+                left = await self._hub.read(scans.count_due, kind, self.now) if dated else 1
+                self.report.reached_limit = True
+                break
+            rows = await self._hub.read(scan, self.now, cursor, wanted)
+            if rows:
+                cursor = rows[-1]
+                handled += await handle(list(rows))
+            if len(rows) < wanted:
+                left = self.report.set_aside - set_aside
+                break
+        self.report.note_left(kind, left)
+
+    async def _apply(self, changes: Sequence[Change[Any]]) -> list[Any]:
+        """Each change's value or error. Raises where it is the database that failed, not a change."""
+        outcomes = await apply_all(self._hub.journal, changes)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
+        if failed and (isinstance(failed[0], DATABASE_FAILED) or len(failed) == len(outcomes) > 1):
+            raise failed[0]
+        return outcomes
+
+    def _note(self, enforced: Enforced, due_at: int, **ids: Any) -> None:
+        """Count and log an enforcement; it is as late as the first deadline that had passed."""
+        self.report.count(enforced.kind.value)
+        self.report.note_lateness(enforced.at - min(due_at, enforced.deadline_at))
+        self._scribe.enforced(enforced, **ids)
+
+    def _set_aside(self, outcome: Any, *, rows: int = 1, **ids: Any) -> bool:
+        """Whether a row could not be handled."""
+        if not isinstance(outcome, Exception):
+            return False
+        self.report.set_aside += rows
+        reason = outcome.reason if isinstance(outcome, RefusedError) else type(outcome).__name__
+        self._scribe.set_aside(reason, outcome, **ids)
+        return True

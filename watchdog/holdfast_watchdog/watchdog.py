@@ -1,0 +1,237 @@
+"""The TaskWatchdog: nothing runs past its deadline, and nothing gets stuck because somebody died.
+
+It works on the tables alone, so any number may run, in workers or on their own, and none needs to know of another:
+every enforcement is a change that looks again under the row's lock. When one dies half-way, what it has committed
+is whole and what it has not is found by the next pass of any other; when the database is away nothing can be
+enforced, and everything is as soon as it is back.
+
+**When it looks.** At the nearest deadline it knows of, and every ``interval`` in any case. It knows of what this
+process writes (it listens to the journal) and of what its last pass read; what others write it learns at the latest
+at the next interval. Nothing is enforced early: a change compares the deadline with the batch's own ``now``.
+
+**When it does not.** If the wall clock has moved by a second more or less than the monotonic clock since the last
+pass, somebody set it (or the machine slept): that one pass is skipped. A worker is declared dead only by a process
+that has itself reached the database for half a lease without a gap: after an outage, or a sleep, all may renew
+first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Final, Protocol
+
+from holdfast_store.batch import Committed
+from holdfast_watchdog.passes import Pass, WatchedHub
+from holdfast_watchdog.periodic import Periodic, periodic
+from holdfast_watchdog.report import WatchdogReport
+from holdfast_watchdog.scribe import Scribe
+from holdfast_workflow.errors import JournalClosedError, StoreError
+from holdfast_workflow.validation import integer, timeout_seconds
+
+logger = logging.getLogger("holdfast.watchdog")
+
+NEVER: Final = 1 << 62
+SHORTEST_SLEEP_S: Final = 0.005
+CLOCK_JUMP_S: Final = 1.0
+BATCHES_A_TURN: Final = 4
+
+
+class WatchedClient(Protocol):
+    """A client, as the watchdog sees it."""
+
+    @property
+    def hub(self) -> WatchedHub:
+        """What its process has open on the database."""
+        ...
+
+
+class TaskWatchdog:
+    """Enforces deadlines, fires timers and takes over from dead workers.
+
+    Args:
+        client: Whose database it watches.
+        interval: The longest sleep between two passes, in seconds or a timedelta.
+        batch: How many rows are read, and handled together, at a time.
+        lease_duration: The workers' lease in seconds; half of it is how long this process must have reached the
+            database before it declares a worker dead.
+
+    Raises:
+        InvalidOptionError: An option is out of range.
+    """
+
+    def __init__(
+        self,
+        client: WatchedClient,
+        *,
+        interval: float | timedelta = 1.0,
+        batch: int = 500,
+        lease_duration: float | timedelta = 30.0,
+    ) -> None:
+        self.batch = integer("watchdog batch", batch, 1)
+        self.interval_s = float(timeout_seconds("watchdog interval", interval))
+        self._half_lease_s = timeout_seconds("lease duration", lease_duration) / 2
+        self._hub = client.hub
+        self._clock = client.hub.environment.clock
+        self._scribe = Scribe()
+        self._passing = asyncio.Lock()
+        self._based_at: tuple[int, float] | None = None
+        self._connected_since: float | None = None
+        self._connected_at = 0.0
+        self._nearest = NEVER
+        self._asleep = False
+        self._woken = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._periodic: Periodic | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    # --- one pass ---------------------------------------------------------------------------------------------------
+
+    async def run_pass(self, limit: int | None = None) -> WatchdogReport:
+        """Do everything that is due now; at most ``limit`` of each kind (run and activity deadlines, timers, …).
+
+        Rows that can't be handled don't count: they never keep it from others.
+
+        Raises:
+            StoreError: The database can't be read or written. What was committed before stays.
+        """
+        async with self._passing:
+            began = self._clock.monotonic()
+            now = self._clock.now()
+            if self._clock_jumped(now, began):
+                self._connected_since = None
+                return WatchdogReport(now, skipped=True)
+            one = Pass(
+                self._hub, self._scribe, batch=self.batch, limit=limit, declare=self._may_declare(began)
+            )
+            try:
+                report = await one.run()
+            except StoreError:
+                self._connected_since = None
+                raise
+            self._connected_at = self._clock.monotonic()
+            if self._connected_since is None:
+                self._connected_since = began
+            report.duration_s = self._connected_at - began
+            return report
+
+    def _clock_jumped(self, wall: int, monotonic: float) -> bool:
+        """Whether the wall clock was set since the last pass; from now on both count from here."""
+        base, self._based_at = self._based_at, (wall, monotonic)
+        if base is None:
+            return False
+        jump = (wall - base[0]) / 1_000_000 - (monotonic - base[1])
+        if abs(jump) <= CLOCK_JUMP_S:
+            return False
+        logger.warning("the clock jumped by %.1f s: one pass is skipped", jump, extra={"jump_s": jump})
+        return True
+
+    def _may_declare(self, monotonic: float) -> bool:
+        """Whether this process has reached the database for half a lease, with no gap longer than that."""
+        since = self._connected_since
+        if since is None:
+            return False
+        if monotonic - self._connected_at > self._half_lease_s:
+            self._connected_since = None
+            return False
+        return monotonic - since >= self._half_lease_s
+
+    # --- again and again --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to watch, on the running loop. Nothing happens if it watches already."""
+        if self._task is not None:
+            return
+        self._stopping = False
+        self._nearest = NEVER
+        self._hub.journal.subscribe(self._hear)
+        self._periodic = periodic(self._hub.environment)
+        self._periodic.add("holdfast-watchdog", self.interval_s, self.wake)
+        self._periodic.start()
+        self._woken.set()
+        self._task = asyncio.get_running_loop().create_task(self._watch(), name="holdfast-watchdog")
+
+    async def stop(self) -> None:
+        """Stop watching; a pass under way ends first."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._stopping = True
+        self._hub.journal.unsubscribe(self._hear)
+        if self._periodic is not None:
+            self._periodic.stop()
+        self._set_alarm(None)
+        self._woken.set()
+        await task
+
+    def wake(self) -> None:
+        """Look now; call it on the loop."""
+        self._woken.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            if self._stopping:
+                return
+            self._set_alarm(None)
+            self._nearest = NEVER  # whatever is heard from here on counts
+            try:
+                report = await self.run_pass(BATCHES_A_TURN * self.batch)
+            except JournalClosedError:
+                logger.debug("the client is closed: the watchdog rests")
+                self._sleep()
+            except StoreError as error:
+                logger.warning("a pass of the watchdog failed and is tried again: %s", error)
+                self._sleep()
+            except Exception:
+                logger.exception("a pass of the watchdog failed and is tried again")
+                self._sleep()
+            else:
+                if report.next_deadline_at is not None and report.next_deadline_at < self._nearest:
+                    self._nearest = report.next_deadline_at
+                if report.reached_limit:
+                    self._woken.set()
+                    await asyncio.sleep(0)
+                else:
+                    self._sleep()
+
+    def _sleep(self) -> None:
+        """Until the nearest deadline; the periodic wake comes in any case, and this is its safety net."""
+        self._asleep = True
+        longest = 1.5 * self.interval_s
+        if self._nearest == NEVER:
+            self._set_alarm(longest)
+        else:
+            ahead = (self._nearest - self._clock.now()) / 1_000_000
+            self._set_alarm(min(max(ahead, SHORTEST_SLEEP_S), longest))
+
+    def _set_alarm(self, delay_s: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if delay_s is None:
+            self._asleep = False
+        else:
+            self._alarm = asyncio.get_running_loop().call_later(delay_s, self._woken.set)
+
+    def _hear(self, committed: Committed) -> None:
+        """What this process has just written. Called for every commit: no more than a few loads and compares a row."""
+        nearest = self._nearest
+        for run in committed.runs.values():
+            at = run.next_deadline_at
+            if at is not None and at < nearest:
+                nearest = at
+        for activity in committed.activities:
+            at = activity.next_deadline_at
+            if at is not None and at < nearest:
+                nearest = at
+        for at in committed.timers:
+            if at < nearest:
+                nearest = at
+        if nearest < self._nearest:
+            self._nearest = nearest
+            if self._asleep:
+                self._sleep()
