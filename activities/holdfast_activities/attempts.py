@@ -22,6 +22,7 @@ from holdfast_workflow.events import (
     ActivityTimedOut,
     Failure,
 )
+from holdfast_workflow.failures import activity_timeout_failure, plain_failure
 from holdfast_workflow.kinds import (
     ActivityStatus,
     AttemptOutcome,
@@ -38,7 +39,8 @@ MOST_RESCUES = 3
 FIRST_KEPT = 10
 LAST_KEPT = 90
 DEFAULT_RETRY_POLICY = RetryPolicy()
-KIND_WORDS = {kind: kind.value.replace("_", "-") for kind in TimeoutKind}
+TIMEOUT_NAMES: Failure = {"type": "ActivityTimeoutError", "class": "holdfast.errors.ActivityTimeoutError"}
+"""What a retry policy may call a timeout."""
 
 
 @dataclass(slots=True)
@@ -146,15 +148,14 @@ def close_attempt(batch: Batch, run: RunRow, row: ActivityRow, end: AttemptEnd) 
 def _fail(batch: Batch, run: RunRow, row: ActivityRow, failure: Failure) -> bool:
     options = options_of(row)
     policy = options.retry_policy or DEFAULT_RETRY_POLICY
-    record_attempt(batch, row, AttemptOutcome.FAILED, None, failure)
-    record_failure(batch, row, failure, PropagationKind.ACTIVITY)
-    row.last_failure = orjson.dumps(failure).decode()
     override = failure.get("next_retry_delay")
     delay = (
         microseconds(override)
         if override is not None
         else policy.delay_us(row.charged_attempt, batch.random())
     )
+    record_attempt(batch, row, AttemptOutcome.FAILED, None, failure)
+    row.last_failure = orjson.dumps(failure).decode()
     if policy.is_non_retryable(failure):
         state = RetryState.NON_RETRYABLE_FAILURE
     elif not policy.allows(row.charged_attempt):
@@ -162,60 +163,66 @@ def _fail(batch: Batch, run: RunRow, row: ActivityRow, failure: Failure) -> bool
     elif _beyond_schedule_to_close(row, batch.now + delay):
         state = RetryState.TIMEOUT
     else:
+        record_failure(batch, row, failure, PropagationKind.ACTIVITY)
         make_available(row, options, batch.now + delay)
         return False
-    batch.append(run, ActivityFailed(row.activity_id, failure, row.charged_attempt, state.value))
-    close_activity(row, ActivityStatus.FAILED, batch.now)
+    _end_failed(batch, run, row, failure, state)
     return True
+
+
+def _end_failed(batch: Batch, run: RunRow, row: ActivityRow, failure: Failure, state: RetryState) -> None:
+    event = ActivityFailed(row.activity_id, failure, row.charged_attempt, state.value)
+    record_failure(batch, row, failure, PropagationKind.ACTIVITY, event_seq=batch.append(run, event))
+    close_activity(row, ActivityStatus.FAILED, batch.now)
 
 
 def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, deadline_at: int) -> bool:
     options = options_of(row)
     policy = options.retry_policy or DEFAULT_RETRY_POLICY
-    if row.status == ActivityStatus.PENDING and kind is TimeoutKind.SCHEDULE_TO_START:
+    had_attempt = row.status == ActivityStatus.RUNNING
+    if kind is TimeoutKind.SCHEDULE_TO_START:  # nobody began it, but it counts
+        had_attempt = True
         row.attempt += 1
-    failure = timeout_failure(row, kind, deadline_at)
-    if row.status == ActivityStatus.RUNNING or kind is TimeoutKind.SCHEDULE_TO_START:
-        record_attempt(batch, row, AttemptOutcome.TIMED_OUT, kind, failure)
-    record_failure(batch, row, failure, PropagationKind.TIMEOUT, kind, deadline_at)
-    if kind is TimeoutKind.SCHEDULE_TO_CLOSE:
-        return _end_timed_out(batch, run, row, kind, deadline_at, failure, RetryState.TIMEOUT)
-    if row.cancel_requested:
-        return _end_timed_out(batch, run, row, kind, deadline_at, failure, RetryState.CANCEL_REQUESTED)
-    endless = kind is TimeoutKind.SCHEDULE_TO_START and policy.max_attempts == 0
-    if endless or not policy.allows(row.charged_attempt):
-        state = RetryState.MAXIMUM_ATTEMPTS_REACHED
-        return _end_timed_out(batch, run, row, kind, deadline_at, failure, state)
-    if policy.is_non_retryable(failure):
-        state = RetryState.NON_RETRYABLE_FAILURE
-        return _end_timed_out(batch, run, row, kind, deadline_at, failure, state)
+    state = _why_no_retry(row, policy, kind)
     available_at = batch.now + policy.delay_us(row.charged_attempt, batch.random())
-    row.last_failure = orjson.dumps(failure).decode()
-    if _beyond_schedule_to_close(row, available_at):
+    no_time_left = state is None and _beyond_schedule_to_close(row, available_at)
+    failure = _timeout_failure(row, kind, deadline_at, state)
+    if had_attempt:
+        record_attempt(batch, row, AttemptOutcome.TIMED_OUT, kind, failure)
+    if state is None and not no_time_left:
+        row.last_failure = orjson.dumps(failure).decode()
+        record_failure(batch, row, failure, PropagationKind.TIMEOUT, kind, deadline_at)
+        make_available(row, options, available_at)
+        return False
+    if no_time_left:  # no further attempt could begin in time: that is what ends it, and why is its cause
         close = row.schedule_to_close_deadline_at
         assert close is not None
-        kind = TimeoutKind.SCHEDULE_TO_CLOSE
-        failure = timeout_failure(row, kind, close)
-        return _end_timed_out(batch, run, row, kind, close, failure, RetryState.TIMEOUT)
-    make_available(row, options, available_at)
-    return False
-
-
-def _end_timed_out(
-    batch: Batch,
-    run: RunRow,
-    row: ActivityRow,
-    kind: TimeoutKind,
-    deadline_at: int,
-    failure: Failure,
-    state: RetryState,
-) -> bool:
+        row.last_failure = orjson.dumps(failure).decode()
+        kind, deadline_at, state = TimeoutKind.SCHEDULE_TO_CLOSE, close, RetryState.TIMEOUT
+        failure = _timeout_failure(row, kind, deadline_at, state)
+    assert state is not None
     event = ActivityTimedOut(
         row.activity_id, kind.value, iso(deadline_at), failure, row.charged_attempt, state.value
     )
-    batch.append(run, event)
+    seq = batch.append(run, event)
+    record_failure(batch, row, failure, PropagationKind.TIMEOUT, kind, deadline_at, event_seq=seq)
     close_activity(row, ActivityStatus.TIMED_OUT, batch.now)
     return True
+
+
+def _why_no_retry(row: ActivityRow, policy: RetryPolicy, kind: TimeoutKind) -> RetryState | None:
+    """Why a timeout ends the activity; ``None`` where there may be another attempt."""
+    if kind is TimeoutKind.SCHEDULE_TO_CLOSE:
+        return RetryState.TIMEOUT
+    if row.cancel_requested:
+        return RetryState.CANCEL_REQUESTED
+    # Without a limit on attempts, waiting for a worker that does not come would never end.
+    endless = kind is TimeoutKind.SCHEDULE_TO_START and policy.max_attempts == 0
+    if endless or policy.is_non_retryable(TIMEOUT_NAMES):
+        return RetryState.NON_RETRYABLE_FAILURE
+    if not policy.allows(row.charged_attempt):
+        return RetryState.MAXIMUM_ATTEMPTS_REACHED
+    return None
 
 
 def _give_back(batch: Batch, run: RunRow, row: ActivityRow, outcome: AttemptOutcome) -> bool:
@@ -228,11 +235,8 @@ def _give_back(batch: Batch, run: RunRow, row: ActivityRow, outcome: AttemptOutc
                 f"the workers that ran this activity died {row.rescues} times; "
                 "see whether it takes its process down, then start the workflow again"
             )
-            failure = {"category": FailureCategory.INTERNAL.value, "type": "WorkersDied", "message": message}
-            record_failure(batch, row, failure, PropagationKind.ACTIVITY)
-            state = RetryState.MAXIMUM_ATTEMPTS_REACHED
-            batch.append(run, ActivityFailed(row.activity_id, failure, row.charged_attempt, state.value))
-            close_activity(row, ActivityStatus.FAILED, batch.now)
+            failure = plain_failure(FailureCategory.INTERNAL, "WorkersDied", message)
+            _end_failed(batch, run, row, failure, RetryState.MAXIMUM_ATTEMPTS_REACHED)
             return True
     row.uncharged += 1
     make_available(row, options_of(row), batch.now)
@@ -256,26 +260,22 @@ def _beyond_schedule_to_close(row: ActivityRow, available_at: int) -> bool:
 # --- what is written about it ---------------------------------------------------------------------------------------
 
 
-def timeout_failure(row: ActivityRow, kind: TimeoutKind, deadline_at: int) -> Failure:
-    """The failure document of a timeout: kind, deadline, last heartbeat details, the previous failure as cause."""
-    failure: Failure = {
-        "category": FailureCategory.TIMEOUT.value,
-        "type": "ActivityTimeoutError",
-        "message": f"{KIND_WORDS[kind]} timeout of activity {row.activity_type} (id {row.activity_id})",
-        "timeout_kind": kind.value,
-        "deadline_at": iso(deadline_at),
-    }
-    if row.heartbeat_details is not None:
-        failure["heartbeat_details"] = orjson.loads(row.heartbeat_details)
-    if row.last_failure is not None:
-        cause = orjson.loads(row.last_failure)
-        inner = cause.get("cause")
-        if (
-            inner is not None
-        ):  # two levels at most: a flaky activity must not grow its error with every attempt
-            cause["cause"] = {name: value for name, value in inner.items() if name != "cause"}
-        failure["cause"] = cause
-    return failure
+def _timeout_failure(
+    row: ActivityRow, kind: TimeoutKind, deadline_at: int, state: RetryState | None
+) -> Failure:
+    """The document of a timeout: kind, deadline, last heartbeat details, the previous attempt's failure as cause."""
+    return activity_timeout_failure(
+        timeout_kind=kind,
+        deadline_at=deadline_at,
+        activity_type=row.activity_type,
+        activity_id=row.activity_id,
+        attempt=row.charged_attempt,
+        retry_state=state,
+        heartbeat_details=Payload(row.heartbeat_details.encode())
+        if row.heartbeat_details is not None
+        else None,
+        cause=orjson.loads(row.last_failure) if row.last_failure is not None else None,
+    )
 
 
 def record_attempt(
@@ -297,10 +297,24 @@ def record_attempt(
     )
     surplus = row.attempt - LAST_KEPT
     if surplus > FIRST_KEPT:
-        key = (row.run_id, row.activity_id, surplus)
-        batch.execute(
-            "DELETE FROM activity_attempts WHERE run_id = ? AND activity_id = ? AND attempt = ?", key
-        )
+        _trim_attempt(batch, (row.run_id, row.activity_id, surplus))
+
+
+def _trim_attempt(batch: Batch, key: tuple[str, int, int]) -> None:
+    """Delete an attempt's row, and its failure's, which was written in the same batch, if any was."""
+    where = "WHERE run_id = ? AND activity_id = ? AND attempt = ?"
+    found = batch.scan(f"SELECT outcome, ended_at FROM activity_attempts {where}", key)
+    batch.execute(f"DELETE FROM activity_attempts {where}", key)
+    for outcome, ended_at in found:
+        if outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
+            text = (
+                "DELETE FROM workflow_failures WHERE failure_id = (SELECT failure_id FROM workflow_failures "
+                "WHERE run_id = ? AND failure_id >= ? AND recorded_at = ? AND source_kind = 'activity_execution' "
+                "AND source_id = ? AND event_seq IS NULL ORDER BY failure_id LIMIT 1)"
+            )
+            first_id = f"{ended_at // 1000:012x}"
+            values = (key[0], f"{first_id[:8]}-{first_id[8:]}", ended_at, str(key[1]))
+            batch.execute(text, values)
 
 
 def record_failure(
@@ -310,14 +324,16 @@ def record_failure(
     propagation: PropagationKind,
     kind: TimeoutKind | None = None,
     deadline_at: int | None = None,
+    *,
+    event_seq: int | None = None,
 ) -> None:
-    """Write a ``workflow_failures`` row about an attempt."""
+    """Write a ``workflow_failures`` row about an attempt; ``event_seq`` where the activity ended with it."""
     details = failure.get("details")
     batch.add_failure(
         FailureRow(
             failure_id=batch.ids.next(),
             run_id=row.run_id,
-            event_seq=None,
+            event_seq=event_seq,
             recorded_at=batch.now,
             source_kind="activity_execution",
             source_id=str(row.activity_id),
@@ -330,6 +346,18 @@ def record_failure(
             deadline_at=deadline_at,
         )
     )
+    if row.attempt > FIRST_KEPT + LAST_KEPT:
+        _trim_failures(batch, row)
+
+
+def _trim_failures(batch: Batch, row: ActivityRow) -> None:
+    """Keep the first and the last of an activity's failure rows, as of its attempts."""
+    whose = "run_id = ? AND source_kind = 'activity_execution' AND source_id = ?"
+    values = (row.run_id, str(row.activity_id))
+    count = batch.scan(f"SELECT COUNT(*) FROM workflow_failures WHERE {whose}", values)[0][0]
+    if count >= FIRST_KEPT + LAST_KEPT:
+        text = f"SELECT failure_id FROM workflow_failures WHERE {whose} ORDER BY failure_id LIMIT 1 OFFSET {FIRST_KEPT}"
+        batch.execute("DELETE FROM workflow_failures WHERE failure_id = ?", batch.scan(text, values)[0])
 
 
 def request_cancel(batch: Batch, run: RunRow, row: ActivityRow | None) -> None:

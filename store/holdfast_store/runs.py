@@ -259,7 +259,9 @@ def deadline_passed(run: RunRow, now: int) -> TimeoutKind | None:
         return None
     if run.execution_deadline_at is not None and now >= run.execution_deadline_at:
         return TimeoutKind.EXECUTION_TIMEOUT
-    return TimeoutKind.RUN_TIMEOUT
+    if run.run_deadline_at is not None and now >= run.run_deadline_at:
+        return TimeoutKind.RUN_TIMEOUT
+    return None
 
 
 def time_out_run(batch: Batch, run: RunRow) -> TimeoutKind:
