@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import SQLAlchemyError
 
+from holdfast.hub import Hub
 from holdfast.schema import ensure_schema
+from holdfast.testing import check_database
 from holdfast.testing.postgres import TemporaryPostgres
 from holdfast_store.database import Database
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import StoreError
 
 TEMPLATE = "holdfast_template"
 
@@ -24,6 +28,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgresql)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Tests that are coroutines run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def invariants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What the engine leaves in any database holds the invariants; whoever breaks them on purpose clears this list."""
+    found: list[str] = []
+    of_the_engine: list[Database] = []
+    open_hub, dispose = Hub.__init__, Database.dispose
+
+    def note_and_open(hub: Hub, url: DatabaseUrl, environment: Environment, database: Database) -> None:
+        of_the_engine.append(database)
+        open_hub(hub, url, environment, database)
+
+    def check_and_dispose(database: Database) -> None:
+        try:
+            if database in of_the_engine:
+                with database.reader() as connection:
+                    found.extend(check_database(connection))
+        except (SQLAlchemyError, StoreError):
+            pass  # it is not there (any more): nothing to look at
+        dispose(database)
+
+    monkeypatch.setattr(Hub, "__init__", note_and_open)
+    monkeypatch.setattr(Database, "dispose", check_and_dispose)
+    yield found
+    assert not found, "\n".join(["the test broke what must always hold:", *found])
 
 
 @pytest.fixture(scope="session")

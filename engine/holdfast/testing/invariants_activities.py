@@ -1,0 +1,160 @@
+"""The part of the invariants that is about one activity: its row, its events, its attempts, its deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from holdfast_store.rows import ActivityRow, AttemptRow
+from holdfast_workflow import events
+from holdfast_workflow.events import Event
+from holdfast_workflow.options import ActivityOptions
+from holdfast_workflow.times import from_iso
+
+OPEN = ("pending", "running")
+STATUS_OF: dict[type[Event], str] = {
+    events.ActivityCompleted: "completed",
+    events.ActivityFailed: "failed",
+    events.ActivityTimedOut: "timed_out",
+    events.ActivityCancelled: "cancelled",
+}
+MOST_RESCUES = 3
+MOST_ATTEMPTS_KEPT = 100
+
+
+def check_activity(
+    row: ActivityRow,
+    scheduled: tuple[int, events.ActivityScheduled] | None,
+    ends: Sequence[tuple[int, Event]],
+) -> list[str]:
+    """What is wrong between an activity's row and its events.
+
+    Args:
+        row: The row.
+        scheduled: The seq and the event that scheduled it.
+        ends: When its ends were recorded, and they.
+    """
+    found: list[str] = []
+    if scheduled is not None:
+        found += _as_scheduled(row, *scheduled)
+    if len(ends) > 1:
+        found.append(f"ended {len(ends)} times: {', '.join(event.type for _, event in ends)}")
+    ended = STATUS_OF[type(ends[-1][1])] if ends else None
+    if ended is None and row.status not in OPEN:
+        found.append(f"is {row.status}, but no event says so")
+    elif ended is not None and row.status != ended:
+        found.append(f"is {row.status}, its last event says {ended}")
+    if (row.closed_at is None) != (row.status in OPEN):
+        found.append(f"is {row.status} with closed_at={row.closed_at}")
+    for recorded_at, event in ends:
+        found += _end(row, recorded_at, event)
+    return found
+
+
+def _as_scheduled(row: ActivityRow, seq: int, event: events.ActivityScheduled) -> list[str]:
+    found = [
+        f"has {name}={getattr(row, name)!r}, it was scheduled with {getattr(event, name)!r}"
+        for name in ("activity_type", "task_queue", "priority")
+        if getattr(row, name) != getattr(event, name)
+    ]
+    if row.scheduled_seq != seq:
+        found.append(f"has scheduled_seq={row.scheduled_seq}, its event has seq {seq}")
+    if orjson.loads(row.options) != event.options.value:
+        found.append("has other options than it was scheduled with")
+    return found
+
+
+def _end(row: ActivityRow, recorded_at: int, event: Event) -> list[str]:
+    found: list[str] = []
+    attempt = getattr(event, "attempt", None)
+    if attempt is not None and attempt != row.attempt - row.uncharged:
+        found.append(f"{event.type} says attempt {attempt}, the row {row.attempt - row.uncharged}")
+    if isinstance(event, events.ActivityTimedOut):
+        closed_early = event.timeout_kind == "schedule_to_close" and event.retry_state == "timeout"
+        if recorded_at < from_iso(event.deadline_at) and not closed_early:
+            found.append(f"timed out before its deadline {event.deadline_at}")
+    elif isinstance(event, events.ActivityCompleted):
+        passed = [at for at in _set_deadlines(row) if recorded_at >= at]
+        if passed:
+            found.append(f"completed {recorded_at - min(passed)} µs past its deadline")
+    return found
+
+
+def _set_deadlines(row: ActivityRow) -> list[int]:
+    deadlines = (
+        row.schedule_to_start_deadline_at,
+        row.start_to_close_deadline_at,
+        row.schedule_to_close_deadline_at,
+        row.heartbeat_deadline_at,
+    )
+    return [at for at in deadlines if at is not None]
+
+
+def deadlines_of_activity(row: ActivityRow) -> list[str]:
+    """What is wrong with the deadline columns."""
+    found: list[str] = []
+    options = ActivityOptions.from_snapshot(row.options)
+    least = min(_set_deadlines(row), default=None)
+    if row.status not in OPEN:
+        if row.next_deadline_at is not None:
+            found.append(f"is {row.status} but has next_deadline_at")
+        return found
+    if row.next_deadline_at != least:
+        found.append(f"next_deadline_at is {row.next_deadline_at}, the least of its deadlines {least}")
+    expected: dict[str, int | None] = {
+        "schedule_to_close": _after(row.scheduled_at, options.schedule_to_close_us),
+        "schedule_to_start": None,
+        "start_to_close": None,
+    }
+    if row.status == "pending":
+        expected["schedule_to_start"] = _after(row.available_at, options.schedule_to_start_us)
+        if row.claimed_by is not None or row.started_at is not None:
+            found.append("is pending but claimed")
+        if row.heartbeat_deadline_at is not None:
+            found.append("is pending but has a heartbeat deadline")
+    else:
+        expected["start_to_close"] = _after(row.started_at, options.start_to_close_us)
+        if row.claimed_by is None or row.started_at is None:
+            found.append("is running but claimed by nobody")
+        beaten = row.heartbeat_at if row.heartbeat_at is not None else row.started_at
+        if row.heartbeat_deadline_at != _after(beaten, options.heartbeat_us):
+            found.append(
+                f"heartbeat_deadline_at is {row.heartbeat_deadline_at}, the last beat was at {beaten}"
+            )
+    for name, instant in expected.items():
+        if getattr(row, f"{name}_deadline_at") != instant:
+            found.append(f"{name}_deadline_at is {getattr(row, f'{name}_deadline_at')}, not {instant}")
+    return found
+
+
+def _after(instant: int | None, duration: int | None) -> int | None:
+    return None if instant is None or duration is None else instant + duration
+
+
+def check_attempts(row: ActivityRow, attempts: Sequence[AttemptRow]) -> list[str]:
+    """What is wrong with the attempts: they rise without gaps, are bounded, and none that succeeded has a row."""
+    found: list[str] = []
+    numbers = sorted(attempt.attempt for attempt in attempts)
+    unfinished = row.attempt - 1 if row.status in ("running", "completed") else row.attempt
+    if row.attempt <= MOST_ATTEMPTS_KEPT and numbers != list(range(1, unfinished + 1)):
+        found.append(f"is {row.status} in attempt {row.attempt}, there are rows of the attempts {numbers}")
+    if len(numbers) > MOST_ATTEMPTS_KEPT or (numbers and numbers[-1] > unfinished):
+        found.append(f"has {len(numbers)} rows of attempts up to {numbers[-1]}, its own is {row.attempt}")
+    by_outcome = [attempt.outcome for attempt in attempts]
+    uncharged = by_outcome.count("rescued") + by_outcome.count("handed_back")
+    gone = row.rescues > MOST_RESCUES  # the last rescue ended it: nothing was left to be uncharged
+    if row.attempt <= MOST_ATTEMPTS_KEPT and uncharged != row.uncharged + gone:
+        found.append(f"uncharged is {row.uncharged}, {uncharged} attempts were given back")
+    if row.attempt <= MOST_ATTEMPTS_KEPT and by_outcome.count("rescued") != row.rescues:
+        found.append(f"rescues is {row.rescues}, {by_outcome.count('rescued')} attempts were rescued")
+    if row.rescues > MOST_RESCUES + 1:
+        found.append(f"was rescued {row.rescues} times")
+    policy = ActivityOptions.from_snapshot(row.options).retry_policy
+    charged = row.attempt - row.uncharged
+    if policy is not None and 0 < policy.max_attempts < charged and not gone:
+        found.append(f"is in attempt {charged} of {policy.max_attempts}")
+    for attempt in attempts:
+        if attempt.outcome in ("failed", "timed_out") and attempt.failure is None:
+            found.append(f"attempt {attempt.attempt} {attempt.outcome} without saying why")
+    return found
