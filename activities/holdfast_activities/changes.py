@@ -13,6 +13,8 @@ from holdfast_activities.attempts import TIMED_OUT, AttemptEnd, claim, close_att
 from holdfast_activities.deadlines import passed
 from holdfast_store.batch import ActivityKey, BaseChange, Batch
 from holdfast_store.rows import ActivityRow, RunRow
+from holdfast_store.runs import deadline_passed, time_out_run
+from holdfast_store.tables import history_events, workflow_runs
 from holdfast_workflow.errors import RefusedError
 from holdfast_workflow.events import ActivityCompleted
 from holdfast_workflow.kinds import ActivityStatus
@@ -26,7 +28,6 @@ class Claimed:
     input: str
     workflow_id: str
     workflow_type: str
-    headers: object = None
 
 
 class ClaimActivities(BaseChange):
@@ -40,36 +41,50 @@ class ClaimActivities(BaseChange):
 
     def apply(self, batch: Batch) -> list[Claimed]:
         """Claim at most ``limit`` of them."""
-        keys: list[ActivityKey] = []
-        for queue in self.task_queues:
-            for priority in range(10):
-                if len(keys) < self.limit:
-                    keys += self._waiting(batch, queue, priority, self.limit - len(keys))
         rows: list[ActivityRow] = []
-        for row in batch.lock_activities(keys, skip=True):
+        for row in batch.lock_activities(self._waiting(batch), skip=True):
             if row.status != ActivityStatus.PENDING or passed(row, batch.now) is not None:
                 continue
             claim(row, self.worker_id, batch.now)
             rows.append(row)
-        return [self._describe(batch, row) for row in rows]
+        return self._describe(batch, rows) if rows else []
 
-    def _waiting(self, batch: Batch, queue: str, priority: int, limit: int) -> list[ActivityKey]:
+    def _waiting(self, batch: Batch) -> list[ActivityKey]:
+        """What waits: one statement, which reads one index range per queue and priority."""
         names = sorted(self.types)
         marks = ", ".join("?" * len(names))
         text = (
-            "SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' AND task_queue = ? "
-            f"AND priority = ? AND available_at <= ? AND activity_type IN ({marks}) "
-            "ORDER BY available_at, run_id, activity_id LIMIT ?"
+            "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
+            "AND task_queue = ? AND priority = ? AND available_at <= ? "
+            f"AND activity_type IN ({marks}) AND (next_deadline_at IS NULL OR next_deadline_at > ?) "
+            "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
         )
-        return [(row[0], row[1]) for row in batch.scan(text, (queue, priority, batch.now, *names, limit))]
+        ranges: list[str] = []
+        values: list[object] = []
+        for priority in range(10):
+            for queue in self.task_queues:
+                ranges.append(f"{text}{len(ranges)}")
+                values += (queue, priority, batch.now, *names, batch.now, self.limit)
+        found = batch.scan(" UNION ALL ".join(ranges), tuple(values))
+        return [(row[0], row[1]) for row in found[: self.limit]]
 
-    def _describe(self, batch: Batch, row: ActivityRow) -> Claimed:
-        text = (
-            "SELECT e.payload, r.workflow_id, r.workflow_type FROM history_events e, workflow_runs r "
-            "WHERE e.run_id = ? AND e.seq = ? AND r.run_id = e.run_id"
+    def _describe(self, batch: Batch, rows: Sequence[ActivityRow]) -> list[Claimed]:
+        """What the handlers need to know: their input, and whose they are."""
+        events = batch.read(
+            history_events, ("run_id", "seq"), [(row.run_id, row.scheduled_seq) for row in rows]
         )
-        payload, workflow_id, workflow_type = batch.scan(text, (row.run_id, row.scheduled_seq))[0]
-        return Claimed(row, payload, workflow_id, workflow_type)
+        inputs = {(run_id, seq): payload for run_id, seq, _, _, payload in events}
+        runs = batch.read(workflow_runs, ("run_id",), [(run_id,) for run_id in {row.run_id for row in rows}])
+        known = {run.run_id: run for run in (RunRow(*values) for values in runs)}
+        return [
+            Claimed(
+                row,
+                inputs[row.run_id, row.scheduled_seq],
+                known[row.run_id].workflow_id,
+                known[row.run_id].workflow_type,
+            )
+            for row in rows
+        ]
 
 
 class AttemptChange(BaseChange):
@@ -95,6 +110,14 @@ class AttemptChange(BaseChange):
         return run, row
 
 
+def run_is_over(batch: Batch, run: RunRow) -> bool:
+    """Whether the run's own deadline has passed: then it ends here, and what came is too late."""
+    if deadline_passed(run, batch.now) is None:
+        return False
+    time_out_run(batch, run)
+    return True
+
+
 class CompleteAttempt(AttemptChange):
     """An attempt returned. One that comes at or after its deadline loses: the timeout is enforced right here."""
 
@@ -106,6 +129,8 @@ class CompleteAttempt(AttemptChange):
     def apply(self, batch: Batch) -> bool:
         """Append the result and wake the run; returns whether it was in time."""
         run, row = self.held(batch)
+        if run_is_over(batch, run):
+            return False
         if passed(row, batch.now) is not None:
             close_attempt(batch, run, row, TIMED_OUT)
             return False
@@ -133,6 +158,8 @@ class EndAttempt(AttemptChange):
     def apply(self, batch: Batch) -> bool:
         """Close the attempt; returns whether the activity ended with it."""
         run, row = self.held(batch)
+        if run_is_over(batch, run):
+            return True
         if self.heartbeat_details is not None:
             row.heartbeat_details = self.heartbeat_details
         return close_attempt(batch, run, row, self.end)

@@ -180,17 +180,16 @@ class LoopWorker:
                 self._poll()
                 return
 
-    def _flush_heartbeats(self, connection: Connection, now: int) -> None:
-        """On the pulse's thread: write the heartbeats that are due, tell the handlers that have lost their claim."""
+    def _flush_heartbeats(self, connection: Connection, now: int) -> float | None:
+        """On the pulse's thread: write the heartbeats that are due, tell the handlers that have lost their claim.
+
+        Returns the seconds until the next one is due.
+        """
         for lost in self.heartbeats.flush(connection, now):
             self.hub.loop.call_soon_threadsafe(
                 self.dispatcher.runner.tell, lost.run_id, lost.activity_id, lost.attempt, lost.reason
             )
-        due_in_s = self.heartbeats.due_in_s()
-        if due_in_s is not None:
-            self.hub.loop.call_soon_threadsafe(
-                self.hub.loop.call_later, due_in_s, self.hub.pulse.wake, self._heartbeat_beat
-            )
+        return self.heartbeats.due_in_s()
 
     # --- news -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from holdfast.activation import Activate, Applied, TaskFailed
+from holdfast.activation import Activate, Activation, Applied, TaskFailed
 from holdfast.actor import Actor
 from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
@@ -29,11 +29,18 @@ from holdfast_store.batch import Committed
 from holdfast_store.rows import RunRow
 from holdfast_watchdog.enforcement import EnforceRunDeadline
 from holdfast_workflow.definitions import WorkflowDefinition
-from holdfast_workflow.errors import JournalClosedError, MissingCodeError, RefusedError, StoreError
+from holdfast_workflow.errors import (
+    JournalClosedError,
+    MissingCodeError,
+    RefusedError,
+    StoreError,
+    StructuralLimitError,
+)
 from holdfast_workflow.events import (
     ActivityCompleted,
     ActivityScheduled,
     Event,
+    WorkflowFailed,
     WorkflowStarted,
     WorkflowTaskFailed,
     from_json,
@@ -41,6 +48,7 @@ from holdfast_workflow.events import (
 from holdfast_workflow.failures import failure_of
 from holdfast_workflow.kinds import DuplicatePolicy
 from holdfast_workflow.machine import WorkflowMachine
+from holdfast_workflow.outcomes import BY_LIMIT
 from holdfast_workflow.options import ActivityOptions
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.replay import replay
@@ -184,7 +192,11 @@ class RunOwner:
             return
         self.activations += 1
         try:
+            self._check_history(actor)
             commands, own, seen = actor.activate(now)
+        except StructuralLimitError as error:
+            self._limit_passed(actor, error)
+            return
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
@@ -265,6 +277,30 @@ class RunOwner:
             self.hub.loop.call_later(RELOAD_AFTER, self.load, actor.run_id)
 
     # --- what goes wrong --------------------------------------------------------------------------------------------
+
+    def _check_history(self, actor: Actor) -> None:
+        limits, run = self.settings.limits, actor.run
+        warned = actor.machine.log.warned
+        limits.check("history_events", run.last_seq, whose=run.workflow_id, warned=warned)
+        limits.check("history_bytes", run.history_bytes, whose=run.workflow_id, warned=warned)
+
+    def _limit_passed(self, actor: Actor, error: StructuralLimitError) -> None:
+        """The history has grown past its limit: the run fails, without another activation."""
+        run = actor.run
+        failed = WorkflowFailed(failure_of(error, self.settings.converter), by=BY_LIMIT)
+        change = Activate(
+            run,
+            Activation(
+                worker_id=self.worker_id,
+                fence=run.fence,
+                seen_seq=actor.seen_seq,
+                seen_inbox=run.inbox,
+                record=None,
+                commands=[failed],
+            ),
+        )
+        actor.change = change
+        self.hub.journal.submit(change, partial(self._settled, actor, change))
 
     def _task_failed(self, run: RunRow, error: BaseException) -> None:
         logger.warning(

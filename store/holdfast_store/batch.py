@@ -370,6 +370,10 @@ class Batch:
         """Rows of a read-only statement written with ``?`` marks."""
         return self._scan(text, values)
 
+    def read(self, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> list[Values]:
+        """Whole rows by key, in no order, without locks: for what never changes once it is there."""
+        return self._statements.read(self.connection, table, keys, rows)
+
     def _scan(self, text: str, values: Values) -> list[Values]:
         if self.connection.dialect.paramstyle != "qmark":
             text = text.replace("?", "%s")

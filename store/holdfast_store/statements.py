@@ -57,6 +57,12 @@ class Statements(Protocol):
         """Delete by key."""
         ...
 
+    def read(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> list[Values]:
+        """Read whole rows by key, in no order, without locks."""
+        ...
+
     def lock(
         self,
         connection: Connection,
@@ -126,6 +132,12 @@ class SqliteStatements:
             text = _sqlite_delete(table, keys, len(chunk))
             deleted += connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
         return deleted
+
+    def read(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> list[Values]:
+        """See :class:`Statements`."""
+        return self.lock(connection, table, keys, rows)
 
     def lock(
         self,
@@ -223,6 +235,14 @@ class PostgresStatements:
         """See :class:`Statements`."""
         return connection.exec_driver_sql(_postgres_delete(table, keys), _arrays(rows)).rowcount
 
+    def read(
+        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> list[Values]:
+        """See :class:`Statements`."""
+        return [
+            tuple(row) for row in connection.exec_driver_sql(_postgres_select(table, keys), _arrays(rows))
+        ]
+
     def lock(
         self,
         connection: Connection,
@@ -233,7 +253,7 @@ class PostgresStatements:
         skip: bool = False,
     ) -> list[Values]:
         """See :class:`Statements`."""
-        result = connection.exec_driver_sql(_postgres_select(table, keys, skip), _arrays(rows))
+        result = connection.exec_driver_sql(_postgres_lock(table, keys, skip), _arrays(rows))
         return [tuple(row) for row in result]
 
 
@@ -278,12 +298,17 @@ def _postgres_delete(table: Table, keys: tuple[str, ...]) -> str:
 
 
 @lru_cache(256)
-def _postgres_select(table: Table, keys: tuple[str, ...], skip: bool) -> str:
+def _postgres_select(table: Table, keys: tuple[str, ...]) -> str:
     columns = ", ".join(f"t.{name}" for name in columns_of(table))
     matches = f"({', '.join(f't.{key}' for key in keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
+    return f"SELECT {columns} FROM {table.name} AS t WHERE {matches}"
+
+
+@lru_cache(256)
+def _postgres_lock(table: Table, keys: tuple[str, ...], skip: bool) -> str:
     order = ", ".join(f"t.{key}" for key in keys)
     wait = " SKIP LOCKED" if skip else ""
-    return f"SELECT {columns} FROM {table.name} AS t WHERE {matches} ORDER BY {order} FOR UPDATE{wait}"
+    return f"{_postgres_select(table, keys)} ORDER BY {order} FOR UPDATE{wait}"
 
 
 def statements_for(backend: str) -> Statements:

@@ -15,7 +15,7 @@ from holdfast_workflow.times import to_datetime
 class WorkflowInfo:
     """``workflow.info()``: facts about the run, the same on every replay.
 
-    ``attempt`` counts the runs that a workflow retry policy made; ``run_number`` all runs under the workflow id.
+    ``attempt`` counts the runs that a workflow retry policy made; ``run_number`` the runs of its chain.
     ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this activation.
     """
 
