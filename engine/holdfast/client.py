@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Self, TypeVar, TypeVarTuple, overload
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
 
+from holdfast.describe import workers
 from holdfast.handle import WorkflowHandle
 from holdfast.hub import Hub
+from holdfast.listing import Filters, Listing, run_filter
 from holdfast.starting import Started, StartRun, check_memo, first_run
+from holdfast.views import WorkerSummary, WorkflowDescription
+from holdfast_store import listings
 from holdfast_store.rows import RunRow
 from holdfast_store.runs import started_event
 from holdfast_store.urls import DatabaseUrl
@@ -246,7 +250,57 @@ class Client:
     ) -> WorkflowHandle[Any]:
         """A handle to a workflow that was started earlier, be it there or not; asking it finds out."""
         validate_workflow_id(workflow_id)
-        return WorkflowHandle(self.hub, self.converter, workflow_id, run_id, result_type)
+        if run_id is not None:
+            validate_name("run id", run_id)
+        return WorkflowHandle(
+            self.hub, self.converter, workflow_id, run_id, result_type, pinned=run_id is not None
+        )
+
+    async def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
+        """What a workflow is doing: its current run, or the run of ``run_id``, as one state of the database.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        return await self.handle(workflow_id, run_id=run_id).describe()
+
+    def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> Listing:
+        """Runs, newest first: ``async for run in client.list(status="failed")``, or ``await client.list().page()``.
+
+        All filters that are given must match.
+
+        Args:
+            page_size: How many runs are read at a time, 1 to 1000.
+            status: A status or several: pending, running, completed, failed, timed_out, cancelled, terminated,
+                continued_as_new.
+            workflow_type: The workflow's name.
+            task_queue: Its task queue.
+            workflow_id: Its id: all runs of it.
+            created_after: Created then or later; aware.
+            created_before: Created earlier.
+            closed_after: Closed then or later.
+            closed_before: Closed earlier.
+            deadline_before: Open, and the nearer of its two deadlines is earlier.
+            attention: Only runs that need a person; ``describe`` says why.
+            overdue: Only runs of which a deadline or a timer has passed and nobody enforced it.
+            open: Only open runs, or (``False``) only closed ones.
+
+        Raises:
+            InvalidOptionError: A filter that can't be; the message says what can.
+        """
+        return Listing(self.hub, run_filter(**filters), page_size)
+
+    async def count(self, **filters: Unpack[Filters]) -> int:
+        """How many runs match; the filters are those of :meth:`list`.
+
+        Raises:
+            InvalidOptionError: A filter that can't be; the message says what can.
+        """
+        return await self.hub.read(listings.count, run_filter(**filters), self.hub.environment.clock.now())
+
+    async def workers(self) -> Sequence[WorkerSummary]:
+        """The registered workers, oldest first: what each serves and how much it holds."""
+        return await workers(self.hub)
 
 
 class Connecting:

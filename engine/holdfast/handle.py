@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import orjson
 
+from holdfast.describe import describe
 from holdfast.hub import Ending, Hub
 from holdfast.requests import RequestCancel, Terminate
+from holdfast.views import WorkflowDescription
 from holdfast_store import queries
 from holdfast_store.batch import Change
 from holdfast_store.rows import RunRow
@@ -59,6 +61,8 @@ class WorkflowHandle(Generic[T]):
         run_id: str | None,
         result_type: Any = None,
         ending: Ending | None = None,
+        *,
+        pinned: bool = False,
     ) -> None:
         self.hub = hub
         self._ending = ending
@@ -66,6 +70,7 @@ class WorkflowHandle(Generic[T]):
         self.run_id = run_id
         self._converter = converter
         self._result_type = result_type
+        self._pinned = pinned
 
     def __repr__(self) -> str:
         return f"<WorkflowHandle {self.workflow_id!r} run {self.run_id or 'current'}>"
@@ -166,17 +171,47 @@ class WorkflowHandle(Generic[T]):
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
+    async def describe(self) -> WorkflowDescription:
+        """What the workflow is doing, as one state of the database.
+
+        A handle from ``client.start`` follows its chain to the latest run; one that was asked for with a run id shows
+        that run.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        return await describe(
+            self.hub, self._converter, self.workflow_id, self.run_id, follow=not self._pinned
+        )
+
     async def history(self, *, after_seq: int = 0) -> AsyncIterator[HistoryEvent]:
-        """The events of the handle's run, in order."""
+        """The events of the handle's run, in order.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
         run_id = await self._resolve()
-        known = False
+        first = True
         while True:
-            rows = await self.hub.read(queries.events, run_id, after_seq, PAGE)
-            if not rows and not known and await self.hub.read(queries.run, run_id) is None:
-                raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
-            known = True
-            for seq, kind, recorded_at, payload in rows:
-                yield HistoryEvent(seq, kind, to_datetime(recorded_at), orjson.loads(payload))
-                after_seq = seq
-            if len(rows) < PAGE:
+            page = await self._events(run_id, after_seq, first=first)
+            for event in page:
+                yield event
+                after_seq = event.seq
+            if len(page) < PAGE:
                 return
+            first = False
+
+    async def history_page(self, after_seq: int = 0) -> Sequence[HistoryEvent]:
+        """The next events of the handle's run after a seq, at most a thousand; none at the end."""
+        return await self._events(await self._resolve(), after_seq, first=True)
+
+    async def _events(self, run_id: str, after_seq: int, *, first: bool) -> list[HistoryEvent]:
+        rows = await self.hub.read(queries.events, run_id, after_seq, PAGE)
+        if first:
+            run = await self.hub.read(queries.run, run_id)
+            if run is None or run.workflow_id != self.workflow_id:
+                raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+        return [
+            HistoryEvent(seq, kind, to_datetime(recorded_at), orjson.loads(payload))
+            for seq, kind, recorded_at, payload in rows
+        ]

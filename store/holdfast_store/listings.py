@@ -1,0 +1,164 @@
+"""Listing and counting runs: filters, and pages that continue where the last one ended.
+
+Pages are ordered by run id, newest first: run ids are time-ordered, and a page says which id it ended with. What
+existed when the walk began, and matches all the while, is therefore seen exactly once, however much is written.
+
+Filters on what is open, on how it ended badly, on the type and on trouble use the listing's indexes; the others are
+tested while walking from the newest run back. Where a filter says when runs were created, the walk is bounded by the
+time in the run id, with a day's grace for clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection
+
+from holdfast_store import trouble
+from holdfast_store.queries import Values, fetch, marks, workers
+from holdfast_store.snapshots import snapshot
+from holdfast_workflow.kinds import OPEN_RUN_STATUSES
+
+_GRACE_US: Final = 24 * 3600 * 1_000_000
+_INDEXED_ENDS: Final = frozenset({"failed", "timed_out", "cancelled", "terminated"})
+_IN_TROUBLE_INDEX: Final = "status IN ('failed', 'timed_out', 'cancelled', 'terminated')"
+"""The condition of the partial index, word for word: SQLite uses the index only where it finds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs. Instants in microseconds; ``…_after`` is inclusive and ``…_before`` is not, so windows meet."""
+
+    statuses: tuple[str, ...] = ()
+    workflow_type: str | None = None
+    task_queue: str | None = None
+    workflow_id: str | None = None
+    created_after: int | None = None
+    created_before: int | None = None
+    closed_after: int | None = None
+    closed_before: int | None = None
+    deadline_before: int | None = None
+    attention: bool = False
+    overdue: bool = False
+    open: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """What a listing shows of a run. The fields are columns of its row, in the order in which they are read."""
+
+    run_id: str
+    workflow_id: str
+    workflow_type: str
+    run_number: int
+    first_run_id: str
+    status: str
+    task_queue: str
+    priority: int
+    attempt: int
+    created_at: int
+    started_at: int | None
+    closed_at: int | None
+    execution_deadline_at: int | None
+    run_deadline_at: int | None
+    last_seq: int
+    history_bytes: int
+    owner_id: str | None
+    cancel_requested_at: int | None
+    task_failures: int
+    attention_since: int | None
+    build_id: str | None
+
+
+COLUMNS: Final = ", ".join(ListedRun.__dataclass_fields__)
+
+
+def page(
+    connection: Connection, wanted: RunFilter, now: int, *, before: str | None, limit: int
+) -> list[tuple[ListedRun, list[str]]]:
+    """At most ``limit`` runs with ids below ``before`` (if given), newest first, each with its attention."""
+    with snapshot(connection):
+        polled = trouble.Polled.of(workers(connection), now)
+        where, values = _where(wanted, now, polled)
+        if before is not None:
+            where, values = _and([(where, values), ("run_id < ?", (before,))])
+        text = (
+            f"SELECT {COLUMNS} FROM workflow_runs{where and ' WHERE ' + where} ORDER BY run_id DESC LIMIT ?"
+        )
+        runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
+        kinds = trouble.kinds_of(
+            connection,
+            [run.run_id for run in runs if run.closed_at is None],
+            trouble.everything(now, polled),
+        )
+    return [(run, kinds.get(run.run_id, [])) for run in runs]
+
+
+def count(connection: Connection, wanted: RunFilter, now: int) -> int:
+    """How many runs there are."""
+    with snapshot(connection):
+        polled = trouble.Polled.of(workers(connection), now)
+        where, values = _where(wanted, now, polled)
+        text = f"SELECT count(*) FROM workflow_runs{where and ' WHERE ' + where}"
+        found: int = fetch(connection, text, values)[0][0]
+        return found
+
+
+def _where(wanted: RunFilter, now: int, polled: trouble.Polled) -> tuple[str, Values]:
+    parts: list[tuple[str, Values]] = []
+    if wanted.statuses:
+        parts += _statuses(wanted.statuses)
+    for column in ("workflow_type", "task_queue", "workflow_id"):
+        value = getattr(wanted, column)
+        if value is not None:
+            parts.append((f"{column} = ?", (value,)))
+    for column in ("created", "closed"):
+        after, before = getattr(wanted, f"{column}_after"), getattr(wanted, f"{column}_before")
+        if after is not None:
+            parts.append((f"{column}_at >= ?", (after,)))
+        if before is not None:
+            parts.append((f"{column}_at < ?", (before,)))
+    if wanted.created_after is not None:
+        parts.append(("run_id >= ?", (_first_id_at(wanted.created_after - _GRACE_US),)))
+    if wanted.created_before is not None:
+        parts.append(("run_id < ?", (_first_id_at(wanted.created_before + _GRACE_US),)))
+    if wanted.deadline_before is not None:
+        inner = "SELECT run_id FROM workflow_runs WHERE next_deadline_at < ?"
+        parts.append((f"run_id IN ({inner})", (wanted.deadline_before,)))
+    if wanted.open is not None:
+        parts.append(("closed_at IS NULL" if wanted.open else "closed_at IS NOT NULL", ()))
+    for chosen, conditions in (
+        (wanted.attention, trouble.everything(now, polled) if wanted.attention else []),
+        (wanted.overdue, trouble.overdue(now)),
+    ):
+        if chosen:
+            inner, values = trouble.runs_where(conditions)
+            parts.append((f"run_id IN ({inner})", values))
+    return _and(parts)
+
+
+def _statuses(statuses: Sequence[str]) -> list[tuple[str, Values]]:
+    parts: list[tuple[str, Values]] = []
+    if len(statuses) == 1:
+        parts.append(("status = ?", (statuses[0],)))
+    else:
+        parts.append((f"status IN ({marks(statuses)})", tuple(statuses)))
+    if all(status in OPEN_RUN_STATUSES for status in statuses):
+        parts.append(("closed_at IS NULL", ()))
+    elif all(status in _INDEXED_ENDS for status in statuses):
+        parts.append((_IN_TROUBLE_INDEX, ()))
+    return parts
+
+
+def _and(parts: Sequence[tuple[str, Values]]) -> tuple[str, Values]:
+    kept = [(text, values) for text, values in parts if text]
+    return " AND ".join(text for text, _ in kept), tuple(value for _, values in kept for value in values)
+
+
+def _first_id_at(us: int) -> str:
+    """The least run id (a UUIDv7) that could be made at an instant."""
+    millisecond = min(max(us // 1000, 0), (1 << 48) - 1)
+    digits = f"{millisecond:012x}"
+    return f"{digits[:8]}-{digits[8:]}"
