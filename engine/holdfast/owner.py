@@ -6,20 +6,19 @@ activations for a few milliseconds and then lets the loop go round, so that comm
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-
-from sqlalchemy import Connection
 
 from holdfast.activation import Activate, Activation, Applied, TaskFailed
 from holdfast.actor import Actor
 from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
+from holdfast.loading import RELOAD_AFTER, Result, RunAndHistory, RunLoader
 from holdfast.ownership import ClaimRuns, ReleaseRuns
+from holdfast.pump import Pump
 from holdfast.settings import WorkerSettings
 from holdfast.starting import Started, StartRun
 from holdfast_activities.changes import CompleteAttempt
@@ -48,19 +47,15 @@ from holdfast_workflow.events import (
 from holdfast_workflow.failures import failure_of
 from holdfast_workflow.kinds import DuplicatePolicy
 from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.outcomes import BY_LIMIT
 from holdfast_workflow.options import ActivityOptions
+from holdfast_workflow.outcomes import BY_LIMIT
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.replay import replay
 
 logger = logging.getLogger("holdfast.worker")
 
-TURN = 0.005
 MOST_CLAIMED = 100
-RELOAD_AFTER = 0.5
 MOST_LOOKS = 16
-
-Result = tuple[ActivityTask, Payload]
 
 
 class RunOwner:
@@ -82,10 +77,8 @@ class RunOwner:
         self.activations = 0
         self._dispatcher = dispatcher
         self._clock = hub.environment.clock
-        self._ready: deque[Callable[[], None]] = deque()
-        self._pumping = False
-        self._loading: OrderedDict[str, list[Result]] = OrderedDict()
-        self._loader: asyncio.Task[None] | None = None
+        self._pump = Pump(hub.loop, self._clock)
+        self._loader = RunLoader(hub, self._loaded, self._commit_alone)
         self._claiming = False
         self._stopping = False
 
@@ -152,29 +145,7 @@ class RunOwner:
         if actor.queued or actor.change is not None or not actor.has_work or self._stopping:
             return
         actor.queued = True
-        self._enqueue(partial(self._activate, actor))
-
-    def _enqueue(self, action: Callable[[], None]) -> None:
-        self._ready.append(action)
-        if not self._pumping:
-            self._pumping = True
-            self.hub.loop.call_soon(self._pump)
-
-    def _pump(self) -> None:
-        ready, monotonic = self._ready, self._clock.monotonic
-        end = monotonic() + TURN
-        while ready:
-            action = ready.popleft()
-            try:
-                action()
-            except Exception:
-                logger.exception("an activation could not be handed over")
-            if monotonic() >= end:
-                break
-        if ready:
-            self.hub.loop.call_soon(self._pump)
-        else:
-            self._pumping = False
+        self._pump.enqueue(partial(self._activate, actor))
 
     def _activate(self, actor: Actor) -> None:
         actor.queued = False
@@ -359,7 +330,7 @@ class RunOwner:
         callback: Callable[[Started | None, BaseException | None], None],
     ) -> None:
         """Start a workflow and fold its first activation into the same change."""
-        self._enqueue(partial(self._start, run, started, policy, callback))
+        self._pump.enqueue(partial(self._start, run, started, policy, callback))
 
     def _start(self, run: RunRow, started: WorkflowStarted, policy: DuplicatePolicy, callback: Any) -> None:
         machine = self._machine(run)
@@ -410,8 +381,7 @@ class RunOwner:
             actor.add_result(task, payload)
             self.wake(actor)
         elif task.owner_fence is not None and not self._stopping:
-            self._loading.setdefault(task.run_id, []).append((task, payload))
-            self._load_soon()
+            self._loader.load(task.run_id, (task, payload))
         else:
             self._commit_alone([(task, payload)])
 
@@ -458,8 +428,7 @@ class RunOwner:
         if at > self._clock.now():
             self._later(at, partial(self.load, run_id))
         elif run_id not in self.actors and not self._stopping:
-            self._loading.setdefault(run_id, [])
-            self._load_soon()
+            self._loader.load(run_id)
 
     def look_again(self, run_id: str) -> None:
         """Somebody else woke a run of ours."""
@@ -470,24 +439,10 @@ class RunOwner:
             actor.gap = True
             self.wake(actor)
 
-    def _load_soon(self) -> None:
-        if self._loader is None or self._loader.done():
-            self._loader = self.hub.task(self._load_all(), "holdfast-loader")
+    def _loaded(self, run_id: str, found: RunAndHistory | None, results: list[Result]) -> None:
+        self._pump.enqueue(partial(self._bring_back, run_id, found, results))
 
-    async def _load_all(self) -> None:
-        while self._loading:
-            run_id, results = self._loading.popitem(last=False)
-            try:
-                found = await self.hub.read(_run_and_history, run_id)
-            except StoreError as error:
-                logger.warning("run %s could not be read: %s", run_id, error)
-                self._commit_alone(results)
-                self.hub.loop.call_later(RELOAD_AFTER, self.load, run_id)
-                continue
-            self._enqueue(partial(self._bring_back, run_id, found, results))
-            await asyncio.sleep(0)
-
-    def _bring_back(self, run_id: str, found: Any, results: list[Result]) -> None:
+    def _bring_back(self, run_id: str, found: RunAndHistory | None, results: list[Result]) -> None:
         actor = self.actors.get(run_id)
         if actor is None and found is not None:
             actor = self._replayed(*found)
@@ -578,26 +533,10 @@ class RunOwner:
     def stop(self) -> None:
         """Activate nothing more."""
         self._stopping = True
-        if self._loader is not None:
-            self._loader.cancel()
-        for results in self._loading.values():
-            self._commit_alone(results)
-        self._loading.clear()
+        self._loader.stop()
 
     def drop_all(self) -> None:
         """Forget everything that is in memory; what is in flight ends as it ends."""
         for actor in list(self.actors.values()):
             if actor.change is None:
                 self._discard(actor)
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether an activation waits for its commit."""
-        return any(actor.change is not None for actor in self.actors.values())
-
-
-def _run_and_history(connection: Connection, run_id: str) -> tuple[RunRow, list[Any]] | None:
-    run = queries.run(connection, run_id)
-    if run is None:
-        return None
-    return run, queries.history(connection, run_id)

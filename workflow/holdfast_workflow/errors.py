@@ -46,55 +46,15 @@ say what to do next and never hold a payload. Nobody needs to parse one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
+from holdfast_workflow.diffs import first_difference, line_at, side_by_side
+from holdfast_workflow.error_root import REGISTRY as REGISTRY
+from holdfast_workflow.error_root import HoldfastError as HoldfastError
 from holdfast_workflow.kinds import FailureCategory, RetryState, TimeoutKind
 from holdfast_workflow.times import from_datetime, iso
-
-REGISTRY: dict[str, type[HoldfastError]] = {}
-"""The engine's own error classes by name: what a recorded failure can come back as."""
-
-
-class HoldfastError(Exception):
-    """The root of all errors of this library."""
-
-    category: FailureCategory = FailureCategory.APPLICATION
-    """What kind of failure it is when it ends an activity or a run."""
-    facts: ClassVar[tuple[str, ...]] = ()
-    """The attributes that travel with the error."""
-    stack: str | None = None
-    """Where it was raised, if it was read from history; empty if that was not recorded."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.__module__.partition(".")[0].startswith("holdfast"):
-            REGISTRY.setdefault(cls.__name__, cls)
-
-    @property
-    def message(self) -> str:
-        """The message, without the class name."""
-        return str(self.args[0]) if self.args else ""
-
-    def __str__(self) -> str:
-        return self.message
-
-    @classmethod
-    def restore(cls, message: str, facts: dict[str, Any]) -> HoldfastError:
-        """The error of recorded facts, with the message that was recorded."""
-        return _restored(cls, (message,), facts)
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _restored, (type(self), self.args, dict(self.__dict__))
-
-
-def _restored(cls: type[HoldfastError], args: tuple[Any, ...], state: dict[str, Any]) -> HoldfastError:
-    error = cls.__new__(cls, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
-
 
 # --- what the caller gave --------------------------------------------------------------------------------------------
 
@@ -315,43 +275,21 @@ class NonDeterminismError(WorkflowTaskError):
     ) -> None:
         self.expected = list(expected)
         self.actual = list(actual)
-        self.command_index = _first_difference(expected, actual) if command_index is None else command_index
+        self.command_index = first_difference(expected, actual) if command_index is None else command_index
         self.source = source
         self.workflow_type = workflow_type
         self.first_difference = (
-            f"command {self.command_index + 1}: history has {_at(expected, self.command_index)}, "
-            f"the code asks for {_at(actual, self.command_index)}"
+            f"command {self.command_index + 1}: history has {line_at(expected, self.command_index)}, "
+            f"the code asks for {line_at(actual, self.command_index)}"
         )
         whose = f" {workflow_type}" if workflow_type else ""
         where = f"\n  at {source}" if source else ""
         super().__init__(
             f"workflow{whose} no longer does what its history records. First difference: {self.first_difference}"
-            f"{where}\n{_side_by_side(self.expected, self.actual, self.command_index)}\n"
+            f"{where}\n{side_by_side(self.expected, self.actual, self.command_index)}\n"
             "Restore the order of calls for runs that are under way: put the new code behind "
             "`if workflow.patched('…'):`, or reset the run to a point before the change."
         )
-
-
-def _first_difference(expected: Sequence[str], actual: Sequence[str]) -> int:
-    for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
-        if left != right:
-            return index
-    return min(len(expected), len(actual))
-
-
-def _at(lines: Sequence[str], index: int) -> str:
-    return lines[index] if 0 <= index < len(lines) else "nothing"
-
-
-def _side_by_side(expected: Sequence[str], actual: Sequence[str], index: int, around: int = 4) -> str:
-    first = max(0, index - around)
-    last = min(max(len(expected), len(actual), index + 1), index + around + 1)
-    left = [_at(expected, i) for i in range(first, last)]
-    width = max(len("history"), *(len(line) for line in left))
-    rows = [f"     {'#':>5}  {'history':<{width}}  code"]
-    for i, line in enumerate(left, first):
-        rows.append(f"  {'=>' if i == index else '  '} {i + 1:>5}  {line:<{width}}  {_at(actual, i)}")
-    return "\n".join(rows)
 
 
 class PayloadDecodeError(WorkflowTaskError):

@@ -1,0 +1,93 @@
+"""Bringing runs into memory: their rows and histories, read one run after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection
+
+from holdfast.hub import Hub
+from holdfast_activities.task import ActivityTask
+from holdfast_store import queries
+from holdfast_store.rows import RunRow
+from holdfast_workflow.errors import StoreError
+from holdfast_workflow.payloads import Payload
+
+logger = logging.getLogger("holdfast.worker")
+
+RELOAD_AFTER = 0.5
+
+Result = tuple[ActivityTask, Payload]
+"""What an activity returned, not committed yet."""
+
+RunAndHistory = tuple[RunRow, list[tuple[Any, ...]]]
+"""A run's row, and its history as ``(seq, type, payload)``."""
+
+
+class RunLoader:
+    """Reads runs that are wanted; results of their activities wait with them.
+
+    Args:
+        hub: Where to read.
+        loaded: Called with each run that was read (``None``: there is no such run) and the results that wait for it.
+        unread: Called with the results of a run that could not be read.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        loaded: Callable[[str, RunAndHistory | None, list[Result]], None],
+        unread: Callable[[list[Result]], None],
+    ) -> None:
+        self._hub = hub
+        self._loaded = loaded
+        self._unread = unread
+        self._wanted: OrderedDict[str, list[Result]] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def load(self, run_id: str, result: Result | None = None) -> None:
+        """Read a run soon."""
+        if self._stopping:
+            return
+        results = self._wanted.setdefault(run_id, [])
+        if result is not None:
+            results.append(result)
+        if self._task is None or self._task.done():
+            self._task = self._hub.task(self._read_all(), "holdfast-loader")
+
+    def stop(self) -> None:
+        """Read nothing more; results that wait are given up to be committed alone."""
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+        while self._wanted:
+            self._unread(self._wanted.popitem()[1])
+
+    async def _read_all(self) -> None:
+        while self._wanted:
+            run_id, results = self._wanted.popitem(last=False)
+            try:
+                found = await self._hub.read(run_and_history, run_id)
+            except StoreError as error:
+                logger.warning("run %s could not be read: %s", run_id, error)
+                self._unread(results)
+                self._hub.loop.call_later(RELOAD_AFTER, self.load, run_id)
+                continue
+            except asyncio.CancelledError:
+                self._unread(results)
+                raise
+            self._loaded(run_id, found, results)
+            await asyncio.sleep(0)
+
+
+def run_and_history(connection: Connection, run_id: str) -> RunAndHistory | None:
+    """A run and all of its history."""
+    run = queries.run(connection, run_id)
+    if run is None:
+        return None
+    return run, queries.history(connection, run_id)
