@@ -1,6 +1,23 @@
-"""Property tests are judged by what they find, never by how long a busy machine takes."""
+"""Property tests are judged by what they find, never by how long a busy machine takes; no test leaves a run behind."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
+from tests.workflow import driver
 
-settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "holdfast",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("holdfast")
+
+
+@pytest.fixture(autouse=True)
+def evict_machines() -> Iterator[None]:
+    yield
+    while driver.made:
+        driver.made.pop().evict()

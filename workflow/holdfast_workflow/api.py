@@ -23,7 +23,7 @@ from holdfast_workflow.retries import RetryPolicy
 from holdfast_workflow.signatures import CallSignature
 from holdfast_workflow.sleeping import SleepFuture
 from holdfast_workflow.times import from_iso, to_datetime
-from holdfast_workflow.validation import Seconds, timeout_seconds, validate_task_queue
+from holdfast_workflow.validation import Seconds, duration_seconds, timeout_seconds, validate_task_queue
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -199,7 +199,12 @@ def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
         duration: Seconds, or a timedelta.
     """
     machine = current_machine()
-    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    seconds: Any = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if type(seconds) not in (int, float) or not seconds <= 0:
+        try:
+            seconds = duration_seconds("sleep duration", seconds)
+        except InvalidOptionError as error:
+            raise machine.log.refuse(error) from None
     return cast("Coroutine[Any, Any, None]", SleepFuture(machine.loop, seconds))
 
 

@@ -161,7 +161,7 @@ class ActivityCalls:
         log = self.log
         if future.activation == log.activation:
             log.withdraw(future.index)
-        elif not log.closed:
+        else:
             log.add(ActivityCancelRequested(future.command_id))
 
     # --- what history says ----------------------------------------------------------------------------------------

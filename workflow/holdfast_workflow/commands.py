@@ -4,8 +4,8 @@ A command is asked for in the order the code runs; until the activation ends not
 cancelled in the same activation simply leaves: its slot becomes empty and its number a hole in the run's count.
 
 The log is also where a run learns that it must stop. A durable call that cannot be made (:meth:`CommandLog.refuse`)
-stops the activation even where user code swallows the exception; a log that was switched off (:meth:`CommandLog.close`)
-refuses everything with :class:`RunEvicted`, which no ``except Exception`` catches.
+stops the activation even where user code swallows the exception. A log that was switched off (:meth:`CommandLog.close`)
+forgets what it is asked: the code of a run that leaves memory may call what it likes on its way out; nothing follows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.places import Place, calling_place
 
 X = TypeVar("X", bound=BaseException)
-
-
-class RunEvicted(BaseException):
-    """Code of a run that is leaving memory asked for something durable; its ``finally`` blocks end here."""
 
 
 class CommandLog:
@@ -58,16 +54,16 @@ class CommandLog:
 
     def next_id(self) -> int:
         """The number of the next durable call."""
-        if self.closed:
-            raise RunEvicted
         self.last_id += 1
         return self.last_id
 
     def add(self, command: Event) -> int:
         """Take a command; its index is what :meth:`withdraw` needs."""
         entries = self.entries
+        index = len(entries) + 1
+        if self.closed:
+            return 0
         entries.append(command)
-        index = len(entries)
         if self.replaying:
             self.places.append(calling_place())
         else:
@@ -83,7 +79,8 @@ class CommandLog:
 
     def withdraw(self, index: int) -> None:
         """Forget a command of this activation."""
-        self.entries[index] = None
+        if not self.closed:
+            self.entries[index] = None
 
     def take(self) -> list[Event]:
         """End the activation: what is to be recorded."""
@@ -105,6 +102,6 @@ class CommandLog:
         return error
 
     def close(self) -> None:
-        """Switch commands off, for good."""
-        self.closed = True
+        """Switch commands off, for good; what is said from now on is no news either."""
+        self.closed = self.replaying = True
         self.entries = []

@@ -20,6 +20,7 @@ from typing import Any, cast
 from holdfast_workflow.loop import DeterministicLoop
 
 _MARK = "_holdfast_as_completed"
+_holdfast_as_completed: Any = None  # for type checkers: the body below looks it up in asyncio.tasks
 
 
 def _twin(function: FunctionType) -> FunctionType:
@@ -47,23 +48,24 @@ def _mend_as_completed() -> None:
             ]
         return original(fs, timeout=timeout)
 
-    def as_completed(fs, *, timeout=None):  # type: ignore[no-untyped-def]
-        return _holdfast_as_completed(fs, timeout=timeout)  # type: ignore[name-defined]  # noqa: F821
+    def as_completed(fs: Any, *, timeout: float | None = None) -> Any:
+        return _holdfast_as_completed(fs, timeout=timeout)
 
     setattr(tasks, _MARK, in_order)
     function.__code__ = as_completed.__code__
 
 
 def _mend_gather() -> None:
-    def __hash__(self: asyncio.Future[Any]) -> int:
-        value: int | None = self.__dict__.get("_holdfast_hash")
+    def __hash__(self: Any) -> int:
+        value: int | None = getattr(self, "_holdfast_hash", None)
         if value is None:
             loop = self.get_loop()
             value = loop.hashes.next() if isinstance(loop, DeterministicLoop) else object.__hash__(self)
-            self.__dict__["_holdfast_hash"] = value
+            self._holdfast_hash = value
         return value
 
-    tasks._GatheringFuture.__hash__ = __hash__  # type: ignore[attr-defined]
+    private: Any = tasks
+    private._GatheringFuture.__hash__ = __hash__
 
 
 def mend() -> None:

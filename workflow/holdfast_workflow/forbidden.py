@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from holdfast_workflow.errors import DurableCallError
 
@@ -71,5 +71,4 @@ def _refusal(name: str, replacement: str) -> Any:
 class NoWorld(asyncio.AbstractEventLoop):
     """An event loop all of whose doors to the outside are shut."""
 
-    if not TYPE_CHECKING:
-        locals().update({name: _refusal(name, replacement) for name, replacement in REPLACEMENTS.items()})
+    locals().update({name: _refusal(name, replacement) for name, replacement in REPLACEMENTS.items()})

@@ -14,7 +14,7 @@ import asyncio
 import math
 from asyncio import events
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, TypeVarTuple, cast
 
@@ -30,6 +30,8 @@ Ts = TypeVarTuple("Ts")
 _FLOAT_NOISE_US = 0.05
 """A sum of floats may lie this much above the microsecond that is meant; beyond it, instants are rounded up."""
 
+_FOREVER_US = 253_402_300_800_000_000
+"""The year 10000: what would fire then, or at infinity, never fires and has no timer."""
 _MOST_STEPS = 1_000_000
 """When a loop is closed: a callback that queues itself must end some time."""
 _PRUNE_AT_LEAST = 16
@@ -95,7 +97,6 @@ class DeterministicLoop(NoWorld):
         self.tasks: list[DeterministicTask[Any]] = []
         self.generators: list[AsyncGenerator[Any, Any]] = []
         self._prune_tasks_at = self._prune_generators_at = _PRUNE_AT_LEAST
-        self.on_unretrieved: Callable[[dict[str, Any]], None] | None = None
         self.closing = False
         self._ready: deque[asyncio.Handle] = deque()
         self._closed = False
@@ -105,12 +106,10 @@ class DeterministicLoop(NoWorld):
     def run_ready(self) -> None:
         """Run what is ready, and what that makes ready, until nothing is or the run must stop."""
         ready, log = self._ready, self.log
-        while ready:
+        while ready and log.refusal is None:
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
-                if log.refusal is not None:
-                    return
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -125,8 +124,13 @@ class DeterministicLoop(NoWorld):
         """A future with the run's next hash."""
         return DeterministicFuture(self.hashes, self)
 
-    def create_task(  # type: ignore[override]
-        self, coro: Coroutine[Any, Any, T], *, name: object = None, context: Context | None = None, **_: Any
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **_: Any,
     ) -> asyncio.Task[T]:
         """A task of this run, held strongly; a durable call is handed back, for it is under way already."""
         if isinstance(coro, DurableFuture):
@@ -137,11 +141,11 @@ class DeterministicLoop(NoWorld):
             self.hashes,
             coro,
             self,
-            None if name is None else str(name),
+            name,
             context if context is not None else copy_context(),
         )
         self.tasks.append(task)
-        if len(self.tasks) > self._prune_tasks_at:
+        if len(self.tasks) > self._prune_tasks_at and not self.closing:
             self.tasks = [task for task in self.tasks if not task.done()]
             self._prune_tasks_at = max(_PRUNE_AT_LEAST, 2 * len(self.tasks))
         return task
@@ -155,7 +159,7 @@ class DeterministicLoop(NoWorld):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call back after a durable delay; at once, without a timer, if it is zero or less; never if it is infinite."""
+        """Call back after a durable delay; at once, without a timer, if it is zero or less; never if infinite."""
         at = math.inf if delay == math.inf else self.now + microseconds(delay)
         return self._call_when(at, callback, args, context)
 
@@ -173,7 +177,7 @@ class DeterministicLoop(NoWorld):
         if at <= self.now:
             if not self._closed:
                 self._ready.append(timer)
-        elif at != math.inf:
+        elif at < _FOREVER_US:
             self._schedule(timer, cast(int, at))
         return timer
 
@@ -193,7 +197,7 @@ class DeterministicLoop(NoWorld):
         log = self.log
         if timer.activation == log.activation:
             log.withdraw(timer.index)
-        elif not log.closed:
+        else:
             log.add(TimerCancelled(timer.command_id))
 
     def fire(self, command_id: int) -> None:
@@ -210,12 +214,27 @@ class DeterministicLoop(NoWorld):
             return
         if "handle" in context:
             self.log.refuse(context["exception"])
-        elif self.on_unretrieved is not None:
-            self.on_unretrieved(context)
+        else:
+            self.report(context)
+
+    def report(self, context: dict[str, Any]) -> None:
+        """An exception that no code retrieved; found by the garbage collector, so nothing may follow from it."""
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """As :meth:`call_exception_handler`."""
         self.call_exception_handler(context)
+
+    def report_unseen(self) -> None:
+        """Report the exceptions of tasks that nobody will retrieve any more."""
+        for task in self.tasks:
+            if task.done() and task._log_traceback:
+                self.call_exception_handler(
+                    {
+                        "message": f"{task!r} failed, and nobody awaited it",
+                        "exception": task.exception(),
+                        "future": task,
+                    }
+                )
 
     # --- small things asyncio asks --------------------------------------------------------------------------------
 
@@ -256,9 +275,11 @@ class DeterministicLoop(NoWorld):
         """Forget everything."""
         self._closed = True
         for task in self.tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            stubborn: Any = task
+            stubborn._log_destroy_pending = False
         self.tasks, self.generators = [], []
-        self.timers.clear()
+        for timer in list(self.timers.values()):
+            timer.cancel()  # which lets go of its callback
         self._ready.clear()
 
     # --- asynchronous generators ----------------------------------------------------------------------------------
@@ -266,6 +287,6 @@ class DeterministicLoop(NoWorld):
     def hold_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Keep a generator that began to run: the run's code or its eviction closes it, never a collector."""
         self.generators.append(generator)
-        if len(self.generators) > self._prune_generators_at:
+        if len(self.generators) > self._prune_generators_at and not self.closing:
             self.generators = [one for one in self.generators if getattr(one, "ag_frame", None) is not None]
             self._prune_generators_at = max(_PRUNE_AT_LEAST, 2 * len(self.generators))

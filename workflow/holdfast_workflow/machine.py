@@ -18,6 +18,7 @@ How an activation may end:
 
 from __future__ import annotations
 
+import logging
 import sys
 from asyncio import events as asyncio_events
 from collections.abc import Callable, Coroutine, Sequence
@@ -48,14 +49,32 @@ from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.loop import DeterministicLoop
 from holdfast_workflow.outcomes import Outcomes
 from holdfast_workflow.places import line_of, waiting_line
+from holdfast_workflow.tasks import DurableFuture
 
 compat.mend()
+logger = logging.getLogger("holdfast.workflow")
 
 
 class RunLoop(DeterministicLoop):
     """The loop of a run: how the workflow functions find their run."""
 
     machine: WorkflowMachine | None = None
+
+    def report(self, context: dict[str, Any]) -> None:
+        """Log what a task raised that nobody awaited; of activities, history tells."""
+        machine = self.machine
+        if (
+            machine is not None
+            and not machine.replaying
+            and not isinstance(context.get("future"), DurableFuture)
+        ):
+            logger.error(
+                "workflow %s: %s",
+                machine.started.workflow_id,
+                context.get("message"),
+                exc_info=context.get("exception"),
+                extra={"workflow_id": machine.started.workflow_id, "run_id": machine.run_id},
+            )
 
 
 class WorkflowMachine:
@@ -175,8 +194,13 @@ class WorkflowMachine:
             commands.append(self.terminal)
         return commands
 
+    def interrupt(self, reason: BaseException) -> None:
+        """Fail the activation under way, whatever its code does next; for a monitor, from any thread."""
+        self.log.refuse(reason)
+
     def _loop_at(self, events: Sequence[Event], at: int) -> RunLoop:
         """The loop, its clock set."""
+        assert self.terminal is None, "the run has ended"
         at = max(at, self.time)
         for event in events:
             if type(event) is TimerFired and event.fire_at > at:
@@ -187,7 +211,7 @@ class WorkflowMachine:
             assert isinstance(started, WorkflowStarted), "a run begins with WorkflowStarted"
             self.started = started
             self.log.whose = started.workflow_id
-            self.loop = loop = RunLoop(self.log, started.seed)  # type: ignore[abstract]  # its methods are made from a table
+            self.loop = loop = RunLoop(self.log, started.seed)  # type: ignore[abstract]  # the rest is made from a table
             self.calls = ActivityCalls(loop, started, self.converter, self.default_activity_options)
             loop.machine = self
             loop.started_at = at
@@ -283,14 +307,15 @@ class WorkflowMachine:
     def evict(self) -> None:
         """Close the run's coroutines with commands switched off, and let go of everything.
 
-        User code runs no further than its ``finally`` blocks, which can neither make durable calls nor wait.
+        User code runs no further than its ``finally`` blocks, where durable calls do nothing and waiting ends at once.
         """
-        self.log.close()
-        self.log.replaying = True
         loop = getattr(self, "loop", None)
         if loop is None or loop.is_closed():
             return
-        close_loop(loop, self.started.workflow_id)
+        if self.terminal is not None:
+            loop.report_unseen()
+        self.log.close()
+        close_loop(loop, self.calls.open.values(), self.started.workflow_id)
         self.calls.open.clear()
         loop.machine = None
         self._task = self._coroutine = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from holdfast_workflow.loop import DeterministicLoop
@@ -15,10 +16,11 @@ class SleepFuture(DurableFuture[None]):
 
     def __init__(self, loop: DeterministicLoop, seconds: float) -> None:
         super().__init__(loop.hashes, loop)
-        self.timer = loop.call_later(seconds, self.wake)
+        self.timer: asyncio.TimerHandle | None = loop.call_later(seconds, self.wake)
 
     def wake(self) -> None:
         """The time came."""
+        self.timer = None  # which holds this method, and so this future
         if not self.done():
             self.set_result(None)
 
@@ -26,7 +28,8 @@ class SleepFuture(DurableFuture[None]):
         """Stop waiting."""
         if self.done():
             return False
-        self.timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
         return super().cancel(msg)
 
     def default_name(self) -> str:

@@ -9,11 +9,15 @@ collide.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = 0x0FFFFFFFFFFFFFFF
 
 
 class Hashes:
@@ -22,13 +26,20 @@ class Hashes:
     __slots__ = ("count", "salt")
 
     def __init__(self, seed: int) -> None:
-        self.salt = (seed * 0x9E3779B97F4A7C15 ^ seed >> 29) & 0x0FFFFFFFFFFFFFFF
+        self.salt = _mixed(seed)
         self.count = 0
 
     def next(self) -> int:
         """The next hash: spread by Fibonacci hashing, salted by the seed."""
         self.count += 1
-        return (self.count * 0x9E3779B97F4A7C15 ^ self.salt) & 0x0FFFFFFFFFFFFFFF
+        return (self.count * _GOLDEN ^ self.salt) & _MASK
+
+
+def _mixed(seed: int) -> int:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): seeds that are alike give salts that are not."""
+    seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    seed = (seed ^ seed >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+    return seed ^ seed >> 31
 
 
 class DeterministicFuture(asyncio.Future[T]):
@@ -52,14 +63,16 @@ class DeterministicTask(asyncio.Task[T]):
     def __init__(
         self,
         hashes: Hashes,
-        coro: Coroutine[Any, Any, T],
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
         loop: asyncio.AbstractEventLoop,
         name: str | None,
         context: Context,
     ) -> None:
         self._hash = hashes.next()
         self.context = context
-        super().__init__(coro, loop=loop, name=name or f"task-{hashes.count}", context=context)
+        super().__init__(
+            coro, loop=loop, name=f"task-{hashes.count}" if name is None else str(name), context=context
+        )
 
     def __hash__(self) -> int:
         return self._hash
