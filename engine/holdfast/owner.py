@@ -171,8 +171,8 @@ class RunOwner:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            self._task_failed(actor.run, error)
             self._discard(actor)
+            self._task_failed(actor.run, error)
             return
         change = self._change(actor, commands, own, seen)
         actor.change = change

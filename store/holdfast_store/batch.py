@@ -398,11 +398,11 @@ class Batch:
         self._touched = True
         seq = run.last_seq + 1
         recorded_at = run.last_event_at if run.last_event_at > self.now else self.now
-        text = event.to_json()
-        self._events.append((run.run_id, seq, event.type, recorded_at, text))
+        payload = event.to_json()
+        self._events.append((run.run_id, seq, event.type, recorded_at, payload.decode()))
         run.last_seq = seq
         run.last_event_at = recorded_at
-        run.history_bytes += len(text)
+        run.history_bytes += len(payload)
         appended = self._appended.get(run.run_id)
         if appended is None:
             appended = self._appended[run.run_id] = []

@@ -50,8 +50,8 @@ class Event:
                 document[name] = value
         return document
 
-    def to_json(self) -> str:
-        """The payload as JSON text, as it is stored."""
+    def to_json(self) -> bytes:
+        """The payload as JSON text, UTF-8, as it is stored."""
         return dumps(self.document())
 
     def signature(self) -> tuple[Any, ...]:

@@ -81,6 +81,6 @@ def embed(value: Any) -> Any:
     raise TypeError(f"a history event can't hold a {type(value).__name__}")
 
 
-def dumps(document: dict[str, Any]) -> str:
+def dumps(document: dict[str, Any]) -> bytes:
     """A document with payloads in it, as JSON text."""
-    return orjson.dumps(document, default=embed).decode()
+    return orjson.dumps(document, default=embed)
