@@ -67,7 +67,9 @@ class LoopWorker:
         )
         self.owner = RunOwner(self.hub, self.settings, self.workflows, self.dispatcher)
         self._watchdog = (
-            TaskWatchdog(client, interval=watchdog_interval) if watchdog_interval is not None else None
+            TaskWatchdog(client, interval=watchdog_interval, lease_duration=self.settings.lease_duration)
+            if watchdog_interval is not None
+            else None
         )
         self._polling: asyncio.Task[None] | None = None
         self._running = False
