@@ -110,8 +110,8 @@ def apply_activation(batch: Batch, run: RunRow, activation: Activation) -> Appli
         return Applied(run, run.last_seq + 1, timed_out=time_out_run(batch, run))
     commands = activation.commands
     terminal = commands[-1] if commands and commands[-1].terminal else None
-    if terminal is not None and run.last_seq != activation.seen_seq:
-        _hold_back(batch, run, activation, terminal)
+    if run.last_seq != activation.seen_seq:
+        _check_unseen(batch, run, activation, terminal)
     for result in activation.own:
         _check_own(batch, run, activation, result)
     seen_all = run.last_seq == activation.seen_seq and run.inbox == activation.seen_inbox
@@ -148,11 +148,13 @@ def _settle(run: RunRow, activation: Activation, *, seen_all: bool, now: int) ->
         run.started_at = now
 
 
-def _hold_back(batch: Batch, run: RunRow, activation: Activation, terminal: Event) -> None:
-    """Refuse a terminal command while something acknowledged has not been seen."""
-    holding = HOLD_BACK_CONTINUE if isinstance(terminal, WorkflowContinuedAsNew) else HOLD_BACK_TERMINAL
+def _check_unseen(batch: Batch, run: RunRow, activation: Activation, terminal: Event | None) -> None:
+    """Refuse a second activation from the same point, and a terminal command while something acknowledged is unseen."""
     unseen = batch.event_types(run.run_id, activation.seen_seq)
-    if not holding.isdisjoint(unseen):
+    if WorkflowTaskCompleted.type in unseen:
+        raise RefusedError("stale", f"run {run.run_id} was activated from an earlier state of it")
+    holding = HOLD_BACK_CONTINUE if isinstance(terminal, WorkflowContinuedAsNew) else HOLD_BACK_TERMINAL
+    if terminal is not None and not holding.isdisjoint(unseen):
         raise RefusedError("unseen", f"run {run.run_id} has news that its end must wait for")
 
 

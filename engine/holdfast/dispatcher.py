@@ -65,6 +65,7 @@ class ActivityDispatcher:
             max_concurrent=settings.max_concurrent_activities,
             heartbeats=heartbeats,
             on_end=self._ended,
+            limits=settings.limits,
         )
 
     # --- eager ones -------------------------------------------------------------------------------------------------

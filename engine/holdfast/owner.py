@@ -16,7 +16,7 @@ from holdfast.activation import Activate, Activation, Applied, TaskFailed
 from holdfast.actor import Actor
 from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
-from holdfast.loading import RELOAD_AFTER, Result, RunAndHistory, RunLoader
+from holdfast.loading import RELOAD_AFTER, Load, Result, RunLoader
 from holdfast.ownership import ClaimRuns, ReleaseRuns
 from holdfast.pump import Pump
 from holdfast.settings import WorkerSettings
@@ -102,7 +102,9 @@ class RunOwner:
                 actor.hear(run, committed.events.get(run_id, ()))
                 if actor.change is None:
                     self._after_news(actor)
-            elif run.closed_at is None and run.wake_at is not None:
+                continue
+            self._loader.outdate(run_id)
+            if run.closed_at is None and run.wake_at is not None:
                 if run.owner_id == worker_id:
                     events = committed.events.get(run_id, ())
                     if events and events[0][0] == 1:
@@ -381,7 +383,7 @@ class RunOwner:
             actor.add_result(task, payload)
             self.wake(actor)
         elif task.owner_fence is not None and not self._stopping:
-            self._loader.load(task.run_id, (task, payload))
+            self._loader.load(task.run_id, [(task, payload)])
         else:
             self._commit_alone([(task, payload)])
 
@@ -439,17 +441,21 @@ class RunOwner:
             actor.gap = True
             self.wake(actor)
 
-    def _loaded(self, run_id: str, found: RunAndHistory | None, results: list[Result]) -> None:
-        self._pump.enqueue(partial(self._bring_back, run_id, found, results))
+    def _loaded(self, load: Load) -> None:
+        self._pump.enqueue(partial(self._bring_back, load))
 
-    def _bring_back(self, run_id: str, found: RunAndHistory | None, results: list[Result]) -> None:
-        actor = self.actors.get(run_id)
-        if actor is None and found is not None:
-            actor = self._replayed(*found)
-        if actor is None:
-            self._commit_alone(results)
+    def _bring_back(self, load: Load) -> None:
+        fresh = self._loader.take(load)
+        actor = self.actors.get(load.run_id)
+        if actor is None and not fresh and not self._stopping:
+            self._loader.load(load.run_id, load.results)
             return
-        for task, payload in results:
+        if actor is None and load.found is not None and fresh:
+            actor = self._replayed(*load.found)
+        if actor is None:
+            self._commit_alone(load.results)
+            return
+        for task, payload in load.results:
             actor.add_result(task, payload)
         if actor.has_work:
             self.wake(actor)

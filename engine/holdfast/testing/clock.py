@@ -73,10 +73,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     anyio's asyncio backend. Time does not wait for threads or for the network: what a timer guards fires first.
 
     Args:
-        horizon: How far time may go, so that a test that waits for nothing fails instead of running for ever.
+        horizon: How far time may go: a test that waits for nothing fails then, instead of running for ever.
     """
 
-    def __init__(self, *, horizon: timedelta = timedelta(days=365 * 200)) -> None:
+    def __init__(self, *, horizon: timedelta = timedelta(days=3653)) -> None:
         self._elapsed_us = _START_S * 1_000_000
         self._horizon_us = self._elapsed_us + horizon // timedelta(microseconds=1)
         super().__init__(_Selector(self))
