@@ -1,0 +1,116 @@
+"""``holdfast``: the command tree, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import database, demonstrating, listing, looking, results, starting, working
+from holdfast.cli.exits import Exit, exit_code, one_line
+from holdfast.cli.output import tell
+from holdfast.version import __version__
+
+# Typer may carry its own click: what a usage error is, is found from the one that it shows.
+_UsageError, _ClickError = typer.BadParameter.__mro__[1:3]
+
+app = typer.Typer(
+    name="holdfast",
+    help="Durable workflows in your own database.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def holdfast(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="HOLDFAST_DEBUG", help="Show where errors come from.")
+    ] = False,
+) -> None:
+    """Durable workflows in your own database."""
+    if debug:
+        os.environ["HOLDFAST_DEBUG"] = "1"
+
+
+app.command(
+    "demo", add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(demonstrating.demo)
+app.command("migrate")(database.migrate)
+app.command("worker")(working.worker)
+app.command("start")(starting.start)
+app.command("list")(listing.list_)
+app.command("count")(listing.count)
+app.command("describe")(looking.describe)
+app.command("history")(looking.history)
+app.command("result")(results.result)
+app.command("cancel")(results.cancel)
+app.command("terminate")(results.terminate)
+app.command("workers")(listing.workers)
+app.command("watchdog")(working.watchdog)
+
+
+def main() -> None:
+    """The entry point of ``holdfast``."""
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _no_more_output()
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; returns its exit code. Errors become one line on stderr."""
+    command = typer.main.get_command(app)
+    try:
+        outcome = command.main(list(arguments), prog_name="holdfast", standalone_mode=False)
+    except BrokenPipeError:
+        # Whoever read has seen enough, as with `| head`.
+        _no_more_output()
+        return Exit.OK
+    except (KeyboardInterrupt, typer.Abort):
+        return Exit.INTERRUPTED
+    except Exception as error:
+        if isinstance(error, _ClickError):
+            return _usage(error)
+        if _debugging():
+            traceback.print_exc()
+        else:
+            tell(one_line(error))
+        return exit_code(error)
+    return outcome if isinstance(outcome, int) else Exit.OK
+
+
+def _debugging() -> bool:
+    return os.environ.get("HOLDFAST_DEBUG", "").lower() not in ("", "0", "false", "no")
+
+
+def _usage(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "holdfast"
+    say = getattr(error, "format_message", error.__str__)
+    message = str(say())
+    if not message:  # no command at all: the help was shown
+        return Exit.USAGE
+    tell(f"{' '.join(message.split()).rstrip('.')}: see `{where} --help`")
+    return Exit.USAGE if isinstance(error, _UsageError) else Exit.FAILED
+
+
+def _no_more_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

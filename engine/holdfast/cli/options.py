@@ -1,0 +1,111 @@
+"""The options that commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from holdfast_workflow.errors import InvalidOptionError
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url", envvar="HOLDFAST_URL", help="The database, such as sqlite:///orders.db.", show_default=False
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+WorkflowId = Annotated[str, typer.Argument(metavar="ID", help="The workflow's id.", show_default=False)]
+RunId = Annotated[
+    str | None, typer.Option("--run-id", help="A certain run instead of the latest.", show_default=False)
+]
+Codec = Annotated[
+    str | None,
+    typer.Option(
+        "--codec",
+        envvar="HOLDFAST_CODEC",
+        metavar="MODULE:NAME",
+        help="The PayloadCodec or DataConverter that reads and writes payloads.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout", metavar="TIME", help="Wait at most so long; then exit with 5.", show_default=False
+    ),
+]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the history.", show_default=False)]
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def database_url(url: str | None) -> str:
+    """The URL that was given, or a clear word on how to give one."""
+    if not url:
+        raise InvalidOptionError(
+            "no database: give --url or set HOLDFAST_URL, for example --url sqlite:///orders.db", field="url"
+        )
+    return url
+
+
+def duration(field: str, text: str | None) -> float | None:
+    """A duration: seconds, or a number with a unit (``90s``, ``5m``, ``2h``). Its range is checked elsewhere."""
+    if text is None:
+        return None
+    stripped = text.strip()
+    number = stripped.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = stripped[len(number) :] if number else "s"
+    try:
+        # Words such as inf and nan are numbers to float(), and refused by the range.
+        value = float(number) if number else float(stripped)
+        seconds = value * _UNITS[unit or "s"]
+    except (KeyError, ValueError):
+        raise InvalidOptionError(
+            f"{field} must be a number of seconds, or like 90s, 5m, 2h or 1d, not {text!r:.40}",
+            field=field.replace(" ", "_"),
+        ) from None
+    return int(seconds) if math.isfinite(seconds) and seconds == int(seconds) else seconds
+
+
+def moment(field: str, text: str | None, now: datetime, *, ahead: bool = False) -> datetime | None:
+    """An instant: ISO 8601 with an offset, or a duration, which means that long ago (or ``ahead``)."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            distance = timedelta(seconds=duration(field, text) or 0)
+            return now + distance if ahead else now - distance
+        except (InvalidOptionError, OverflowError, ValueError):
+            raise InvalidOptionError(
+                f"{field} must be a time like 2026-01-31T12:00:00+00:00, or a distance from now like 2h, "
+                f"not {text!r:.40}",
+                field=field.replace(" ", "_"),
+            ) from None
+    return found.astimezone(UTC) if found.tzinfo is not None else found
+
+
+def json_value(what: str, text: str) -> Any:
+    """A value given as JSON."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{what} is not JSON: {text!r:.60}; text needs its own quotes, as in '\"o-1\"'",
+            field=what.partition(" ")[0],
+        ) from None
+
+
+def json_object(what: str, text: str | None) -> dict[str, Any] | None:
+    """A JSON object."""
+    if text is None:
+        return None
+    value = json_value(what, text)
+    if not isinstance(value, dict):
+        raise InvalidOptionError(f'{what} must be a JSON object, as in \'{{"customer": "c-7"}}\'', field=what)
+    return value

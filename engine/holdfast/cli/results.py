@@ -1,0 +1,116 @@
+"""``holdfast result``, ``cancel`` and ``terminate``: one workflow's end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.cli.connecting import with_client
+from holdfast.cli.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId, duration
+from holdfast.cli.output import document, pretty, show
+from holdfast.client import Client
+from holdfast.errors import StillRunningError, WorkflowResultError
+from holdfast.handle import WorkflowHandle
+from holdfast_workflow.options import timeout_seconds
+
+
+def result(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    timeout: Timeout = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Wait for a workflow's result and print it."""
+    longest = duration("timeout", timeout)
+
+    async def work(client: Client) -> None:
+        await print_result(client.handle(workflow_id, run_id=run_id), longest, json=json)
+
+    with_client(url, work, codec=codec)
+
+
+def cancel(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    reason: Reason = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Ask a workflow to end; its code may clean up."""
+
+    async def work(client: Client) -> None:
+        await client.handle(workflow_id, run_id=run_id).cancel(reason)
+        if json:
+            document({"workflow_id": workflow_id, "cancel_requested": True})
+        else:
+            show(f"asked {workflow_id} to cancel; `holdfast result {workflow_id}` waits for its end")
+
+    with_client(url, work)
+
+
+def terminate(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    reason: Reason = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """End a workflow at once; its code is not asked."""
+
+    async def work(client: Client) -> None:
+        await client.handle(workflow_id, run_id=run_id).terminate(reason)
+        if json:
+            document({"workflow_id": workflow_id, "terminated": True})
+        else:
+            show(f"terminated {workflow_id}")
+
+    with_client(url, work)
+
+
+async def print_result(handle: WorkflowHandle[Any], timeout: float | None, *, json: bool) -> None:
+    """Wait for a workflow's result and print it.
+
+    Raises:
+        StillRunningError: It did not end in time.
+        WorkflowResultError: It ended without a result; for programs that is printed first.
+    """
+    if timeout is not None:
+        timeout = timeout_seconds("timeout", timeout)
+    waiting = asyncio.ensure_future(handle.result())
+    done, _ = await asyncio.wait([waiting], timeout=timeout)
+    if not done:
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert timeout is not None
+        raise StillRunningError(handle.workflow_id, timeout)
+    try:
+        value = waiting.result()
+    except WorkflowResultError as error:
+        if json:
+            await _print_end(handle, {"error": _error_document(error)})
+        raise
+    if json:
+        await _print_end(handle, {"result": value})
+    else:
+        show(pretty(value))
+
+
+async def _print_end(handle: WorkflowHandle[Any], outcome: dict[str, Any]) -> None:
+    run = (await handle.describe()).run
+    document({"workflow_id": handle.workflow_id, "run_id": run.run_id, "status": run.status.value, **outcome})
+
+
+def _error_document(error: BaseException) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": getattr(error, "type", None) or type(error).__name__,
+        "message": str(error),
+    }
+    for fact in ("timeout_kind", "deadline_at", "reason"):
+        value = getattr(error, fact, None)
+        if value is not None:
+            found[fact] = value.isoformat() if fact == "deadline_at" else value
+    if error.__cause__ is not None:
+        found["cause"] = _error_document(error.__cause__)
+    return found

@@ -1,0 +1,84 @@
+"""``holdfast start``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.connecting import with_client
+from holdfast.cli.options import AsJson, Codec, Timeout, Url, duration, json_object, json_value
+from holdfast.cli.output import document, show
+from holdfast.cli.results import print_result
+from holdfast.client import DEFAULT_QUEUE, Client
+from holdfast_workflow.options import StartOptions
+
+
+def start(
+    workflow_type: Annotated[
+        str, typer.Argument(metavar="TYPE", help="The workflow's name.", show_default=False)
+    ],
+    id: Annotated[
+        str | None,
+        typer.Option("--id", help="The workflow id; without one, a UUID is made.", show_default=False),
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="JSON", help="An argument; once for each.", show_default=False),
+    ] = None,
+    task_queue: Annotated[str, typer.Option("--task-queue", help="Whose workers run it.")] = DEFAULT_QUEUE,
+    execution_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--execution-timeout", metavar="TIME", help="For all runs together.", show_default=False
+        ),
+    ] = None,
+    run_timeout: Annotated[
+        str | None, typer.Option("--run-timeout", metavar="TIME", help="For each run.", show_default=False)
+    ] = None,
+    start_delay: Annotated[
+        str | None,
+        typer.Option("--start-delay", metavar="TIME", help="Wait before it begins.", show_default=False),
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", help="0 (first) to 9.")] = 5,
+    memo: Annotated[
+        str | None,
+        typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            help="If the id is taken: allow_duplicate, reject_duplicate, return_existing or terminate_existing.",
+        ),
+    ] = "allow_duplicate",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its result and print it.")] = False,
+    timeout: Timeout = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Start a workflow."""
+    options = StartOptions(
+        execution_timeout=duration("execution timeout", execution_timeout),
+        run_timeout=duration("run timeout", run_timeout),
+        start_delay=duration("start delay", start_delay),
+        priority=priority,
+        memo=json_object("memo", memo),
+        duplicate_policy=policy.replace("-", "_"),
+    )
+    arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
+    longest = duration("timeout", timeout)
+
+    async def work(client: Client) -> None:
+        handle = await client.start(workflow_type, *arguments, id=id, task_queue=task_queue, options=options)
+        if wait:
+            await print_result(handle, longest, json=json)
+        elif json:
+            document(
+                {"workflow_id": handle.workflow_id, "run_id": handle.run_id, "workflow_type": workflow_type}
+            )
+        else:
+            show(f"started {handle.workflow_id}, run {handle.run_id}")
+
+    with_client(url, work, codec=codec, makes=True)
