@@ -119,7 +119,7 @@ class Driver:
 
     def append(self, event: Event) -> int:
         """Write an event as a row, and keep it as that row reads."""
-        text = event.to_json()
+        text = event.to_json().decode()
         self.rows.append((len(self.rows) + 1, event.type, text))
         self.events.append(from_json(event.type, text))
         return len(self.rows)
