@@ -46,7 +46,6 @@ from holdfast_workflow.errors import (
     RefusedError,
     StoreError,
     StoreReadOnlyError,
-    StoreUnreachableError,
 )
 
 P = ParamSpec("P")
@@ -54,7 +53,7 @@ T = TypeVar("T")
 RowT = TypeVar("RowT")
 
 RUNS_IN_A_CHANGE = 100
-DATABASE_FAILED = (ForkedConnectionError, JournalClosedError, StoreReadOnlyError, StoreUnreachableError)
+NO_WRITING = (ForkedConnectionError, JournalClosedError, StoreReadOnlyError)
 
 
 class WatchedHub(Protocol):
@@ -297,8 +296,10 @@ class Pass:
         """Each change's value or error. Raises where it is the database that failed, not a change."""
         outcomes = await apply_all(self._hub.journal, changes)
         failed = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
-        if failed and (isinstance(failed[0], DATABASE_FAILED) or len(failed) == len(outcomes) > 1):
-            raise failed[0]
+        if failed:
+            if isinstance(failed[0], NO_WRITING) or len(failed) == len(outcomes) > 1:
+                raise failed[0]
+            await self._hub.read(scans.look)  # raises where the database is away: then it was not the row
         return outcomes
 
     def _note(self, enforced: Enforced, due_at: int, **ids: Any) -> None:

@@ -72,6 +72,16 @@ LAPSED_WORKERS = """
     WHERE lease_expires_at <= ? AND lease_expires_at >= ? AND (lease_expires_at, worker_id) > (?, ?)
     ORDER BY lease_expires_at, worker_id LIMIT ?"""
 
+AWAKE_RUNS_OF = """
+    SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at IS NOT NULL ORDER BY wake_at LIMIT ?"""
+
+IDLE_RUNS_OF = "SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at IS NULL LIMIT ?"
+
+ACTIVITIES_OF = """
+    SELECT run_id, activity_id FROM activity_executions
+    WHERE status = 'running' AND claimed_by = ? AND (run_id, activity_id) > (?, ?)
+    ORDER BY run_id, activity_id LIMIT ?"""
+
 COUNTS = {
     "runs": "SELECT 1 FROM workflow_runs WHERE next_deadline_at <= ? LIMIT ?",
     "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at <= ? LIMIT ?",
@@ -192,14 +202,10 @@ def lost_claimers(connection: Connection) -> list[str]:
 
 def runs_of(connection: Connection, owner_id: str, limit: int) -> list[str]:
     """Some of an owner's runs, those first that have something to do."""
-    text = (
-        "SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at IS NOT NULL ORDER BY wake_at LIMIT ?"
-    )
-    awake = [row[0] for row in fetch(connection, text, (owner_id, limit))]
+    awake = [row[0] for row in fetch(connection, AWAKE_RUNS_OF, (owner_id, limit))]
     if len(awake) == limit:
         return awake
-    text = "SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at IS NULL LIMIT ?"
-    return awake + [row[0] for row in fetch(connection, text, (owner_id, limit - len(awake)))]
+    return awake + [row[0] for row in fetch(connection, IDLE_RUNS_OF, (owner_id, limit - len(awake)))]
 
 
 def activities_of(
@@ -207,11 +213,7 @@ def activities_of(
 ) -> list[DueActivity]:
     """The activities that a worker is running, by key."""
     _, run_id, number = _position(cursor)
-    text = (
-        "SELECT run_id, activity_id FROM activity_executions WHERE status = 'running' AND claimed_by = ? "
-        "AND (run_id, activity_id) > (?, ?) ORDER BY run_id, activity_id LIMIT ?"
-    )
-    rows = fetch(connection, text, (worker_id, run_id, number, limit))
+    rows = fetch(connection, ACTIVITIES_OF, (worker_id, run_id, number, limit))
     return [DueActivity(BEGINNING, row[0], row[1]) for row in rows]
 
 
