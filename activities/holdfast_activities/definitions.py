@@ -48,7 +48,7 @@ class ActivityDefinition(Generic[P, T]):
     def __init__(
         self,
         name: str,
-        fn: Callable[..., Any],
+        fn: Callable[P, Any],
         options: ActivityOptions,
         *,
         is_async: bool,
@@ -342,6 +342,8 @@ def _define(
             f"activity {fn.__qualname__} is a generator: return a value instead of yielding, and report progress with "
             "activity.heartbeat()"
         )
+    if name is None and fn.__name__ == "<lambda>":
+        raise InvalidOptionError("an activity that is a lambda needs a name: give name=, or write a def")
     is_async = inspect.iscoroutinefunction(fn)
     is_method = inspect.isfunction(fn) and _is_method(fn)
     _check_keywords(fn)
@@ -380,7 +382,7 @@ def _check_process(fn: Callable[..., Any], is_async: bool, is_method: bool) -> N
         raise InvalidOptionError(
             f"activity {fn.__qualname__} is async: only a plain def runs in a process", field="executor"
         )
-    if is_method or inspect.ismethod(fn) or "<locals>" in fn.__qualname__:
+    if is_method or inspect.ismethod(fn) or "<" in fn.__qualname__:
         raise InvalidOptionError(
             f"activity {fn.__qualname__} can't run in a process: another process finds only functions at the top of a "
             "module",

@@ -6,8 +6,8 @@ least every 30 seconds; without a heartbeat timeout, every 30 seconds. The first
 A beat without details leaves the details of an earlier one as they are.
 
 Written means: under the row's lock the claim still holds and no deadline has passed (at the same microsecond the
-deadline wins). Otherwise the attempt is *lost*, and its handler is to be told. What an attempt had to say when it failed
-but was not written yet is handed over by :meth:`Heartbeats.take_pending`, so that the next attempt gets it.
+deadline wins). Otherwise the attempt is *lost*, and its handler is to be told. What an attempt had to say when it
+failed but was not written yet is handed over by :meth:`Heartbeats.take_pending`, so that the next attempt gets it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast_store.database import Database, is_disconnect, is_transient, translate
@@ -66,6 +66,7 @@ class Pulse:
         self._connection: Connection | None = None
         self._connected_at: float | None = None
         self._alive_at = 0.0
+        self._spoken = False
         self._driver: ThreadDriver | LoopDriver
         if environment.threads and not database.url.memory:
             self._driver = ThreadDriver(self)
@@ -102,7 +103,7 @@ class Pulse:
 
     @property
     def connected_for_s(self) -> float:
-        """For how long the connection has been proved unbroken: from its first to its latest successful beat."""
+        """For how long the connection has been proved unbroken: from its first to its latest beat that used it."""
         with self._lock:
             return self._alive_at - self._connected_at if self._connected_at is not None else 0.0
 
@@ -143,18 +144,24 @@ class Pulse:
         try:
             if self._connection is None:
                 self._connection = self._database.writer()
+                event.listen(self._connection, "after_cursor_execute", self._answered)
+            self._spoken = False
             wanted = beat.fn(self._connection, self._clock.now())
         except Exception as error:
             self._failed(beat, error)
             return
         now = self._clock.monotonic()
         with self._lock:
-            self._alive_at = now
-            if self._connected_at is None:
-                self._connected_at = now
+            if self._spoken:
+                self._alive_at = now
+                if self._connected_at is None:
+                    self._connected_at = now
             if wanted is not None and now + wanted < beat.due_at:
                 beat.due_at = now + max(wanted, 0.0)
         beat.pause_s = FIRST_PAUSE_S
+
+    def _answered(self, *_: object) -> None:
+        self._spoken = True
 
     def _failed(self, beat: Beat, error: Exception) -> None:
         self._recover(error)

@@ -1,0 +1,131 @@
+"""What type checkers see of activities: each line marked `# error` must be refused by both, and no other line."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SNIPPET = """\
+from collections.abc import Coroutine
+from typing import Any, assert_type
+
+from holdfast_activities.definitions import defn
+from holdfast_workflow.api import execute_activity
+from holdfast_workflow.retries import RetryPolicy
+
+
+@defn
+async def bare(order_id: str, amount: int = 1) -> str:
+    return order_id * amount
+
+
+@defn(start_to_close_timeout=10, retry_policy=RetryPolicy(max_attempts=3), priority=1)
+async def charge(order_id: str, amount: int) -> str:
+    return order_id * amount
+
+
+@defn
+def bare_plain(order_id: str) -> int:
+    return len(order_id)
+
+
+@defn(executor="process", name="pack")
+def pack(order_id: str) -> int:
+    return len(order_id)
+
+
+class Payments:
+    @defn(start_to_close_timeout=5)
+    async def pay(self, amount: int) -> bytes:
+        return bytes(amount)
+
+    @defn
+    def refund(self, amount: int) -> bytes:
+        return bytes(amount)
+
+
+async def workflow(payments: Payments) -> None:
+    assert_type(await bare("o-1"), str)
+    assert_type(await bare("o-1", amount=2), str)
+    assert_type(await charge("o-1", 5), str)
+    assert_type(await bare_plain("o-1"), int)
+    assert_type(await pack("o-1"), int)
+    await assert_type(pack("o-1"), Coroutine[Any, Any, int])
+    pack.fn("o-1")
+    assert_type(await charge.with_options(priority=1)("o-1", 5), str)
+    assert_type(await payments.pay(5), bytes)
+    assert_type(await Payments.pay(5), bytes)
+    assert_type(await payments.refund(5), bytes)
+    assert_type(await payments.refund.with_options(priority=1)(5), bytes)
+    assert_type(await execute_activity(charge, "o-1", 5), str)
+    assert_type(await execute_activity(pack, "o-1", start_to_close_timeout=1), int)
+    assert_type(await execute_activity(payments.pay, 5), bytes)
+
+    await bare()  # error
+    bare("o-1")  # error
+    pack("o-1")  # error
+    pack.fn(1)  # error
+    await bare("o-1", "5")  # error
+    await charge("o-1")  # error
+    await charge("o-1", 5, 6)  # error
+    await charge("o-1", sum=5)  # error
+    await charge.with_options(priority=1)("o-1", "5")  # error
+    await bare_plain(1)  # error
+    await pack(b"o-1")  # error
+    await payments.pay("5")  # error
+    await Payments.pay(payments, 5)  # error
+    charge.with_options(timeout=1)  # error
+    charge.with_options(retry_policy=3)  # error
+    wrong: int = await charge("o-1", 5)  # error
+    print(wrong)
+    await execute_activity(charge, "o-1", "5")  # error
+
+
+@defn(executor="fiber")  # error
+def neither() -> None: ...
+
+
+@defn(start_to_close_timeout="10")  # error
+def late() -> None: ...
+"""
+
+EXPECTED = [number for number, line in enumerate(SNIPPET.splitlines(), 1) if line.endswith("# error")]
+
+
+@pytest.fixture
+def snippet(tmp_path: Path) -> Path:
+    path = tmp_path / "typing_snippet.py"
+    path.write_text(SNIPPET)
+    return path
+
+
+def run(*command: str) -> str:
+    return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True).stdout
+
+
+def test_mypy_sees_wrong_arguments(snippet: Path):
+    output = run("mypy", "--strict", "--no-error-summary", str(snippet))
+    found = {int(number) for number in re.findall(r"typing_snippet\.py:(\d+): error", output)}
+    assert sorted(found) == EXPECTED, output
+
+
+def test_pyright_sees_wrong_arguments(snippet: Path, tmp_path: Path):
+    folders = ["engine", "watchdog", "activities", "store", "workflow", "migrations"]
+    settings = {
+        "include": [str(snippet)],
+        "extraPaths": [str(ROOT / name) for name in folders],
+        "pythonVersion": "3.11",
+        "typeCheckingMode": "standard",
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    output = run("pyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(tmp_path))
+    diagnostics = json.loads(output)["generalDiagnostics"]
+    found = {one["range"]["start"]["line"] + 1 for one in diagnostics if one["severity"] == "error"}
+    assert sorted(found) == EXPECTED, json.dumps(diagnostics, indent=1)

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from holdfast_store.database import Database
+from holdfast_store.pulse import Pulse
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Environment
+
+LONG = 3600.0
+
+
+class Beats:
+    """A beat that counts, and lets tests wait for it from the loop, be it run on a thread or on the loop."""
+
+    def __init__(self, act: Callable[[Connection, int], float | None] | None = None) -> None:
+        self.count = 0
+        self.threads: set[str] = set()
+        self._act = act
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[int] = asyncio.Queue()
+
+    def __call__(self, connection: Connection, now: int) -> float | None:
+        self.count += 1
+        self.threads.add(threading.current_thread().name)
+        try:
+            return self._act(connection, now) if self._act is not None else None
+        finally:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, self.count)
+
+    async def next(self) -> int:
+        return await asyncio.wait_for(self._queue.get(), 30)
+
+
+def select_one(connection: Connection, now: int) -> None:
+    assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+
+
+@pytest.fixture(params=[True, False], ids=["threads", "no-threads"])
+def pulse(request: pytest.FixtureRequest, database: Database) -> Pulse:
+    return Pulse(database, Environment(threads=request.param))
+
+
+@pytest.fixture
+async def started(pulse: Pulse) -> AsyncIterator[Pulse]:
+    pulse.start()
+    yield pulse
+    pulse.stop()
+
+
+async def test_a_beat_runs_at_once_and_then_at_its_interval(started: Pulse):
+    beats = Beats(select_one)
+    started.add("lease", 0.01, beats)
+    assert [await beats.next() for _ in range(3)] == [1, 2, 3]
+
+
+async def test_now_is_the_engines_clock(started: Pulse):
+    seen: list[int] = []
+    beats = Beats(lambda connection, now: seen.append(now))
+    before = Environment().clock.now()
+    started.add("lease", LONG, beats)
+    await beats.next()
+    assert before <= seen[0] <= Environment().clock.now()
+
+
+async def test_a_beat_is_woken_from_any_thread(started: Pulse):
+    lease, heartbeats = Beats(), Beats()
+    started.add("lease", LONG, lease)
+    started.add("heartbeats", LONG, heartbeats)
+    await lease.next()
+    await heartbeats.next()
+    started.wake("heartbeats")
+    assert await heartbeats.next() == 2
+    await asyncio.to_thread(started.wake, "heartbeats")
+    assert await heartbeats.next() == 3
+    assert lease.count == 1
+    started.wake("no such beat")
+
+
+async def test_a_wake_during_a_beat_asks_for_another(started: Pulse):
+    def wake_once(connection: Connection, now: int) -> None:
+        if beats.count == 1:
+            started.wake("heartbeats")
+
+    beats = Beats(wake_once)
+    started.add("heartbeats", LONG, beats)
+    assert [await beats.next(), await beats.next()] == [1, 2]
+
+
+async def test_a_beat_may_ask_to_run_sooner(started: Pulse):
+    beats = Beats(lambda connection, now: 0.005 if beats.count < 3 else None)
+    started.add("heartbeats", LONG, beats)
+    assert [await beats.next() for _ in range(3)] == [1, 2, 3]
+
+
+async def test_beats_added_before_the_start_run_after_it(pulse: Pulse):
+    beats = Beats()
+    pulse.add("lease", LONG, beats)
+    await asyncio.sleep(0)
+    assert beats.count == 0
+    pulse.start()
+    assert await beats.next() == 1
+    pulse.stop()
+
+
+async def test_no_beat_runs_after_stop(pulse: Pulse):
+    beats = Beats(select_one)
+    pulse.start()
+    pulse.add("lease", 0.001, beats)
+    await beats.next()
+    pulse.stop()
+    count = beats.count
+    pulse.wake("lease")
+    await asyncio.sleep(0.01)
+    assert beats.count == count
+    pulse.stop()
+    pulse.start()
+    await beats.next()
+    pulse.stop()
+
+
+async def test_a_removed_beat_runs_no_more(started: Pulse):
+    beats, other = Beats(), Beats()
+    started.add("lease", LONG, beats)
+    await beats.next()
+    started.remove("lease")
+    started.wake("lease")
+    started.add("other", LONG, other)
+    await other.next()
+    assert beats.count == 1
+
+
+async def test_it_is_a_thread_of_its_own_unless_there_may_be_none(started: Pulse, database: Database):
+    beats = Beats()
+    started.add("lease", LONG, beats)
+    await beats.next()
+    on_loop = database.url.memory or not started._driver.__class__.__name__.startswith("Thread")
+    assert beats.threads == ({"MainThread"} if on_loop else {"holdfast-pulse"})
+
+
+async def test_a_failed_beat_leaves_no_transaction_and_is_tried_again(
+    started: Pulse, caplog: pytest.LogCaptureFixture
+):
+    def fail_twice(connection: Connection, now: int) -> None:
+        connection.exec_driver_sql("BEGIN")
+        if beats.count < 3:
+            raise KeyError("a bug")
+        connection.exec_driver_sql("COMMIT")
+
+    beats = Beats(fail_twice)
+    started.add("lease", LONG, beats)
+    assert [await beats.next() for _ in range(3)] == [1, 2, 3]
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 2
+    assert "the lease beat failed" in errors[0].getMessage()
+
+
+async def test_one_beat_that_fails_does_not_keep_others_from_running(started: Pulse):
+    def fail(connection: Connection, now: int) -> None:
+        raise KeyError("a bug")
+
+    broken, fine = Beats(fail), Beats(select_one)
+    started.add("broken", 0.001, broken)
+    started.add("fine", 0.001, fine)
+    assert [await fine.next() for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+async def test_connected_time_is_what_beats_have_proved(started: Pulse):
+    asked, idle = Beats(select_one), Beats()
+    started.add("idle", LONG, idle)
+    await idle.next()
+    await settled(started)
+    assert started.connected_for_s == 0.0, "a beat that asked nothing proves nothing"
+    started.add("asked", 0.005, asked)
+    for _ in range(4):
+        await asked.next()
+    await settled(started)
+    assert started.connected_for_s >= 0.01
+
+
+async def settled(pulse: Pulse) -> None:
+    """Let the beat that has just said that it ran be accounted for: run another, quiet one after it."""
+    beats = Beats()
+    pulse.add("settled", LONG, beats)
+    await beats.next()
+
+
+async def test_a_lost_connection_is_replaced_and_connected_time_begins_anew(
+    postgresql_url: str, caplog: pytest.LogCaptureFixture
+):
+    database = Database(DatabaseUrl.parse(postgresql_url), Environment())
+    pulse = Pulse(database, Environment())
+    pids: list[int] = []
+    connected: list[float] = []
+
+    def note(connection: Connection, now: int) -> None:
+        pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        connected.append(pulse.connected_for_s)
+        pids.append(pid)
+
+    beats = Beats(note)
+    pulse.start()
+    pulse.add("lease", 0.01, beats)
+    try:
+        while len(pids) < 3:
+            await beats.next()
+        with database.reader() as other:
+            other.exec_driver_sql(f"SELECT pg_terminate_backend({pids[0]})")
+        while len(set(pids)) < 2:
+            await beats.next()
+        await beats.next()
+    finally:
+        pulse.stop()
+        database.dispose()
+    first = next(place for place, pid in enumerate(pids) if pid != pids[0])
+    assert connected[first] == 0.0
+    assert max(connected[:first]) > 0.0
+    assert pulse.connected_for_s == 0.0
+    warnings = [record.getMessage() for record in caplog.records if record.name == "holdfast.pulse"]
+    assert any(line.startswith("the lease beat failed and is tried again: ") for line in warnings)
+
+
+async def test_a_database_that_is_away_is_tried_until_it_comes(
+    tmp_path: Any, caplog: pytest.LogCaptureFixture
+):
+    folder = tmp_path / "later"
+    database = Database(DatabaseUrl.parse(f"sqlite:///{folder}/app.db"), Environment())
+    pulse = Pulse(database, Environment())
+    beats = Beats(select_one)
+    warned = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            loop.call_soon_threadsafe(warned.set)
+
+    listener = Listener()
+    logging.getLogger("holdfast.pulse").addHandler(listener)
+    try:
+        pulse.start()
+        pulse.add("lease", LONG, beats)
+        await asyncio.wait_for(warned.wait(), 30)
+        assert beats.count == 0
+        folder.mkdir()
+        assert await beats.next() == 1
+    finally:
+        logging.getLogger("holdfast.pulse").removeHandler(listener)
+        pulse.stop()
+        database.dispose()
+    assert "there is no folder" in caplog.text
