@@ -1,0 +1,1 @@
+"""Benchmarks: what Holdfast does in a second, beside what the database can do with the same rows."""

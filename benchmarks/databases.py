@@ -1,0 +1,117 @@
+"""Fresh databases to measure on, each of them as durable as Holdfast makes it: every commit waits for the disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from sqlalchemy import Connection
+
+from holdfast.schema import ensure_schema
+from holdfast.testing.postgres import TemporaryPostgres
+from holdfast_store.database import Database
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Environment
+
+Backend = Literal["sqlite", "postgresql"]
+BACKENDS: tuple[Backend, ...] = ("sqlite", "postgresql")
+
+_TEMPLATE = "holdfast_template"
+
+
+class Databases:
+    """Makes databases at head, and removes them. SQLite files stand in ``folder``; PostgreSQL is a real server."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=folder)
+        self._folder = Path(self._temporary.name)
+        self._server: TemporaryPostgres | None = None
+        self._made = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.stop()
+        self._temporary.cleanup()
+
+    @contextmanager
+    def fresh(self, backend: Backend) -> Generator[str]:
+        """The URL of an empty database at head, gone when the block ends."""
+        self._made += 1
+        if backend == "postgresql":
+            server, name = self._postgres(), f"bench_{self._made}"
+            yield server.create_database(name, template=_TEMPLATE)
+            server.drop_database(name)
+        else:
+            file = self._folder / f"bench_{self._made}.db"
+            url = f"sqlite:///{file}"
+            migrate(url)
+            yield url
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{file}{suffix}").unlink(missing_ok=True)
+
+    def facts(self, backend: Backend) -> dict[str, str]:
+        """The settings that decide how fast and how safe a commit is, as the database itself states them."""
+        names = (
+            ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers")
+            if backend == "postgresql"
+            else ("journal_mode", "synchronous", "page_size", "wal_autocheckpoint")
+        )
+        ask = "SHOW" if backend == "postgresql" else "PRAGMA"
+        with self.fresh(backend) as url, opened(url) as connection:
+            found = {name: str(connection.exec_driver_sql(f"{ask} {name}").scalar()) for name in names}
+            version = "SHOW server_version" if backend == "postgresql" else "SELECT sqlite_version()"
+            return {"version": str(connection.exec_driver_sql(version).scalar()), **found}
+
+    def _postgres(self) -> TemporaryPostgres:
+        if self._server is None:
+            self._server = TemporaryPostgres(fsync=True)
+            self._server.start()
+            migrate(self._server.create_database(_TEMPLATE))
+        return self._server
+
+
+def migrate(url: str) -> None:
+    """Bring a database to head."""
+    database = Database(DatabaseUrl.parse(url), Environment())
+    ensure_schema(database, migrate=True)
+    database.dispose()
+
+
+@contextmanager
+def opened(url: str) -> Generator[Connection]:
+    """A connection as the journal's own is: the same durability, autocommit."""
+    database = Database(DatabaseUrl.parse(url), Environment())
+    connection = database.writer()
+    try:
+        yield connection
+    finally:
+        connection.close()
+        database.dispose()
+
+
+def count_rows(url: str) -> dict[str, int]:
+    """How many rows the tables of the hot path hold."""
+    tables = ("workflow_instances", "workflow_runs", "history_events", "activity_executions")
+    with opened(url) as connection:
+        return {
+            table: int(connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one())
+            for table in tables
+        }
+
+
+def count_where(url: str, table: str, condition: str) -> int:
+    """How many rows of a table meet a condition."""
+    with opened(url) as connection:
+        found: Any = connection.exec_driver_sql(
+            f"SELECT count(*) FROM {table} WHERE {condition}"
+        ).scalar_one()
+        return int(found)

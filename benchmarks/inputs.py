@@ -1,0 +1,20 @@
+"""What goes into the measured workflows and what must come out: small values, as most are."""
+
+from __future__ import annotations
+
+from holdfast_workflow.options import ActivityOptions
+
+WORKFLOW_TYPE = "order"
+ACTIVITY_TYPE = "charge"
+TIMEOUT_S = 60
+OPTIONS = ActivityOptions(start_to_close_timeout=TIMEOUT_S)
+
+
+def argument(index: int) -> str:
+    """The argument of one workflow."""
+    return f"order-{index:06}"
+
+
+def answer_to(value: str) -> str:
+    """What its activity, and the workflow, must return."""
+    return f"charged {value}"

@@ -1,0 +1,152 @@
+"""What a measurement looks like: a table for people, JSON for programs, and the machine it was made on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.growth import Growth
+from benchmarks.rounds import Measure, Sizes
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the speed budget asks for: a rate, a share of the floor, or both; and what it aims at beyond."""
+
+    rate: float | None = None
+    share: float | None = None
+    aim: float | None = None
+
+    def met(self, measure: Measure) -> bool:
+        """Whether a measure reaches it."""
+        ratio = measure.ratio or 0.0
+        return (self.rate is None or measure.rate >= self.rate) and (
+            self.share is None or ratio >= self.share
+        )
+
+    def __str__(self) -> str:
+        rate = f"≥ {self.rate:,.0f}/s" if self.rate is not None else ""
+        share = f"≥ {self.share:.0%}" if self.share is not None else ""
+        aim = f" (aim {self.aim:.0%})" if self.aim is not None else ""
+        return ", ".join(part for part in (rate, share) if part) + aim
+
+
+def target_of(measure: Measure) -> Target | None:
+    """The budget of one measure; some have none."""
+    if measure.name.startswith("replay"):
+        return Target(rate=100_000)
+    if measure.backend == "postgresql":
+        return Target(share=1 / 4) if "1,000 in flight" in measure.name else None
+    if "1,000 in flight" in measure.name:
+        return Target(rate=2_500, share=1 / 3, aim=1 / 2)
+    if "sequence" in measure.name:
+        return Target(share=0.6)
+    return None
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on."""
+    packages = ("sqlalchemy", "psycopg", "orjson", "pydantic")
+    return {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        **{name: version(name) for name in ("holdfast", *packages)},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown"
+
+
+def show(
+    console: Console, facts: dict[str, dict[str, str]], measures: Sequence[Measure], growth: Growth | None
+) -> None:
+    """Print everything."""
+    for name, values in facts.items():
+        console.print(f"[bold]{name}[/]: " + ", ".join(f"{key} {value}" for key, value in values.items()))
+    table = Table(title="medians of the rounds; ratios are medians of each round's own")
+    table.add_column("database")
+    table.add_column("measure", overflow="fold")
+    for heading in ("Holdfast", "floor", "share", "CPU µs", "p50 ms", "p99 ms"):
+        table.add_column(heading, justify="right")
+    table.add_column("target")
+    for measure in measures:
+        table.add_row(*_row(measure), end_section=False)
+    console.print(table)
+    if growth is not None:
+        _show_growth(console, growth)
+
+
+def _row(measure: Measure) -> list[str]:
+    target, latency, bare, ratio = target_of(measure), measure.latency_ms, measure.bare_rate, measure.ratio
+    verdict = ""
+    if target is not None:
+        verdict = f"[green]✓[/] {target}" if target.met(measure) else f"[red]✗[/] {target}"
+    return [
+        measure.backend,
+        measure.name,
+        f"{measure.rate:,.0f} {measure.unit}",
+        f"{bare:,.0f}" if bare is not None else "",
+        f"{ratio:.0%}" if ratio is not None else "",
+        f"{measure.cpu_us:,.1f}",
+        f"{latency[0]:.2f}" if latency is not None else "",
+        f"{latency[1]:.2f}" if latency is not None else "",
+        verdict,
+    ]
+
+
+def _show_growth(console: Console, growth: Growth) -> None:
+    words = ("statements", "rows", "bytes of SQL", "commits")
+    early, late = (
+        ", ".join(
+            f"{value / growth.window:,g} {word}" for word, value in zip(words, counts.written, strict=True)
+        )
+        for counts in (growth.early, growth.late)
+    )
+    verdict = "[green]✓[/] equal" if growth.flat else "[red]✗[/] not equal"
+    console.print(f"[bold]an activity at 10 events of history[/]: {early}")
+    console.print(f"[bold]an activity at {growth.events:,} events[/]: {late}: {verdict}")
+    console.print(f"  time, late by early: {growth.wall_ratio:.3f} elapsed, {growth.cpu_ratio:.3f} of CPU")
+
+
+def save(
+    facts: dict[str, dict[str, str]],
+    sizes: Sizes,
+    measures: Sequence[Measure],
+    growth: Growth | None,
+    folder: Path = RESULTS,
+) -> Path:
+    """Keep everything as JSON; returns the file."""
+    document: dict[str, Any] = {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": " ".join(sys.argv[1:]),
+        "facts": facts,
+        "sizes": asdict(sizes),
+        "measures": [measure.document() for measure in measures],
+        "growth": growth.document() if growth is not None else None,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"throughput-{document['at'].replace(':', '')}.json"
+    file.write_text(json.dumps(document, indent=1) + "\n")
+    return file

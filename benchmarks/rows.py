@@ -1,0 +1,210 @@
+"""The rows of a workflow with one activity, and of one step of a sequence, as Holdfast writes them.
+
+They are made by Holdfast's own records, so their columns and the size of their payloads are the real ones (a test
+compares them with what a run leaves behind), but none of its engine is used to write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.inputs import ACTIVITY_TYPE, OPTIONS, WORKFLOW_TYPE, answer_to, argument
+from holdfast.starting import first_run
+from holdfast_activities.deadlines import refresh
+from holdfast_store.rows import ActivityRow, InstanceRow, Row, RunRow
+from holdfast_store.runs import new_instance, started_event
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.events import (
+    ActivityCompleted,
+    ActivityScheduled,
+    Event,
+    WorkflowCompleted,
+    WorkflowTaskCompleted,
+)
+from holdfast_workflow.options import StartOptions
+from holdfast_workflow.payloads import Payload
+
+Values = tuple[Any, ...]
+
+RUN_UPDATE = ("status", "closed_at", "last_seq", "last_event_at", "owner_id", "history_bytes")
+RUN_STEP = ("last_seq", "last_event_at", "history_bytes")
+RUN_GUARD = ("run_id", "fence", "last_seq", "inbox")
+ACTIVITY_UPDATE = ("status", "next_deadline_at", "closed_at")
+ACTIVITY_GUARD = ("run_id", "activity_id", "attempt", "status")
+
+
+def values(row: Row) -> Values:
+    """A row's values, in the table's column order."""
+    return tuple(vars(row).values())
+
+
+def picked(row: Row, names: Sequence[str]) -> Values:
+    """Some of a row's values."""
+    return tuple(getattr(row, name) for name in names)
+
+
+@dataclass(slots=True)
+class WorkflowRows:
+    """What the two commits of a workflow with one activity write."""
+
+    instance: Values
+    run: Values
+    activity: Values
+    first_events: list[Values]
+    run_update: Values
+    activity_update: Values
+    last_events: list[Values]
+
+
+class Recorder:
+    """Makes a run's events with their numbers, and keeps its row in step."""
+
+    def __init__(self, run: RunRow) -> None:
+        self.run = run
+
+    def record(self, *events: Event) -> list[Values]:
+        """The rows of some events."""
+        run, rows = self.run, []
+        for event in events:
+            text = event.to_json()
+            run.last_seq += 1
+            run.history_bytes += len(text)
+            rows.append((run.run_id, run.last_seq, event.type, run.last_event_at, text))
+        return rows
+
+    def activation(self, own: int, commands: int) -> WorkflowTaskCompleted:
+        """The record of an activation that has seen everything."""
+        run = self.run
+        return WorkflowTaskCompleted(
+            through=run.last_seq - own,
+            own=own,
+            at=run.last_event_at,
+            commands=commands,
+            history_events=run.last_seq,
+            history_bytes=run.history_bytes,
+            python=11,
+        )
+
+
+def workflow_rows(environment: Environment, worker_id: str, index: int) -> WorkflowRows:
+    """The rows of one workflow with one activity."""
+    run = new_run(environment, worker_id)
+    recorder = Recorder(run)
+    instance: InstanceRow = new_instance(run)
+    begun = started_event(run, input=Payload.of([argument(index)]), seed=environment.random.getrandbits(52))
+    first_events = recorder.record(begun)
+    first_events += recorder.record(recorder.activation(0, 1), scheduled(1, argument(index)))
+    activity = activity_row(run, 1)
+    inserted_run, inserted_activity = values(run), values(activity)
+    guard, activity_guard = picked(run, RUN_GUARD), picked(activity, ACTIVITY_GUARD)
+    result = Payload.of(answer_to(argument(index)))
+    last_events = recorder.record(ActivityCompleted(1, result, 1))
+    last_events += recorder.record(recorder.activation(1, 1), WorkflowCompleted(result))
+    run.status, run.closed_at, run.owner_id = "completed", run.last_event_at, None
+    close(activity)
+    return WorkflowRows(
+        instance=values(instance),
+        run=inserted_run,
+        activity=inserted_activity,
+        first_events=first_events,
+        run_update=picked(run, RUN_UPDATE) + guard,
+        activity_update=picked(activity, ACTIVITY_UPDATE) + activity_guard,
+        last_events=last_events,
+    )
+
+
+@dataclass(slots=True)
+class StepRows:
+    """What the one commit of a step in a sequence of activities writes: a result and the next activity."""
+
+    run_update: Values
+    activity_update: Values
+    activity: Values
+    events: list[Values]
+
+
+def step_rows(environment: Environment, run: RunRow, steps: int) -> list[StepRows]:
+    """The rows of the steps of one run, whose first activity is running already."""
+    recorder = Recorder(run)
+    activity = activity_row(run, 1)
+    made: list[StepRows] = []
+    for number in range(1, steps + 1):
+        run.last_event_at = environment.clock.now()
+        guard, activity_guard = picked(run, RUN_GUARD), picked(activity, ACTIVITY_GUARD)
+        events = recorder.record(ActivityCompleted(number, Payload.of(number), 1))
+        events += recorder.record(recorder.activation(1, 1), scheduled(number + 1, number))
+        close(activity)
+        activity_update = picked(activity, ACTIVITY_UPDATE) + activity_guard
+        activity = activity_row(run, number + 1)
+        made.append(StepRows(picked(run, RUN_STEP) + guard, activity_update, values(activity), events))
+    return made
+
+
+def new_run(environment: Environment, worker_id: str) -> RunRow:
+    """The row of a run that a worker owns and has activated once."""
+    run = first_run(
+        run_id=environment.ids.next(),
+        workflow_id=environment.ids.next(),
+        workflow_type=WORKFLOW_TYPE,
+        task_queue="default",
+        options=StartOptions(),
+        memo=None,
+        now=environment.clock.now(),
+        owner_id=worker_id,
+    )
+    run.status, run.started_at, run.wake_at = "running", run.created_at, None
+    return run
+
+
+def scheduled(command_id: int, value: object) -> ActivityScheduled:
+    """The command that asks for an activity."""
+    return ActivityScheduled(
+        command_id=command_id,
+        activity_type=ACTIVITY_TYPE,
+        task_queue="default",
+        priority=5,
+        input=Payload.of([value]),
+        options=OPTIONS.snapshot,
+    )
+
+
+def activity_row(run: RunRow, activity_id: int) -> ActivityRow:
+    """The row of an activity that was written as running at once."""
+    now = run.last_event_at
+    row = ActivityRow(
+        run_id=run.run_id,
+        activity_id=activity_id,
+        activity_type=ACTIVITY_TYPE,
+        task_queue="default",
+        priority=5,
+        scheduled_seq=run.last_seq,
+        status="running",
+        attempt=1,
+        uncharged=0,
+        rescues=0,
+        scheduled_at=now,
+        available_at=now,
+        claimed_by=run.owner_id,
+        started_at=now,
+        heartbeat_at=None,
+        heartbeat_details=None,
+        options=OPTIONS.snapshot.json.decode(),
+        last_failure=None,
+        schedule_to_start_deadline_at=None,
+        start_to_close_deadline_at=now + (OPTIONS.start_to_close_us or 0),
+        schedule_to_close_deadline_at=None,
+        heartbeat_deadline_at=None,
+        next_deadline_at=None,
+        cancel_requested=False,
+        local=False,
+        closed_at=None,
+    )
+    refresh(row)
+    return row
+
+
+def close(activity: ActivityRow) -> None:
+    """End an activity well."""
+    activity.status, activity.closed_at, activity.next_deadline_at = "completed", activity.scheduled_at, None

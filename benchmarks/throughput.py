@@ -1,0 +1,80 @@
+"""How fast Holdfast is, beside the floor: ``python benchmarks/throughput.py``, or ``make bench``.
+
+On one database after the other, round by round: workflows with one activity, activities in sequence, replay; then what
+an activity costs early and late in a history. Every result and every row is checked; the exit code is 1 where one is
+wrong, and never for being slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+
+if not __package__:  # run as a file: `benchmarks` is found from the folder above
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from rich.console import Console
+
+from benchmarks.databases import BACKENDS, Backend, Databases
+from benchmarks.growth import Growth, measure_growth
+from benchmarks.measuring import WrongResultError, expect
+from benchmarks.report import RESULTS, machine, save, show
+from benchmarks.rounds import QUICK, Measure, Sizes, measure
+
+
+def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
+    """Measure, print and keep; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
+    parser.add_argument("--quick", action="store_true", help="half a minute: small sizes, two rounds")
+    parser.add_argument("--rounds", type=int, help="how many rounds")
+    parser.add_argument("--database", choices=(*BACKENDS, "both"), default="both")
+    parser.add_argument(
+        "--folder", type=Path, help="where the SQLite files go; not in memory, if it is to mean much"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
+    options = parser.parse_args(argv)
+    sizes = sizes or (QUICK if options.quick else Sizes())
+    if options.rounds:
+        sizes = dataclasses.replace(sizes, rounds=options.rounds)
+    backends: tuple[Backend, ...] = BACKENDS if options.database == "both" else (options.database,)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    try:
+        facts, measures, growth = run(backends, sizes, options.folder, console)
+    except WrongResultError as error:
+        console.print(f"[red]wrong[/]: {error}")
+        return 1
+    show(console, facts, measures, growth)
+    console.print(f"kept in {save(facts, sizes, measures, growth, options.results)}")
+    return 0
+
+
+def run(
+    backends: tuple[Backend, ...], sizes: Sizes, folder: Path | None, console: Console
+) -> tuple[dict[str, dict[str, str]], list[Measure], Growth | None]:
+    """Measure everything.
+
+    Raises:
+        WrongResultError: A result or a row is not what it must be.
+    """
+    measures: list[Measure] = []
+    growth: Growth | None = None
+    facts = {"machine": machine()}
+    with Databases(folder) as databases, console.status("…") as status:
+        for backend in backends:
+            facts[backend] = databases.facts(backend)
+            measures += measure(databases, backend, sizes, status.update)
+        if "sqlite" in backends:
+            status.update(f"sqlite: what an activity costs at {sizes.growth_events:,} events")
+            growth = measure_growth(databases, sizes.growth_events, sizes.growth_rounds)
+            expect(
+                "statements, rows, bytes and commits late in a history",
+                growth.late.written,
+                growth.early.written,
+            )
+    return facts, measures, growth
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The benchmarks work: tiny sizes, results checked, figures written; nothing here looks at a clock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks import profile_workflow, throughput
+from benchmarks.databases import Databases
+from benchmarks.floor import bare_commits, check, floor
+from benchmarks.measuring import WrongResultError, expect
+from benchmarks.rounds import Sizes
+
+TINY = Sizes(
+    rounds=1,
+    in_flight=(4, 1),
+    orders=8,
+    orders_alone=2,
+    steps=4,
+    replayed_events=(30,),
+    growth_events=60,
+    growth_rounds=1,
+)
+
+
+def run(folder: Path, database: str) -> dict[str, object]:
+    results = folder / "results"
+    arguments = ["--folder", str(folder), "--results", str(results), "--database", database]
+    assert throughput.main(arguments, TINY) == 0
+    (file,) = results.iterdir()
+    document: dict[str, object] = json.loads(file.read_text())
+    return document
+
+
+def test_throughput_measures_on_sqlite(tmp_path: Path) -> None:
+    document = run(tmp_path, "sqlite")
+    assert isinstance(document["measures"], list)
+    assert len(document["measures"]) == 4
+    assert isinstance(document["growth"], dict)
+
+
+@pytest.mark.postgresql
+def test_throughput_measures_on_postgresql(tmp_path: Path) -> None:
+    document = run(tmp_path, "postgresql")
+    assert document["growth"] is None
+
+
+def test_wrong_results_and_nothing_else_make_it_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: object) -> None:
+        expect("a workflow's result", "charged nothing", "charged order-000001")
+
+    monkeypatch.setattr(throughput, "measure", wrong)
+    arguments = ["--folder", str(tmp_path), "--results", str(tmp_path), "--database", "sqlite"]
+    assert throughput.main(arguments, TINY) == 1
+
+
+def test_the_floor_is_checked(tmp_path: Path) -> None:
+    with Databases(tmp_path) as databases, databases.fresh("sqlite") as url:
+        assert floor(url, 7, 3).count == 7
+        with pytest.raises(WrongResultError, match="rows"):
+            check(url, 8)
+    with Databases(tmp_path) as databases, databases.fresh("sqlite") as url:
+        assert bare_commits(url, 5).count == 5
+
+
+def test_the_profile_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        profile_workflow.main(
+            ["--folder", str(tmp_path), "--workflows", "4", "--in-flight", "2", "--top", "3"]
+        )
+        == 0
+    )
+    assert "own time per workflow" in capsys.readouterr().out
