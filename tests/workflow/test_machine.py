@@ -611,6 +611,25 @@ def test_an_event_of_a_later_version_fails_the_task():
         go(machine, SignalReceived("s", Payload.of([])))
 
 
+def test_code_that_swallows_a_refusal_gets_no_further_than_its_next_await():
+    reached: list[str] = []
+
+    @defn
+    async def order() -> None:
+        try:
+            await workflow.execute_activity(untyped)
+        except Exception:
+            reached.append("swallowed")
+        while True:  # would never end
+            await asyncio.sleep(0)
+            reached.append("went on")
+            assert len(reached) < 5
+
+    with pytest.raises(DurableCallError):
+        begin(order)
+    assert reached == ["swallowed"]
+
+
 def test_an_interrupted_activation_fails_whatever_its_code_swallows():
     class Blocked(Exception): ...
 

@@ -274,9 +274,6 @@ class DeterministicLoop(NoWorld):
     def shut(self) -> None:
         """Forget everything."""
         self._closed = True
-        for task in self.tasks:
-            stubborn: Any = task
-            stubborn._log_destroy_pending = False
         self.tasks, self.generators = [], []
         for timer in list(self.timers.values()):
             timer.cancel()  # which lets go of its callback

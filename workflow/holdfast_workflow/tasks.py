@@ -73,6 +73,8 @@ class DeterministicTask(asyncio.Task[T]):
         super().__init__(
             coro, loop=loop, name=f"task-{hashes.count}" if name is None else str(name), context=context
         )
+        # Tasks are held by their loop: they go unfinished only where a process ends, and there it is no news.
+        self._log_destroy_pending = False
 
     def __hash__(self) -> int:
         return self._hash

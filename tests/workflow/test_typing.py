@@ -1,0 +1,72 @@
+"""What type checkers must see and must refuse: `make check` runs this, where an ignore without need is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from holdfast_workflow import api as workflow
+from holdfast_workflow.calls import ActivityFuture
+from holdfast_workflow.definitions import definition_of, defn, run
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+@defn
+class Order:
+    @run
+    async def run(self, order_id: str, amount: int) -> float:
+        return 1.0
+
+
+@defn(name="plain")
+async def plain(order_id: str) -> bytes:
+    return b""
+
+
+async def charge(order_id: str, amount: int) -> float:
+    """Stands for an activity, which is such a callable too."""
+    return 1.0
+
+
+def start(target: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> T:
+    """As a client types it."""
+    raise NotImplementedError
+
+
+if TYPE_CHECKING:
+    from typing import assert_type
+
+    assert_type(start(Order.run, "o", 5), float)
+    assert_type(start(plain, "o"), bytes)
+    start(Order.run, "o", "5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    start(Order.run, "o")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    start(plain, 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    start(Order().run, "o", "5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(Order, type[Order])
+    definition_of(Order.run)
+
+    @run  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    def synchronous(self: object) -> int: ...
+
+    async def awaiting() -> None:
+        call = workflow.execute_activity(charge, "o", 5)
+        _ = [assert_type(call, Coroutine[Any, Any, float])]
+        named = workflow.execute_activity("charge", "o", result_type=int, priority=1)
+        _ = [assert_type(named, Coroutine[Any, Any, int])]
+        untyped = workflow.execute_activity("charge", "o")
+        _ = [assert_type(untyped, Coroutine[Any, Any, Any])]
+        assert_type(await workflow.execute_activity(charge, "o", 5), float)
+        handle = workflow.start_activity(charge, "o", 5, priority=1)
+        _ = [assert_type(handle, ActivityFuture[float])]
+        assert_type(await handle, float)
+        assert_type(handle.result(), float)
+        await workflow.execute_activity(charge, "o", "5")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await workflow.execute_activity(charge, "o")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await workflow.execute_activity(charge, "o", 5, start_to_close="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+        await workflow.sleep("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_the_samples_are_workflows():
+    assert [definition_of(target).name for target in (Order, Order.run, plain)] == ["Order", "Order", "plain"]
