@@ -33,7 +33,9 @@ from holdfast_workflow.validation import integer, timeout_seconds
 logger = logging.getLogger("holdfast.watchdog")
 
 NEVER: Final = 1 << 62
-SHORTEST_SLEEP_S: Final = 0.005
+SHORTEST_SLEEP_S: Final = 0.000_002
+SLEEP_AFTER_WORK_S: Final = 0.005
+"""After a pass that did something the next waits a little, so that one commit takes what becomes due meanwhile."""
 CLOCK_JUMP_S: Final = 1.0
 BATCHES_A_TURN: Final = 4
 
@@ -52,7 +54,8 @@ class TaskWatchdog:
 
     Args:
         client: Whose database it watches.
-        interval: The longest sleep between two passes, in seconds or a timedelta.
+        interval: The longest sleep between two passes, in seconds or a timedelta; a quarter of the lease if that is
+            shorter.
         batch: How many rows are read, and handled together, at a time.
         lease_duration: The workers' lease in seconds; half of it is how long this process must have reached the
             database before it declares a worker dead.
@@ -70,8 +73,9 @@ class TaskWatchdog:
         lease_duration: float | timedelta = 30.0,
     ) -> None:
         self.batch = integer("watchdog batch", batch, 1)
-        self.interval_s = float(timeout_seconds("watchdog interval", interval))
         self._half_lease_s = timeout_seconds("lease duration", lease_duration) / 2
+        # Passes that were further apart than half a lease could never prove an unbroken connection for as long.
+        self.interval_s = min(float(timeout_seconds("watchdog interval", interval)), self._half_lease_s / 2)
         self._hub = client.hub
         self._clock = client.hub.environment.clock
         self._scribe = Scribe()
@@ -80,6 +84,7 @@ class TaskWatchdog:
         self._connected_since: float | None = None
         self._connected_at = 0.0
         self._nearest = NEVER
+        self._shortest_s = SHORTEST_SLEEP_S
         self._asleep = False
         self._woken = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -192,6 +197,7 @@ class TaskWatchdog:
             else:
                 if report.next_deadline_at is not None and report.next_deadline_at < self._nearest:
                     self._nearest = report.next_deadline_at
+                self._shortest_s = SLEEP_AFTER_WORK_S if report.done else SHORTEST_SLEEP_S
                 if report.reached_limit:
                     self._woken.set()
                     await asyncio.sleep(0)
@@ -206,7 +212,7 @@ class TaskWatchdog:
             self._set_alarm(longest)
         else:
             ahead = (self._nearest - self._clock.now()) / 1_000_000
-            self._set_alarm(min(max(ahead, SHORTEST_SLEEP_S), longest))
+            self._set_alarm(min(max(ahead, self._shortest_s), longest))
 
     def _set_alarm(self, delay_s: float | None) -> None:
         if self._alarm is not None:
