@@ -167,12 +167,13 @@ async def test_one_that_waits_its_turn_ends_at_once_when_it_is_cancelled(
     path = tmp_path / "go"
     first = pool.start(jobs.wait_for, str(path))
     await heard(pool, first)
-    pool.start(jobs.wait_for, str(path))  # on its way into the process already
+    for _ in range(2):  # these may be on their way into the process already
+        pool.start(jobs.wait_for, str(path))
     last = pool.start(jobs.wait_for, str(path))
     pool.tell(last, "cancel_requested")
     assert await pool.end() == CANCELLED
     path.touch()
-    assert [await pool.end(), await pool.end()] == ["done", "done"]
+    assert [await pool.end() for _ in range(3)] == ["done"] * 3
 
 
 async def test_it_is_handed_back_when_it_returns_and_not_before(pool: Any, jobs: ModuleType):
