@@ -1,4 +1,4 @@
-"""What must hold when the import is over. Each check is a function of the evidence alone, so it can be fooled in tests."""
+"""What must hold when the import is over: each check is a function of the evidence alone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def _invalid(evidence: Evidence) -> Check:
     expected = evidence.stage.orders.invalid
     wrong = _differing("rejected rows", evidence.rejected, expected)
     wrong += _differing("rejected rows in the workflow's result", evidence.summary.rejected, len(expected))
-    return Check("every invalid row was reported", f"{len(evidence.rejected)} rows, each with its reason", wrong)
+    return Check(
+        "every invalid row was reported", f"{len(evidence.rejected)} rows, each with its reason", wrong
+    )
 
 
 # --- what was done once ---------------------------------------------------------------------------------------------
@@ -75,25 +77,32 @@ def _not_redone(evidence: Evidence) -> Check:
     if again:
         wrong += (f"rows of chunks {again} were written more than once",)
     once = sum(1 for times in executions.values() if times == 1)
-    return Check("completed work was not redone", f"{once} of {len(executions)} chunks ran exactly once", wrong)
+    return Check(
+        "completed work was not redone", f"{once} of {len(executions)} chunks ran exactly once", wrong
+    )
 
 
 def _taken_over(evidence: Evidence) -> Check:
     name = "the interrupted chunk went on"
     killed = evidence.stage.killed
     if killed is None:
-        return Check(name, "nothing", ("no worker was killed: the import was over before its middle was seen",))
+        return Check(
+            name, "nothing", ("no worker was killed: the import was over before its middle was seen",)
+        )
     lines = [line for line in evidence.ledger if line.chunk == killed.chunk]
     after = [line for line in lines if line.worker_pid != killed.pid]
     if not after:
-        late = [line for line in evidence.ledger if line.worker_pid != killed.pid]
-        finished = lines[-1].finished_at is not None and bool(late)
-        found = f"chunk {killed.chunk} was just finished, the next one was begun by the second worker"
-        return Check(name, found, () if finished else (f"nobody finished chunk {killed.chunk}",))
+        unfinished = not lines or lines[-1].finished_at is None
+        found = f"it did not have to: chunk {killed.chunk} had just been finished"
+        return Check(name, found, (f"nobody finished chunk {killed.chunk}",) if unfinished else ())
     second = after[-1]
-    wrong: tuple[str, ...] = () if second.finished_at is not None else (f"chunk {second.chunk} was not finished",)
+    wrong: tuple[str, ...] = (
+        () if second.finished_at is not None else (f"chunk {second.chunk} was not finished",)
+    )
     if killed.beat_row is not None and second.from_row <= killed.beat_row:
-        wrong += (f"it began at row {second.from_row:,}, though a heartbeat had said row {killed.beat_row:,}",)
+        wrong += (
+            f"it began at row {second.from_row:,}, though a heartbeat had said row {killed.beat_row:,}",
+        )
     again = killed.reached_row - second.from_row + 1
     found = f"at row {second.from_row:,}, {second.begun_at - killed.at:.1f} s after the kill; {again:,} rows again"
     return Check(name, found, wrong)
@@ -102,9 +111,13 @@ def _taken_over(evidence: Evidence) -> Check:
 def _uncharged(evidence: Evidence) -> Check:
     attempts = Counter(line.attempt for line in evidence.ledger)
     recorded = Counter(attempt for name, attempt in _completed(evidence) if name == "load_chunk")
-    wrong = () if set(attempts) == {1} else (f"activities were told attempts {sorted(attempts)}",)
+    wrong: tuple[str, ...] = (
+        () if set(attempts) == {1} else (f"activities were told attempts {sorted(attempts)}",)
+    )
     wrong += () if set(recorded) == {1} else (f"history has attempts {sorted(recorded)}",)
-    return Check("the rescue was not charged to the retry policy", "each chunk's result says attempt 1", wrong)
+    return Check(
+        "the rescue was not charged to the retry policy", "each chunk's result says attempt 1", wrong
+    )
 
 
 # --- what was promised ----------------------------------------------------------------------------------------------
@@ -140,7 +153,9 @@ def _run_deadlines(evidence: Evidence) -> Check:
     for number, run in enumerate(evidence.runs, 1):
         deadline = run.description.run.run_deadline_at
         wrong += _differing(f"run {number}: run deadline in WorkflowStarted", _iso(run), deadline)
-        wrong += _seconds_apart(f"the start of run {number}", run.description.run.created_at, deadline, timeout)
+        wrong += _seconds_apart(
+            f"the start of run {number}", run.description.run.created_at, deadline, timeout
+        )
         if deadline is not None:
             deadlines.append(deadline)
     if sorted(set(deadlines)) != deadlines:
@@ -216,7 +231,9 @@ _AFTER_A_KILL = (_taken_over, _uncharged)
 def _completed(evidence: Evidence) -> Iterator[tuple[str, int]]:
     """Name and attempt of each activity that has a result."""
     for run in evidence.runs:
-        names = {e.payload["command_id"]: e.payload["activity_type"] for e in run.of_type("ActivityScheduled")}
+        names = {
+            e.payload["command_id"]: e.payload["activity_type"] for e in run.of_type("ActivityScheduled")
+        }
         for event in run.of_type("ActivityCompleted"):
             yield names[event.payload["command_id"]], event.payload["attempt"]
 

@@ -69,15 +69,21 @@ class PlainDisplay:
     def _tell(self, told: ChainEvent) -> None:
         words = self._narrator.tell(told)
         if told.event.type in self.TOLD:
-            self.say(f"{clock(told.event.recorded_at)}  run {told.run_number}  {told.event.type:<22}  {words}")
+            self.say(
+                f"{clock(told.event.recorded_at)}  run {told.run_number}  {told.event.type:<22}  {words}"
+            )
 
     def _tell_retry(self, scene: Scene) -> None:
         activity = scene.activity
         if activity is None or activity.last_failure is None:
             return
-        retry = f"{activity.activity_type} · attempt {activity.attempt} failed: {activity.last_failure.message}"
+        retry = (
+            f"{activity.activity_type} · attempt {activity.attempt} failed: {activity.last_failure.message}"
+        )
         if activity.available_at is not None and retry != self._retry:
             self._retry = retry
             run = scene.description.run.run_number
             at = scene.description.described_at
-            self.say(f"{clock(at)}  run {run}  {'(retry)':<22}  {retry} · again at {clock(activity.available_at)}")
+            self.say(
+                f"{clock(at)}  run {run}  {'(retry)':<22}  {retry} · again at {clock(activity.available_at)}"
+            )

@@ -1,4 +1,4 @@
-"""The driver: starts the import and its workers, watches, kills one half-way, and sees to it that nothing stays behind."""
+"""The driver: starts the import and its workers, watches, kills one half-way, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class Driver:
     def _start_worker(self) -> None:
         worker = WorkerProcess(self._stage, len(self._workers) + 1)
         self._workers.append(worker)
-        self._display.say(f"worker {worker.number} is process {worker.pid}, with a lease of {self._stage.lease:g} s")
+        self._display.say(
+            f"worker {worker.number} is process {worker.pid}, with a lease of {self._stage.lease:g} s"
+        )
 
     async def _start_workflow(self) -> WorkflowHandle[ImportSummary]:
         stage = self._stage
@@ -136,8 +138,8 @@ class Driver:
             if line.chunk == killed.chunk and line.worker_pid != killed.pid:
                 self._taken_over = True
                 self._display.say(
-                    f"[bold green]worker {self._workers[-1].number} took over[/] {line.begun_at - killed.at:.1f} s later: "
-                    f"chunk {line.chunk} goes on at row {line.from_row:,}"
+                    f"[bold green]worker {self._workers[-1].number} took over[/] {line.begun_at - killed.at:.1f} s "
+                    f"later: chunk {line.chunk} goes on at row {line.from_row:,}"
                 )
 
 

@@ -134,14 +134,18 @@ class ImportCsv:
         for chunk in chunks[carried.next_chunk : end]:
             loaded = loaded.plus(await load_chunk(job, chunk))
         if end < len(chunks):
-            await asyncio.sleep(job.pause)  # a durable timer: it would fire though every process died meanwhile
+            await asyncio.sleep(
+                job.pause
+            )  # a durable timer: it would fire though every process died meanwhile
             workflow.continue_as_new(job, replace(carried, next_chunk=end, loaded=loaded))
         return _summary(carried, loaded)
 
 
 def _summary(carried: Carried, loaded: Loaded) -> ImportSummary:
     cents = loaded.cents or {}
-    total = sum((Decimal(amount) / 100 * carried.rates[currency] for currency, amount in cents.items()), Decimal(0))
+    total = sum(
+        (Decimal(amount) / 100 * carried.rates[currency] for currency, amount in cents.items()), Decimal(0)
+    )
     return ImportSummary(
         rows=carried.plan.rows,
         loaded=loaded.rows,
@@ -163,7 +167,9 @@ def validate_csv(job: ImportJob) -> Plan:
     found = records(job.path)
     header = next(found, None)
     if header is None or tuple(header.fields) != HEADER:
-        raise ApplicationError("the file does not begin with the header of orders", type="NotOrders", non_retryable=True)
+        raise ApplicationError(
+            "the file does not begin with the header of orders", type="NotOrders", non_retryable=True
+        )
     chunks: list[Chunk] = []
     first, offset, last = 1, header.end, header
     for last in found:
@@ -180,7 +186,8 @@ def validate_csv(job: ImportJob) -> Plan:
 
 
 @activity.defn(
-    start_to_close_timeout=10, retry_policy=RetryPolicy(initial_interval=0.4, backoff_coefficient=2, max_attempts=5)
+    start_to_close_timeout=10,
+    retry_policy=RetryPolicy(initial_interval=0.4, backoff_coefficient=2, max_attempts=5),
 )
 async def fetch_rates() -> dict[str, Decimal]:
     """Ask a service for exchange rates. It is unreliable: it answers only when asked for the third time."""
@@ -191,7 +198,9 @@ async def fetch_rates() -> dict[str, Decimal]:
 
 
 @activity.defn(
-    start_to_close_timeout=120, heartbeat_timeout=10, retry_policy=RetryPolicy(initial_interval=0.5, max_attempts=5)
+    start_to_close_timeout=120,
+    heartbeat_timeout=20,
+    retry_policy=RetryPolicy(initial_interval=0.5, max_attempts=5),
 )
 def load_chunk(job: ImportJob, chunk: Chunk) -> Loaded:
     """Load a chunk, slice by slice, from the row on that an earlier execution is known to have reached."""

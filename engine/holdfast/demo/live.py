@@ -20,7 +20,7 @@ from holdfast.demo.stage import Stage
 from holdfast.demo.watching import ChainEvent, Scene
 
 _EVENTS = 7
-_BAR = 34
+_BAR = 28
 _WIDTH = 100
 
 
@@ -62,7 +62,9 @@ class LiveDisplay:
         words = self._narrator.tell(told)
         if told.event.type in UNTOLD:
             return
-        line = Text(f"{clock(told.event.recorded_at)}  run {told.run_number}  {told.event.seq:>3}  ", style="dim")
+        line = Text(
+            f"{clock(told.event.recorded_at)}  run {told.run_number}  {told.event.seq:>3}  ", style="dim"
+        )
         line.append(f"{told.event.type:<23}", style=_style(told.event.type))
         line.append(words, style="default")
         line.no_wrap, line.overflow = True, "ellipsis"
@@ -96,7 +98,9 @@ class LiveDisplay:
     def _add_deadlines(self, table: Table, scene: Scene) -> None:
         run = scene.description.run
         number = f"run {run.run_number} of {self._stage.runs}"
-        execution = _deadline(run.execution_deadline_at, run.execution_time_left_seconds, "the same in every run")
+        execution = _deadline(
+            run.execution_deadline_at, run.execution_time_left_seconds, "the same in every run"
+        )
         this_run = _deadline(run.run_deadline_at, run.run_time_left_seconds, f"fresh in {number}")
         left = _left_bar(scene.description.execution_timeout_seconds, run.execution_time_left_seconds)
         table.add_row("execution", left, execution)
@@ -123,6 +127,8 @@ def _activity(scene: Scene) -> Text:
     chunk = f" {current.chunk}" if activity.activity_type == "load_chunk" and current is not None else ""
     text = Text(f"{activity.activity_type}{chunk}", style="bold")
     text.append(f" · attempt {activity.attempt} · {activity.status.value}", style="not bold")
+    if activity.worker is not None and activity.worker.pid is not None:
+        text.append(f" in process {activity.worker.pid}", style="not bold")
     if activity.available_at is not None:
         text.append(f" · again at {clock(activity.available_at)}")
     if activity.last_failure is not None:
@@ -155,11 +161,15 @@ def _workers(scene: Scene, processes: Sequence[WorkerProcess]) -> Text:
         if text:
             text.append("   ")
         if process.killed:
-            text.append(f"pid {process.pid} ✗ SIGKILL", style="red")
-            state = f" (lease: {leases[process.pid]:.1f} s)" if leases.get(process.pid, -1) > 0 else " (lease over)"
+            text.append(f"process {process.pid} ✗ SIGKILL", style="red")
+            state = (
+                f" (lease {leases[process.pid]:.1f} s)"
+                if leases.get(process.pid, -1) > 0
+                else " (lease over)"
+            )
         else:
-            text.append(f"pid {process.pid} ✓", style="green")
-            state = f" (lease: {leases[process.pid]:.1f} s)" if process.pid in leases else " (starting)"
+            text.append(f"process {process.pid} ✓", style="green")
+            state = f" (lease {leases[process.pid]:.1f} s)" if process.pid in leases else " (starting)"
         text.append(state)
     return text
 

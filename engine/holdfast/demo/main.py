@@ -24,6 +24,8 @@ from holdfast.demo.stage import Stage, Wishes, set_stage
 MOST_ROWS = 2_000_000
 MOST_CHUNKS = 1_000
 
+LOG_WIDTH = 120
+
 OK, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 DESCRIPTION = """\
@@ -53,12 +55,20 @@ def parse(arguments: Sequence[str] | None = None) -> Wishes:
         prog="holdfast demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     standard = Wishes()
-    parser.add_argument("--rows", type=int, default=standard.rows, help="rows of the CSV file (default: 50,000)")
-    parser.add_argument("--chunk", type=int, metavar="ROWS", help="rows of one activity (default: a tenth of all)")
-    parser.add_argument("--url", help="the Holdfast database (default: a fresh SQLite file); PostgreSQL must be migrated")
+    parser.add_argument(
+        "--rows", type=int, default=standard.rows, help="rows of the CSV file (default: 50,000)"
+    )
+    parser.add_argument(
+        "--chunk", type=int, metavar="ROWS", help="rows of one activity (default: a tenth of all)"
+    )
+    parser.add_argument(
+        "--url", help="the Holdfast database (default: a fresh SQLite file); PostgreSQL must be migrated"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder with the file and the databases")
     parser.add_argument("--no-kill", dest="kill", action="store_false", help="let the first worker live")
-    parser.add_argument("--json", action="store_true", help="print a JSON document instead; progress goes to stderr")
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON document instead; progress goes to stderr"
+    )
     parser.add_argument("--quick", action="store_true", help="hurry: for tests")
     given = parser.parse_args(arguments)
     if not LEAST_ROWS <= given.rows <= MOST_ROWS:
@@ -66,7 +76,9 @@ def parse(arguments: Sequence[str] | None = None) -> Wishes:
     if given.chunk is not None and not 1 <= given.chunk <= given.rows:
         parser.error(f"--chunk must be 1 to {given.rows:,}, the number of rows")
     if given.chunk is not None and given.rows > given.chunk * MOST_CHUNKS:
-        parser.error(f"--chunk must be at least {-(-given.rows // MOST_CHUNKS):,}: more than {MOST_CHUNKS:,} chunks are no fun")
+        parser.error(
+            f"--chunk must be at least {-(-given.rows // MOST_CHUNKS):,}: more than {MOST_CHUNKS:,} chunks are no fun"
+        )
     return Wishes(given.rows, given.chunk, given.url, given.keep, given.kill, given.json, given.quick)
 
 
@@ -75,10 +87,16 @@ async def demonstrate(wishes: Wishes) -> int:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # With --json, standard output is for the document alone.
     console = Console(stderr=wishes.json)
-    console.print(f"writing {wishes.rows:,} orders to a CSV file …", highlight=False)
-    stage = set_stage(wishes)
+    if not console.is_terminal:
+        console.width = LOG_WIDTH
+    blow = "; half-way its worker is killed, and another one finishes" if wishes.kill else ""
     console.print(
-        f"{stage.orders.path}: {stage.orders.size / 1_000_000:.1f} MB, {len(stage.orders.invalid)} rows of it invalid",
+        f"[bold]A workflow imports {wishes.rows:,} orders{blow}.[/] Times are UTC.", highlight=False
+    )
+    stage = set_stage(wishes)
+    orders = stage.orders
+    console.print(
+        f"wrote {orders.path}: {orders.size / 1_000_000:.1f} MB, {len(orders.invalid)} rows are invalid",
         highlight=False,
         soft_wrap=True,
     )
@@ -88,6 +106,9 @@ async def demonstrate(wishes: Wishes) -> int:
     except (DemoError, HoldfastError) as error:
         code = WRONG if stage.run_id else USAGE
         Console(stderr=True).print(f"[bold red]the demo failed:[/] {error}", highlight=False, soft_wrap=True)
+    except asyncio.CancelledError:
+        code = INTERRUPTED
+        raise
     finally:
         _clear_away(wishes, stage, console, keep=wishes.keep or (code == WRONG and bool(stage.run_id)))
     return code
@@ -106,7 +127,9 @@ async def _play(wishes: Wishes, stage: Stage, console: Console) -> int:
         print_report(console, evidence, checks)
     wrong = [check.name for check in checks if not check.ok]
     if wrong:
-        Console(stderr=True).print(f"[bold red]{len(wrong)} of {len(checks)} checks failed[/]", highlight=False)
+        Console(stderr=True).print(
+            f"[bold red]{len(wrong)} of {len(checks)} checks failed[/]", highlight=False
+        )
         return WRONG
     console.print(f"[bold green]all {len(checks)} checks hold[/]", highlight=False)
     return OK
@@ -117,7 +140,9 @@ def _clear_away(wishes: Wishes, stage: Stage, console: Console, *, keep: bool) -
         stage.remove()
         console.print(f"removed {stage.folder}; --keep keeps it", highlight=False, soft_wrap=True)
         return
-    console.print(f"kept {stage.folder}: orders.csv, warehouse.db, the workers' logs", highlight=False, soft_wrap=True)
+    console.print(
+        f"kept {stage.folder}: orders.csv, warehouse.db, the workers' logs", highlight=False, soft_wrap=True
+    )
     console.print(
         f"look for yourself: holdfast history {stage.workflow_id} --url {'…' if wishes.url else stage.url}",
         highlight=False,

@@ -24,7 +24,7 @@ class Narrator:
         name = self._asked.get((run, payload.get("command_id", 0)), "")
         match told.event.type:
             case "WorkflowStarted":
-                return _started(run, payload)
+                return _started(payload)
             case "ActivityScheduled":
                 self._asked[run, payload["command_id"]], words = _scheduled(payload)
                 return words
@@ -41,7 +41,8 @@ class Narrator:
                 return f"slept until {clock(to_datetime(payload['fire_at']))}"
             case "WorkflowContinuedAsNew":
                 _, carried = payload["input"]
-                return f"{carried['loaded']['rows']:,} rows so far · run {run + 1} begins with chunk {carried['next_chunk'] + 1}"
+                chunk = carried["next_chunk"] + 1
+                return f"{carried['loaded']['rows']:,} rows so far · run {run + 1} begins with chunk {chunk}"
             case "WorkflowCompleted":
                 result = payload["result"]
                 return f"{result['loaded']:,} rows loaded, {result['rejected']} rejected, in {result['runs']} runs"
@@ -50,14 +51,14 @@ class Narrator:
             case "WorkflowFailed" | "WorkflowTaskFailed":
                 return str(payload["failure"].get("message", ""))
             case "WorkflowTaskCompleted":
-                return f"{payload['commands']} commands after {_applied(payload)}"
+                return _decided(payload)
             case _:
                 return ""
 
 
-def _started(run: int, payload: dict[str, Any]) -> str:
+def _started(payload: dict[str, Any]) -> str:
     execution, this_run = payload["execution_deadline_at"], payload["run_deadline_at"]
-    return f"run {run} · execution deadline {clock(execution)} · run deadline {clock(this_run)}"
+    return f"execution deadline {clock(execution)} · run deadline {clock(this_run)}"
 
 
 def _scheduled(payload: dict[str, Any]) -> tuple[str, str]:
@@ -71,9 +72,11 @@ def _scheduled(payload: dict[str, Any]) -> tuple[str, str]:
     return name, f"{name} · rows {first:,}–{last:,}"
 
 
-def _applied(payload: dict[str, Any]) -> str:
-    own = f" and {payload['own']} that came with it" if payload["own"] else ""
-    return f"event {payload['through']}{own}"
+def _decided(payload: dict[str, Any]) -> str:
+    """An activation: what it had seen, and how much it asked for."""
+    seen = f"event {payload['through']}" + (" and the result before" if payload["own"] else "")
+    asked = payload["commands"]
+    return f"saw {seen} · asked for {asked} thing{'s' if asked != 1 else ''}"
 
 
 def _result(result: Any) -> str:
@@ -82,7 +85,9 @@ def _result(result: Any) -> str:
     if "chunks" in result:
         return f" · {result['rows']:,} rows in {len(result['chunks'])} chunks"
     if "rejected" in result:
-        return f" · {result['rows']:,} rows" + (f", {result['rejected']} rejected" if result["rejected"] else "")
+        return f" · {result['rows']:,} rows" + (
+            f", {result['rejected']} rejected" if result["rejected"] else ""
+        )
     return f" · {len(result)} currencies"
 
 

@@ -38,8 +38,32 @@ _COUNTRIES = (
     ("CH", "CHF"),
     ("SE", "SEK"),
 )
-_GIVEN = ("Ada", "Björn", "Chloé", "Dmitri", "Elif", "Fionn", "Grace", "Håkon", "Inês", "Jürg", "Kateřina", "Łukasz")
-_FAMILY = ("Andersson", "Brontë", "Çelik", "Dvořák", "Eriksen", "Fischer", "Günther", "Hughes", "Ivanova", "O'Neil")
+_GIVEN = (
+    "Ada",
+    "Björn",
+    "Chloé",
+    "Dmitri",
+    "Elif",
+    "Fionn",
+    "Grace",
+    "Håkon",
+    "Inês",
+    "Jürg",
+    "Kateřina",
+    "Łukasz",
+)
+_FAMILY = (
+    "Andersson",
+    "Brontë",
+    "Çelik",
+    "Dvořák",
+    "Eriksen",
+    "Fischer",
+    "Günther",
+    "Hughes",
+    "Ivanova",
+    "O'Neil",
+)
 # What makes CSV files real: separators, quotes and line breaks within a field.
 _NOTES = (
     *("",) * 12,

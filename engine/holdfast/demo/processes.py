@@ -28,6 +28,7 @@ class WorkerProcess:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                start_new_session=True,  # Ctrl-C is for the driver, which then stops its workers
             )
         self.killed = False
 

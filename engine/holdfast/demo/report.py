@@ -33,7 +33,9 @@ def _print_history(console: Console, evidence: Evidence) -> None:
     narrator = Narrator()
     for number, run in enumerate(evidence.runs, 1):
         seen = run.description.run
-        console.print(f"\n[bold]History of run {number}[/] {seen.run_id}: {seen.status.value}", highlight=False)
+        console.print(
+            f"\n[bold]History of run {number}[/] {seen.run_id}: {seen.status.value}", highlight=False
+        )
         table = _table()
         table.add_column("seq", justify="right", style="dim")
         table.add_column("recorded", style="dim")
@@ -76,19 +78,33 @@ def _print_executions(console: Console, evidence: Evidence) -> None:
             remark = "[red]killed here[/]"
         elif line.execution > 1 and killed is not None:
             remark = f"[green]went on, {line.begun_at - killed.at:.1f} s later[/]"
-        values = (line.chunk, line.execution, line.attempt, line.worker_pid, line.from_row, line.reached_row, line.rows)
-        table.add_row(*(f"{value:,}" if index > 3 else str(value) for index, value in enumerate(values)), remark)
+        values = (
+            line.chunk,
+            line.execution,
+            line.attempt,
+            line.worker_pid,
+            line.from_row,
+            line.reached_row,
+            line.rows,
+        )
+        table.add_row(
+            *(f"{value:,}" if index > 3 else str(value) for index, value in enumerate(values)), remark
+        )
     console.print(table)
 
 
 def print_checks(console: Console, checks: Sequence[Check]) -> None:
     """Print whether everything holds."""
     console.print("\n[bold]Checks[/]")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for check in checks:
-        mark = "[green]✓[/]" if check.ok else "[bold red]✗[/]"
-        console.print(f"  {mark} {check.name}: {escape(check.found)}", highlight=False, soft_wrap=True)
+        table.add_row("[green]✓[/]" if check.ok else "[bold red]✗[/]", check.name, escape(check.found))
         for wrong in check.wrong:
-            console.print(f"      [red]{escape(wrong)}[/]", highlight=False, soft_wrap=True)
+            table.add_row("", "", f"[red]{escape(wrong)}[/]")
+    console.print(table)
 
 
 def document(evidence: Evidence, checks: Sequence[Check]) -> dict[str, Any]:
@@ -106,7 +122,12 @@ def document(evidence: Evidence, checks: Sequence[Check]) -> dict[str, Any]:
         "takeover_seconds": _takeover(evidence),
         "rows_written_again": len(evidence.written_again),
         "executions": [
-            {"chunk": line.chunk, "execution": line.execution, "attempt": line.attempt, "pid": line.worker_pid}
+            {
+                "chunk": line.chunk,
+                "execution": line.execution,
+                "attempt": line.attempt,
+                "pid": line.worker_pid,
+            }
             for line in evidence.ledger
         ],
         "runs": [
@@ -117,7 +138,8 @@ def document(evidence: Evidence, checks: Sequence[Check]) -> dict[str, Any]:
             for run in evidence.runs
         ],
         "checks": [
-            {"name": check.name, "ok": check.ok, "found": check.found, "wrong": list(check.wrong)} for check in checks
+            {"name": check.name, "ok": check.ok, "found": check.found, "wrong": list(check.wrong)}
+            for check in checks
         ],
     }
 

@@ -44,9 +44,12 @@ class Pace:
 CALM = Pace(chunks=10, slices=10, loading=9.0, pause=1.5, lease=3.0)
 QUICK = Pace(chunks=6, slices=6, loading=3.0, pause=0.3, lease=1.0)
 
-EXECUTION_TIMEOUT = 300
-RUN_TIMEOUT = 120
 RUNS = 3
+USUAL_ROWS = 50_000
+EXECUTION_TIMEOUT = 120
+RUN_TIMEOUT = 60
+ROWS_A_SECOND = 1_000
+"""Files that are larger than the usual one get a second more for this many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,10 @@ class Stage:
     orders: OrdersFile
     job: ImportJob
     chunks: int
+    execution_timeout: int
+    run_timeout: int
     run_id: str = ""
     killed: Kill | None = None
-    execution_timeout: int = EXECUTION_TIMEOUT
-    run_timeout: int = RUN_TIMEOUT
 
     @property
     def runs(self) -> int:
@@ -130,6 +133,7 @@ def set_stage(wishes: Wishes) -> Stage:
         latency=pace.loading / (chunks * pace.slices),
         pause=pace.pause,
     )
+    more = max(0, wishes.rows - USUAL_ROWS) // ROWS_A_SECOND
     # In a database that is not its own it must not meet an earlier demonstration.
     name = "orders" if wishes.url is None else Environment().ids.next()
     return Stage(
@@ -142,6 +146,8 @@ def set_stage(wishes: Wishes) -> Stage:
         orders=orders,
         job=job,
         chunks=chunks,
+        execution_timeout=EXECUTION_TIMEOUT + more,
+        run_timeout=RUN_TIMEOUT + more,
     )
 
 

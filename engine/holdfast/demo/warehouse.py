@@ -115,7 +115,17 @@ class Warehouse:
             connection.executemany(
                 _UPSERT,
                 [
-                    (o.row, o.order_id, o.customer, o.email, o.country, o.currency, o.cents, o.ordered_at, o.note)
+                    (
+                        o.row,
+                        o.order_id,
+                        o.customer,
+                        o.email,
+                        o.country,
+                        o.currency,
+                        o.cents,
+                        o.ordered_at,
+                        o.note,
+                    )
                     for o in orders
                 ],
             )
@@ -138,7 +148,8 @@ class Warehouse:
 
     def totals(self, first_row: int | None = None, last_row: int | None = None) -> Totals:
         """What is there of a range of the file's rows; by default of all."""
-        where, values = "1 = 1", ()
+        where: str = "1 = 1"
+        values: tuple[int, ...] = ()
         if first_row is not None and last_row is not None:
             where, values = "row BETWEEN ? AND ?", (first_row, last_row)
         text = f"SELECT currency, COUNT(*), SUM(cents) FROM orders WHERE {where} GROUP BY currency ORDER BY currency"
@@ -148,12 +159,14 @@ class Warehouse:
 
     def rejected(self) -> dict[int, str]:
         """The rows that were no orders, and why."""
-        return {row: reason for row, reason in self._fetch("SELECT row, reason FROM rejected ORDER BY row")}
+        return {row[0]: row[1] for row in self._fetch("SELECT row, reason FROM rejected ORDER BY row")}
 
     def ledger(self) -> list[Execution]:
         """All lines of the ledger, in the order of chunks."""
         columns = "chunk, execution, attempt, worker_pid, from_row, reached_row, rows, begun_at, finished_at"
-        return [Execution(*row) for row in self._fetch(f"SELECT {columns} FROM ledger ORDER BY chunk, execution")]
+        return [
+            Execution(*row) for row in self._fetch(f"SELECT {columns} FROM ledger ORDER BY chunk, execution")
+        ]
 
     def written_again(self) -> list[int]:
         """The numbers of the rows that were written more than once."""
