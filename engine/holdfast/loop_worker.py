@@ -214,6 +214,8 @@ class LoopWorker:
         try:
             if await self.hub.read(queries.claimable, queues, sorted(self.workflows), now):
                 self.owner.claim()
+            elif self.hub.url.memory:  # where nobody polls, a run that waits for its time needs an alarm
+                await self._look_again_in_time(now)
             for run_id in await self.hub.read(queries.awake, self.worker_id, now):
                 self.owner.look_again(run_id)
             available_at = await self.hub.read(queries.next_activity, queues, sorted(self.activities))
@@ -222,6 +224,13 @@ class LoopWorker:
             return
         if available_at is not None:
             self.dispatcher.expect(available_at)
+
+    async def _look_again_in_time(self, now: int) -> None:
+        at = await self.hub.read(
+            queries.next_claimable, sorted(self.settings.task_queues), sorted(self.workflows)
+        )
+        if at is not None:
+            self.hub.loop.call_later((at - now) / 1_000_000, self._poll)
 
 
 def _key_of(running: Any) -> tuple[str, int, int]:

@@ -119,6 +119,19 @@ def claimable(connection: Connection, queues: Sequence[str], types: Sequence[str
     return bool(fetch(connection, text, (*queues, now, now, *types)))
 
 
+def next_claimable(connection: Connection, queues: Sequence[str], types: Sequence[str]) -> int | None:
+    """When the next unowned run of these queues and types has something to do (or had)."""
+    if not types:
+        return None
+    text = (
+        "SELECT MIN(CASE WHEN not_before > wake_at THEN not_before ELSE wake_at END) FROM workflow_runs "
+        f"WHERE owner_id IS NULL AND wake_at IS NOT NULL AND task_queue IN ({marks(queues)}) "
+        f"AND workflow_type IN ({marks(types)})"
+    )
+    found: int | None = fetch(connection, text, (*queues, *types))[0][0]
+    return found
+
+
 def awake(connection: Connection, owner_id: str, now: int) -> list[str]:
     """The runs of an owner that have something to do."""
     text = (

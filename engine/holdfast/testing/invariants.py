@@ -121,7 +121,7 @@ class _Checker:
             history = histories[run_id]
             history.seqs.append(seq)
             history.recorded_at.append(recorded_at)
-            history.size += len(payload)
+            history.size += len(payload.encode())
             try:
                 history.events.append(events.from_json(kind, payload))
             except Exception as error:
