@@ -143,17 +143,18 @@ class Sql(BaseChange):
 class Stage:
     """A hub, a clock, a watchdog, and short words for what happens in a test."""
 
-    def __init__(self, hub: Hub, clock: StillClock) -> None:
+    def __init__(self, hub: Hub, clock: StillClock | Any) -> None:
         self.hub = hub
-        self.clock = clock
+        self.clock: Any = clock
         self.watchdog = TaskWatchdog(self)
         self._commands: dict[str, int] = {}
         self._runs = 0
 
     @classmethod
-    async def open(cls, url: str, clock: StillClock | None = None) -> Stage:
+    async def open(cls, url: str, clock: Any = None, *, threads: bool = False, seed: int = 1) -> Stage:
+        """On a clock that stands still if none is given."""
         clock = clock or StillClock()
-        environment = Environment(clock, rng=random.Random(1), threads=False)
+        environment = Environment(clock, rng=random.Random(seed), threads=threads)
         return cls(await Hub.open(DatabaseUrl.parse(url), environment), clock)
 
     async def close(self) -> None:
@@ -198,7 +199,7 @@ class Stage:
             task_queue="default",
             options=options or StartOptions(),
             memo=None,
-            now=self.clock.us,
+            now=self.clock.now(),
             owner_id=owner_id,
         )
         policy = (options or StartOptions()).duplicate_policy
@@ -265,7 +266,7 @@ class Stage:
         await self.decide(run_id, ActivityCancelRequested(activity_id))
 
     async def set_timer(self, run_id: str, seconds: float, *, number: int = 1) -> int:
-        fire_at = self.clock.us + round(seconds * SECOND)
+        fire_at = self.clock.now() + round(seconds * SECOND)
         commands = [TimerScheduled(self.command_id(run_id), fire_at) for _ in range(number)]
         await self.decide(run_id, *commands)
         return commands[-1].command_id
@@ -277,7 +278,7 @@ class Stage:
         await self.apply(RegisterWorker(row, round(lease * SECOND)))
 
     async def renew(self, worker_id: str, lease: float = 30) -> int:
-        expires_at = self.clock.us + round(lease * SECOND)
+        expires_at = self.clock.now() + round(lease * SECOND)
         return await self.sql(
             "UPDATE workers SET lease_expires_at = ? WHERE worker_id = ?", expires_at, worker_id
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.watchdog.stage import SECOND, Decide, Stage
 
+from holdfast_store.batch import Batch
 from holdfast_watchdog.enforcement import Fired, FireTimers
 from holdfast_workflow.events import TimerCancelled, TimerFired
 from holdfast_workflow.options import ActivityOptions, StartOptions
@@ -93,7 +94,8 @@ class Cancel(Decide):
 
     def __init__(self, run_id: str, timer_id: int) -> None:
         super().__init__(run_id, [TimerCancelled(timer_id)], ActivityOptions(), None)
+        self.timer_id = timer_id
 
-    def apply(self, batch):  # type: ignore[no-untyped-def]
+    def apply(self, batch: Batch) -> None:
         super().apply(batch)
-        batch.remove_timer(self.runs[0], self.commands[0].command_id)  # type: ignore[attr-defined]
+        batch.remove_timer(self.runs[0], self.timer_id)
