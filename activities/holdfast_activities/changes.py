@@ -28,6 +28,8 @@ class Claimed:
     input: str
     workflow_id: str
     workflow_type: str
+    owner_fence: int | None
+    """The run's fence, if the claimer owns the run: the result is bundled with the decision that it leads to."""
 
 
 class ClaimActivities(BaseChange):
@@ -76,15 +78,13 @@ class ClaimActivities(BaseChange):
         inputs = {(run_id, seq): payload for run_id, seq, _, _, payload in events}
         runs = batch.read(workflow_runs, ("run_id",), [(run_id,) for run_id in {row.run_id for row in rows}])
         known = {run.run_id: run for run in (RunRow(*values) for values in runs)}
-        return [
-            Claimed(
-                row,
-                inputs[row.run_id, row.scheduled_seq],
-                known[row.run_id].workflow_id,
-                known[row.run_id].workflow_type,
-            )
-            for row in rows
-        ]
+        claimed: list[Claimed] = []
+        for row in rows:
+            run = known[row.run_id]
+            fence = run.fence if run.owner_id == self.worker_id else None
+            input = inputs[row.run_id, row.scheduled_seq]
+            claimed.append(Claimed(row, input, run.workflow_id, run.workflow_type, fence))
+        return claimed
 
 
 class AttemptChange(BaseChange):

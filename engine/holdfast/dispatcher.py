@@ -147,7 +147,11 @@ class ActivityDispatcher:
         for found in claimed:
             document = orjson.loads(found.input)
             task = ActivityTask(
-                found.row, Payload.of(document["input"]), found.workflow_id, found.workflow_type
+                found.row,
+                Payload.of(document["input"]),
+                found.workflow_id,
+                found.workflow_type,
+                found.owner_fence,
             )
             self.runner.start(task)
         if len(claimed) < wanted:
