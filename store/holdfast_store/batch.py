@@ -17,9 +17,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Table
 
 from holdfast_store import tables
+from holdfast_store.link import Link
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, Row, RunRow
 from holdfast_store.statements import Statements, Values
 from holdfast_workflow.environment import Environment
@@ -142,9 +143,9 @@ class Batch:
     """The rows of some changes, in memory, under their locks or trusted from the cache."""
 
     def __init__(
-        self, connection: Connection, statements: Statements, cache: Cache | None, environment: Environment
+        self, link: Link, statements: Statements, cache: Cache | None, environment: Environment
     ) -> None:
-        self.connection = connection
+        self.link = link
         self.ids = environment.ids
         self.random = environment.random.random
         self.now = 0
@@ -195,7 +196,7 @@ class Batch:
             for instance in wanted.values():
                 instance.created_at = now
             rows = [tuple(vars(wanted[key]).values()) for key in sorted(wanted)]
-            new = self._statements.insert_new(self.connection, tables.workflow_instances, rows)
+            new = self._statements.insert_new(self.link, tables.workflow_instances, rows)
             for key in new:
                 self._instances[key] = Entry(wanted[key], dict(vars(wanted[key])))
             self._unconfirmed = new
@@ -207,7 +208,7 @@ class Batch:
 
     def _lock_instances(self, workflow_ids: Sequence[str]) -> list[InstanceRow]:
         found = self._statements.lock(
-            self.connection, tables.workflow_instances, ("workflow_id",), [(key,) for key in workflow_ids]
+            self.link, tables.workflow_instances, ("workflow_id",), [(key,) for key in workflow_ids]
         )
         rows = [InstanceRow(*values) for values in found]
         for row in rows:
@@ -224,7 +225,7 @@ class Batch:
                 self._runs[run_id] = Entry(trusted.copy(), trusted.__dict__)
                 self._trusted_runs.append(run_id)
         if missing:
-            for values in self._statements.lock(self.connection, tables.workflow_runs, ("run_id",), missing):
+            for values in self._statements.lock(self.link, tables.workflow_runs, ("run_id",), missing):
                 row = RunRow(*values)
                 self._runs[row.run_id] = Entry(row, dict(vars(row)))
 
@@ -239,7 +240,7 @@ class Batch:
                 self._trusted_activities.append(key)
         if missing:
             found = self._statements.lock(
-                self.connection, tables.activity_executions, ("run_id", "activity_id"), missing
+                self.link, tables.activity_executions, ("run_id", "activity_id"), missing
             )
             for values in found:
                 self._admit(values)
@@ -296,7 +297,7 @@ class Batch:
         if not keys:
             return []
         found = self._statements.lock(
-            self.connection, tables.activity_executions, ("run_id", "activity_id"), sorted(keys), skip=skip
+            self.link, tables.activity_executions, ("run_id", "activity_id"), sorted(keys), skip=skip
         )
         return [self._admit(values) for values in found]
 
@@ -306,7 +307,7 @@ class Batch:
             return []
         rows: list[RunRow] = []
         for values in self._statements.lock(
-            self.connection, tables.workflow_runs, ("run_id",), [(key,) for key in sorted(run_ids)], skip=skip
+            self.link, tables.workflow_runs, ("run_id",), [(key,) for key in sorted(run_ids)], skip=skip
         ):
             entry = self._runs.get(values[0])
             if entry is None:
@@ -372,12 +373,11 @@ class Batch:
 
     def read(self, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> list[Values]:
         """Whole rows by key, in no order, without locks: for what never changes once it is there."""
-        return self._statements.read(self.connection, table, keys, rows)
+        return self._statements.read(self.link, table, keys, rows)
 
     def _scan(self, text: str, values: Values) -> list[Values]:
-        if self.connection.dialect.paramstyle != "qmark":
-            text = text.replace("?", "%s")
-        return [tuple(row) for row in self.connection.exec_driver_sql(text, values)]
+        found: list[Values] = self.link.exec_driver_sql(self.link.marked(text), values).fetchall()
+        return found
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -448,34 +448,33 @@ class Batch:
     def execute(self, text: str, values: Values) -> int:
         """Run a writing statement (with ``?`` marks) that has no batch form; returns the rows it changed."""
         self._touched = True
-        if self.connection.dialect.paramstyle != "qmark":
-            text = text.replace("?", "%s")
-        return self.connection.exec_driver_sql(text, values).rowcount
+        changed: int = self.link.exec_driver_sql(self.link.marked(text), values).rowcount
+        return changed
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def flush(self) -> Committed:
         """Write everything: one statement per table and shape. Raises :class:`StaleRows` where a guard failed."""
-        connection, statements = self.connection, self._statements
+        link, statements = self.link, self._statements
         if self._unconfirmed:
             keys = [(key,) for key in sorted(self._unconfirmed)]
-            statements.delete(connection, tables.workflow_instances, ("workflow_id",), keys)
+            statements.delete(link, tables.workflow_instances, ("workflow_id",), keys)
             for key in self._unconfirmed:
                 del self._instances[key]
         self._write(tables.workflow_instances, ("workflow_id",), self._instances)
         self._write(tables.workflow_runs, RUN_GUARD, self._runs)
         self._write(tables.activity_executions, ACTIVITY_GUARD, self._activities)
         if self._events:
-            statements.insert(connection, tables.history_events, self._events)
+            statements.insert(link, tables.history_events, self._events)
         if self._fired:
-            statements.delete(connection, tables.timers, ("run_id", "timer_id"), sorted(self._fired))
+            statements.delete(link, tables.timers, ("run_id", "timer_id"), sorted(self._fired))
         if self._timers:
             rows = [(run_id, timer_id, fire_at) for (run_id, timer_id), fire_at in self._timers.items()]
-            statements.insert(connection, tables.timers, rows)
+            statements.insert(link, tables.timers, rows)
         if self._attempts:
-            statements.insert(connection, tables.activity_attempts, self._attempts)
+            statements.insert(link, tables.activity_attempts, self._attempts)
         if self._failures:
-            statements.insert(connection, tables.workflow_failures, self._failures)
+            statements.insert(link, tables.workflow_failures, self._failures)
         return self._committed()
 
     def _write(self, table: Table, guard: tuple[str, ...], entries: dict[Any, Entry[R]]) -> None:
@@ -492,9 +491,9 @@ class Batch:
                     tuple([values[name] for name in names]) + tuple([before[name] for name in guard])
                 )
         if new:
-            self._statements.insert(self.connection, table, new)
+            self._statements.insert(self.link, table, new)
         for names, rows in changed.items():
-            if self._statements.update(self.connection, table, guard, names, rows) != len(rows):
+            if self._statements.update(self.link, table, guard, names, rows) != len(rows):
                 raise StaleRows
 
     def _committed(self) -> Committed:

@@ -16,15 +16,20 @@ Where the database stays away for longer than ``patience`` the callers get the e
 from __future__ import annotations
 
 import logging
+import os
+import sqlite3
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast_store.batch import Batch, Cache, Change, Committed, StaleRows
 from holdfast_store.database import Database, is_disconnect, is_transient, translate
+from holdfast_store.forks import forked
+from holdfast_store.link import Link
 from holdfast_store.statements import statements_for
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import HoldfastError, StoreError
@@ -73,6 +78,8 @@ class Committer:
         self._position = f"SELECT batch_no FROM journals WHERE journal_id = {mark}{lock}"
         self._remove = f"DELETE FROM journals WHERE journal_id = {mark}"
         self._connection: Connection | None = None
+        self._link: Link | None = None
+        self._pid = os.getpid()
         self._journal_id = environment.ids.next()
         self._patience = patience
         self._failing_since: float | None = None
@@ -92,12 +99,12 @@ class Committer:
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
+            self._connection, self._link = connection, Link(connection)
         return self._connection
 
     def close(self) -> None:
         """Forget the journal's row and close the connection."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._link = self._connection, None, None
         if connection is None:
             return
         try:
@@ -107,7 +114,7 @@ class Committer:
         connection.close()
 
     def _drop_connection(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._link = self._connection, None, None
         if connection is not None:
             try:
                 connection.invalidate()
@@ -126,6 +133,8 @@ class Committer:
 
     def run(self, changes: Sequence[Change[Any]]) -> Result:
         """Run the changes as one transaction, or in halves. Raises :class:`TryAgain`; never another error."""
+        if os.getpid() != self._pid:  # the connection is the parent's: not even to be closed
+            return [Outcome(None, forked()) for _ in changes], []
         try:
             result = self._resolve_doubt() or self._try(changes)
         except TryAgain:
@@ -144,9 +153,11 @@ class Committer:
             return self._transaction(changes, None)
 
     def _transaction(self, changes: Sequence[Change[Any]], cache: Cache | None) -> Result:
-        connection = self.connect()
-        connection.exec_driver_sql(self._begin)
-        batch = Batch(connection, self._statements, cache, self._environment)
+        self.connect()
+        link = self._link
+        assert link is not None
+        link.exec_driver_sql(self._begin)
+        batch = Batch(link, self._statements, cache, self._environment)
         clock = self._environment.clock
         try:
             batch.load(changes, clock.now())
@@ -154,17 +165,17 @@ class Committer:
             outcomes = [self._apply(batch, change) for change in changes]
             committed = batch.flush()
             number = self.batches + 1
-            connection.exec_driver_sql(self._advance, (number, self._journal_id))
+            link.exec_driver_sql(self._advance, (number, self._journal_id))
         except StaleRows:
-            connection.exec_driver_sql("ROLLBACK")
+            link.exec_driver_sql("ROLLBACK")
             self.cache.forget(*batch.trusted())
             raise
         except BaseException:
             self.cache.forget(*batch.trusted())
-            self._roll_back(connection)
+            self._roll_back()
             raise
         self._in_doubt = (number, outcomes, committed)
-        connection.exec_driver_sql("COMMIT")
+        link.exec_driver_sql("COMMIT")
         return self._settled()
 
     def _settled(self) -> Result:
@@ -189,10 +200,11 @@ class Committer:
                 raise AssertionError(f"{type(change).__name__} was refused after it had written") from refusal
             return Outcome(None, refusal)
 
-    def _roll_back(self, connection: Connection) -> None:
+    def _roll_back(self) -> None:
         try:
-            connection.exec_driver_sql("ROLLBACK")
-        except SQLAlchemyError:
+            if self._link is not None:
+                self._link.exec_driver_sql("ROLLBACK")
+        except (sqlite3.Error, psycopg.Error):
             self._drop_connection()
 
     # --- trouble ----------------------------------------------------------------------------------------------------
@@ -203,7 +215,7 @@ class Committer:
         if doubt and self._connection is not None and not is_disconnect(error):
             # COMMIT itself failed on a live connection: nothing was applied.
             self._in_doubt = None
-            self._roll_back(self._connection)
+            self._roll_back()
         elif is_disconnect(error) or isinstance(error, StoreError):
             self._drop_connection()
         if is_transient(error) or is_disconnect(error) or isinstance(error, StoreError):

@@ -2,7 +2,7 @@
 
 SQLAlchemy's tables say which columns there are; the text is made here and run by ``exec_driver_sql`` with tuples,
 because compiling (or binding by name) for each batch costs more than the database does. On SQLite many rows are one
-``VALUES`` list, cut into chunks of powers of two so that there are few distinct texts; on PostgreSQL they are one array
+``VALUES`` list, cut into chunks of a few sizes so that there are few distinct texts; on PostgreSQL they are one array
 a column, so that there is one text whatever their number.
 
 An ``UPDATE`` here is a compare-and-set: it names the key *and* what the row is expected to be, and its caller compares
@@ -16,12 +16,15 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Protocol
 
-from sqlalchemy import BigInteger, Boolean, Connection, Integer, Table
+from sqlalchemy import BigInteger, Boolean, Integer, Table
+
+from holdfast_store.link import Executes
 
 Values = tuple[Any, ...]
 
 MOST_PARAMETERS = 8_000
-MOST_ROWS = 128
+SIZES = (128, 64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
+"""How many rows a statement may have: few texts for large batches, a text for each number of rows of a small one."""
 
 
 def columns_of(table: Table) -> tuple[str, ...]:
@@ -32,17 +35,17 @@ def columns_of(table: Table) -> tuple[str, ...]:
 class Statements(Protocol):
     """What a database family must be able to do with many rows at once."""
 
-    def insert(self, connection: Connection, table: Table, rows: Sequence[Values]) -> None:
+    def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """Insert the rows (values in the table's column order)."""
         ...
 
-    def insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> set[Any]:
+    def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
         """Insert those rows whose key (the first column) is not there yet; return the keys inserted."""
         ...
 
     def update(
         self,
-        connection: Connection,
+        connection: Executes,
         table: Table,
         where: tuple[str, ...],
         columns: tuple[str, ...],
@@ -52,20 +55,20 @@ class Statements(Protocol):
         ...
 
     def delete(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> int:
         """Delete by key."""
         ...
 
     def read(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> list[Values]:
         """Read whole rows by key, in no order, without locks."""
         ...
 
     def lock(
         self,
-        connection: Connection,
+        connection: Executes,
         table: Table,
         keys: tuple[str, ...],
         rows: Sequence[Values],
@@ -77,29 +80,25 @@ class Statements(Protocol):
 
 
 def _chunks(rows: Sequence[Values], width: int) -> Iterator[Sequence[Values]]:
-    """The rows in chunks whose sizes are powers of two."""
-    size = MOST_ROWS
-    while size > 1 and size * width > MOST_PARAMETERS:
-        size //= 2
+    """The rows in chunks of a few sizes, the largest first."""
     start, left = 0, len(rows)
-    while left:
-        while size > left:
-            size //= 2
-        yield rows[start : start + size]
-        start += size
-        left -= size
+    for size in SIZES:
+        while size <= left and (size * width <= MOST_PARAMETERS or size == 1):
+            yield rows[start : start + size]
+            start += size
+            left -= size
 
 
 class SqliteStatements:
     """Many rows as one ``VALUES`` list; a write transaction (``BEGIN IMMEDIATE``) is the lock."""
 
-    def insert(self, connection: Connection, table: Table, rows: Sequence[Values]) -> None:
+    def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
         for chunk in _chunks(rows, len(rows[0])):
             text = _sqlite_insert(table, len(chunk))
             connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
 
-    def insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> set[Any]:
+    def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
         """See :class:`Statements`."""
         inserted: set[Any] = set()
         for chunk in _chunks(rows, len(rows[0])):
@@ -110,7 +109,7 @@ class SqliteStatements:
 
     def update(
         self,
-        connection: Connection,
+        connection: Executes,
         table: Table,
         where: tuple[str, ...],
         columns: tuple[str, ...],
@@ -124,7 +123,7 @@ class SqliteStatements:
         return changed
 
     def delete(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> int:
         """See :class:`Statements`."""
         deleted = 0
@@ -134,14 +133,14 @@ class SqliteStatements:
         return deleted
 
     def read(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> list[Values]:
         """See :class:`Statements`."""
         return self.lock(connection, table, keys, rows)
 
     def lock(
         self,
-        connection: Connection,
+        connection: Executes,
         table: Table,
         keys: tuple[str, ...],
         rows: Sequence[Values],
@@ -209,34 +208,38 @@ def _sqlite_select(table: Table, keys: tuple[str, ...], count: int) -> str:
 class PostgresStatements:
     """Many rows as one array a column; rows are locked in key order."""
 
-    def insert(self, connection: Connection, table: Table, rows: Sequence[Values]) -> None:
+    def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
         connection.exec_driver_sql(_postgres_insert(table), _arrays(rows))
 
-    def insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> set[Any]:
+    def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
         """See :class:`Statements`."""
         result = connection.exec_driver_sql(_postgres_insert_new(table), _arrays(rows))
         return {row[0] for row in result}
 
     def update(
         self,
-        connection: Connection,
+        connection: Executes,
         table: Table,
         where: tuple[str, ...],
         columns: tuple[str, ...],
         rows: Sequence[Values],
     ) -> int:
         """See :class:`Statements`."""
-        return connection.exec_driver_sql(_postgres_update(table, where, columns), _arrays(rows)).rowcount
+        changed: int = connection.exec_driver_sql(
+            _postgres_update(table, where, columns), _arrays(rows)
+        ).rowcount
+        return changed
 
     def delete(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> int:
         """See :class:`Statements`."""
-        return connection.exec_driver_sql(_postgres_delete(table, keys), _arrays(rows)).rowcount
+        deleted: int = connection.exec_driver_sql(_postgres_delete(table, keys), _arrays(rows)).rowcount
+        return deleted
 
     def read(
-        self, connection: Connection, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> list[Values]:
         """See :class:`Statements`."""
         return [
@@ -245,7 +248,7 @@ class PostgresStatements:
 
     def lock(
         self,
-        connection: Connection,
+        connection: Executes,
         table: Table,
         keys: tuple[str, ...],
         rows: Sequence[Values],

@@ -47,7 +47,7 @@ def test_a_lone_workflow_takes_two_commits(lone: Counts) -> None:
 
 
 def test_a_lone_workflow_takes_so_many_statements(lone: Counts) -> None:
-    assert lone.statements <= 15 * WORKFLOWS
+    assert lone.statements <= 13 * WORKFLOWS
 
 
 def test_a_lone_workflow_writes_its_rows_and_no_more(lone: Counts) -> None:
@@ -76,7 +76,7 @@ def test_an_activity_is_one_commit(growth: Growth) -> None:
 
 
 def test_an_activity_takes_so_many_statements(growth: Growth) -> None:
-    assert growth.early.statements <= 8 * growth.window
+    assert growth.early.statements <= 7 * growth.window
 
 
 def test_an_activity_writes_its_rows_and_no_more(growth: Growth) -> None:
