@@ -51,8 +51,7 @@ def in_memory() -> MakeEnvironment:
     """As ``engine``, in memory only: for what no store and no mode makes a difference to."""
 
     def make(**options: Any) -> TestEnvironment:
-        return TestEnvironment(
-            **{"workflows": programs.WORKFLOWS, "activities": programs.ACTIVITIES, **options}
-        )
+        given: dict[str, Any] = {"workflows": programs.WORKFLOWS, "activities": programs.ACTIVITIES}
+        return TestEnvironment(**{**given, **options})
 
     return make

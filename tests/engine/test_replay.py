@@ -116,8 +116,7 @@ async def test_a_history_of_twenty_thousand_events_replays(in_memory: MakeEnviro
     steps = 6_700  # three events each
     async with in_memory(limits=StructuralLimits(history_events=0)) as env:
         handle = await env.client.start(programs.long_story, steps, id="w")
-        async for _ in _progress(env, handle.run_id, upto=steps * 3 - 100):
-            pass
+        await _until_so_long(env, handle.run_id, steps * 3 - 100)
         await env.worker.stop()
         row = await handle.run()
         assert row.is_open
@@ -128,15 +127,14 @@ async def test_a_history_of_twenty_thousand_events_replays(in_memory: MakeEnviro
         assert programs.calls["add"] == steps, f"nothing of the first {ran} is done again"
 
 
-async def _progress(env: TestEnvironment, run_id: str | None, *, upto: int) -> Any:
-    """Yield until a run's history has so many events."""
+async def _until_so_long(env: TestEnvironment, run_id: str | None, events: int) -> None:
+    """Let the loop go round until a run's history has so many events."""
     assert run_id is not None
     while True:
         row = await env.client.hub.read(queries.run, run_id)
         assert row is not None
-        if row.last_seq >= upto:
+        if row.last_seq >= events:
             return
-        yield row
         for _ in range(50):
             await asyncio.sleep(0)
 

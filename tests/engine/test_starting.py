@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.engine import programs
@@ -168,9 +169,11 @@ async def test_an_id_that_cant_be_used_is_refused(in_memory: MakeEnvironment, ba
 
 async def test_arguments_are_checked_before_anything_is_written(in_memory: MakeEnvironment) -> None:
     async with in_memory() as env:
-        for args in ((), ([1], 2), (object(),)):
+        bad: list[tuple[Any, ...]] = [(), ([1], 2), (object(),)]
+        start: Any = env.client.start
+        for args in bad:
             with pytest.raises(Exception, match=r"Sum|numbers") as caught:
-                await env.client.start(Sum.run, *args, id="w")
+                await start(Sum.run, *args, id="w")
             assert type(caught.value).__module__.startswith("holdfast")
         with pytest.raises(WorkflowNotFoundError):
             await env.client.handle("w").result()

@@ -1,0 +1,157 @@
+"""A worker process for tests: ``python -m``-able, killable, and telling its parent what it is doing.
+
+It appends a line to a file whenever something worth waiting for happens; the parent waits for lines, not for seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self
+
+from holdfast import activity, workflow
+from holdfast.client import Client
+from holdfast.worker import Worker
+from holdfast_workflow.options import RetryPolicy
+
+ROOT = Path(__file__).parents[2]
+NEXT_ATTEMPT = RetryPolicy(initial_interval=0.01, max_interval=0.01)
+
+
+def tell(text: str) -> None:
+    """Append a line to this process's diary, whole."""
+    with open(os.environ["DIARY"], "a") as diary:
+        diary.write(f"{text}\n")
+
+
+@activity.defn(start_to_close_timeout=60)
+async def step(number: int) -> int:
+    tell(f"step {number}")
+    return number
+
+
+@activity.defn(start_to_close_timeout=60, retry_policy=NEXT_ATTEMPT)
+async def hold(number: int) -> int:
+    """Holds on for ever in the first process that runs it; says at once that it is done in any other."""
+    tell(f"hold {number} {os.environ['NAME']}")
+    if os.environ["NAME"] == "first":
+        await asyncio.sleep(3600)
+    return number
+
+
+@activity.defn(start_to_close_timeout=60, retry_policy=NEXT_ATTEMPT)
+def hold_thread(number: int) -> int:
+    """The same, in a thread that asks whether it is to stop."""
+    tell(f"hold_thread {number} {os.environ['NAME']}")
+    while os.environ["NAME"] == "first":
+        time.sleep(0.01)
+        activity.heartbeat()
+    return number
+
+
+@workflow.defn
+async def steps(count: int) -> int:
+    """So many steps, then one that a first process never finishes, then as many again."""
+    total = 0
+    for number in range(count):
+        total += await step(number)
+    total += await hold(1000)
+    for number in range(count, 2 * count):
+        total += await step(number)
+    return total
+
+
+@workflow.defn
+async def fan_out(count: int) -> int:
+    return sum(await asyncio.gather(*[step(number) for number in range(count)]))
+
+
+@workflow.defn
+async def sleeps_then_steps(seconds: float) -> int:
+    tell("asleep")
+    await asyncio.sleep(seconds)
+    return await step(1)
+
+
+@workflow.defn
+async def holds_thread() -> int:
+    return await hold_thread(7)
+
+
+WORKFLOWS = [steps, fan_out, sleeps_then_steps, holds_thread]
+ACTIVITIES = [step, hold, hold_thread]
+
+
+async def main(url: str, lease: float, grace: float) -> None:
+    async with Client.connect(url) as client:
+        worker = Worker(
+            client,
+            workflows=WORKFLOWS,
+            activities=ACTIVITIES,
+            lease_duration=lease,
+            watchdog_interval=0.1,
+            graceful_shutdown_timeout=grace,
+        )
+        asyncio.get_running_loop().call_soon(tell, f"working {os.environ['NAME']}")
+        await worker.run()
+    tell(f"stopped {os.environ['NAME']}")
+
+
+class WorkerProcess:
+    """One such process."""
+
+    def __init__(self, name: str, url: str, diary: Path, *, lease: float = 1.0, grace: float = 0.2) -> None:
+        self.name = name
+        self.diary = diary
+        diary.touch()
+        environment = {**os.environ, "DIARY": str(diary), "NAME": name, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "tests.engine.process", url, str(lease), str(grace)]
+        self.process = subprocess.Popen(command, env=environment, cwd=ROOT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+
+    def kill(self) -> None:
+        """As the kernel does when memory is short."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(30)
+
+    def stop(self) -> int:
+        """Ask it to stop in good order."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+def _told(diary: Path, line: str) -> bool:
+    return line in diary.read_text().splitlines()
+
+
+async def until(diary: Path, line: str) -> None:
+    """Wait until somebody has written a line."""
+
+    async def written() -> bool:
+        return _told(diary, line)
+
+    await until_so(written)
+
+
+async def until_so(ask: Callable[[], Awaitable[bool]], *, within_s: float = 30) -> None:
+    """Wait for what another process does and no event of this one tells."""
+    async with asyncio.timeout(within_s):
+        while not await ask():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,193 @@
+"""Real time, real processes: clients and workers apart, kill -9, and stopping in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engine import process
+from tests.engine.process import WorkerProcess, until, until_so
+
+from holdfast.client import Client
+from holdfast.worker import Worker
+from holdfast_store import queries
+from holdfast_store.queries import fetch
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def shared_url(request: pytest.FixtureRequest) -> str:
+    """A database that several processes can use."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
+    return url
+
+
+@pytest.fixture
+def diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "diary"
+    path.touch()
+    monkeypatch.setenv("DIARY", str(path))
+    monkeypatch.setenv("NAME", "parent")
+    return path
+
+
+def told(diary: Path) -> Counter[str]:
+    return Counter(diary.read_text().splitlines())
+
+
+def worker_of(client: Client, **options: Any) -> Worker:
+    given: dict[str, Any] = {
+        "workflows": process.WORKFLOWS,
+        "activities": process.ACTIVITIES,
+        "watchdog_interval": 0.1,
+    }
+    return Worker(client, **{**given, **options})
+
+
+async def test_client_here_worker_elsewhere(shared_url: str, diary: Path) -> None:
+    async with Client.connect(shared_url) as client:
+        waiting = await client.start(process.fan_out, 20, id="before")
+        with WorkerProcess("other", shared_url, diary, lease=30) as other:
+            assert await waiting.result() == 190
+            assert await client.execute(process.fan_out, 10, id="after") == 45
+            assert other.stop() == 0
+        assert all(count == 1 for line, count in told(diary).items() if line == "stopped other")
+
+
+@pytest.mark.parametrize("max_cached", [1000, 0])
+async def test_a_killed_worker_is_replaced_and_nothing_is_done_again(
+    shared_url: str, diary: Path, max_cached: int
+) -> None:
+    async with Client.connect(shared_url) as client:
+        handle = await client.start(process.steps, 5, id="w")
+        with WorkerProcess("first", shared_url, diary, lease=1) as first:
+            await until(diary, "hold 1000 first")
+            first.kill()
+            async with worker_of(client, lease_duration=1, max_cached_workflows=max_cached):
+                async with asyncio.timeout(30):
+                    assert await handle.result() == sum(range(10)) + 1000
+        lines = told(diary)
+        assert [lines[f"step {number}"] for number in range(10)] == [1] * 10
+        assert lines["hold 1000 first"] == 1
+        assert lines["hold 1000 parent"] == 1
+        row = await handle.run()
+        assert row.owner_losses == 0, "a commit forgets the losses before it"
+        with client.hub.database.reader() as connection:
+            attempts = fetch(connection, "SELECT outcome FROM activity_attempts")
+        assert attempts == [("rescued",)]
+
+
+async def test_a_worker_killed_while_its_run_sleeps(shared_url: str, diary: Path) -> None:
+    async with Client.connect(shared_url) as client:
+        handle = await client.start(process.sleeps_then_steps, 1.5, id="w")
+        with WorkerProcess("first", shared_url, diary, lease=1) as first:
+            await until(diary, "asleep")
+
+            async def activated() -> bool:
+                return (await handle.run()).status == "running"
+
+            await until_so(activated)
+            first.kill()
+        async with worker_of(client, lease_duration=1):
+            async with asyncio.timeout(30):
+                assert await handle.result() == 1
+
+
+@pytest.mark.parametrize(
+    ("workflow", "line"), [(process.steps, "hold 1000"), (process.holds_thread, "hold_thread 7")]
+)
+async def test_a_worker_that_stops_hands_its_activities_back_uncharged(
+    shared_url: str, diary: Path, workflow: Any, line: str
+) -> None:
+    async with Client.connect(shared_url) as client:
+        args = (2,) if workflow is process.steps else ()
+        handle = await client.start(workflow, *args, id="w")
+        with WorkerProcess("first", shared_url, diary, lease=30, grace=0.1) as first:
+            await until(diary, f"{line} first")
+            assert first.stop() == 0
+        assert told(diary)["stopped first"] == 1
+        with client.hub.database.reader() as connection:
+            found = fetch(
+                connection,
+                "SELECT status, attempt, uncharged, rescues, claimed_by FROM activity_executions "
+                "WHERE closed_at IS NULL",
+            )
+            assert found == [("pending", 1, 1, 0, None)]
+            assert fetch(connection, "SELECT outcome FROM activity_attempts") == [("handed_back",)]
+            assert queries.workers(connection) == []
+        row = await handle.run()
+        assert row.owner_id is None
+        async with worker_of(client):
+            async with asyncio.timeout(30):
+                await handle.result()
+        assert told(diary)[f"{line} parent"] == 1
+
+
+async def test_two_workers_in_one_process_share_the_work(shared_url: str, diary: Path) -> None:
+    async with Client.connect(shared_url) as client:
+        async with (
+            worker_of(client, max_concurrent_activities=3),
+            worker_of(client, max_concurrent_activities=3),
+        ):
+            results = await asyncio.gather(
+                *[client.execute(process.fan_out, 10, id=f"w-{number}") for number in range(20)]
+            )
+            assert results == [45] * 20
+        assert sum(count for line, count in told(diary).items() if line.startswith("step")) == 200
+
+
+async def test_two_clients_of_one_process_share_a_journal(shared_url: str, diary: Path) -> None:
+    async with Client.connect(shared_url) as one, Client.connect(shared_url) as two:
+        assert one.hub is two.hub
+        async with worker_of(one):
+            assert await two.execute(process.fan_out, 3) == 3
+
+
+async def test_one_queue_of_activities_served_by_another_process(shared_url: str, diary: Path) -> None:
+    """The workflow runs here, its activities there."""
+    async with Client.connect(shared_url) as client:
+        with WorkerProcess("other", shared_url, diary, lease=30) as other:
+            async with worker_of(client, activities=[], lease_duration=30):
+                async with asyncio.timeout(30):
+                    assert await client.execute(process.fan_out, 30, id="w") == 435
+            assert other.stop() == 0
+
+
+async def test_a_worker_on_its_own_thread(shared_url: str, diary: Path) -> None:
+    async with Client.connect(shared_url) as client:
+        async with worker_of(client, own_thread=True):
+            async with asyncio.timeout(30):
+                assert await client.execute(process.fan_out, 30, id="w") == 435
+
+
+async def test_sync_activities_run_in_threads(shared_url: str, diary: Path) -> None:
+    import threading
+
+    from holdfast import activity, workflow
+
+    seen: set[int] = set()
+
+    @activity.defn(start_to_close_timeout=10)
+    def where() -> bool:
+        seen.add(threading.get_ident())
+        return threading.current_thread() is threading.main_thread()
+
+    @workflow.defn
+    async def asks() -> list[bool]:
+        return list(await asyncio.gather(*[where() for _ in range(5)]))
+
+    async with Client.connect(shared_url) as client:
+        async with Worker(client, workflows=[asks], activities=[where]):
+            assert await client.execute(asks) == [False] * 5
+    assert threading.get_ident() not in seen
+    assert os.environ["NAME"] == "parent"
