@@ -20,18 +20,20 @@ from holdfast.demo.live import LiveDisplay
 from holdfast.demo.orders import LEAST_ROWS
 from holdfast.demo.report import document, print_report
 from holdfast.demo.stage import Stage, Wishes, set_stage
+from holdfast.errors import StoreError
 
 MOST_ROWS = 2_000_000
 MOST_CHUNKS = 1_000
 
 LOG_WIDTH = 120
 
-OK, WRONG, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, WRONG, USAGE, DATABASE, INTERRUPTED = 0, 1, 2, 4, 130
 
 DESCRIPTION = """\
 Import a CSV file of orders into a database through a workflow: validate it, load it chunk by chunk, retry a flaky step,
 sleep, continue as new. Half-way the worker process is killed with SIGKILL, and a second one finishes. Everything is
-checked at the end: exit code 0 if all of it holds, 1 if anything is off, 2 if it could not be tried.
+checked at the end: exit code 0 if all of it holds, 1 if anything is off, 2 for bad usage, 4 if the database given by
+--url can't be used.
 """
 
 
@@ -104,7 +106,7 @@ async def demonstrate(wishes: Wishes) -> int:
     try:
         code = await _play(wishes, stage, console)
     except (DemoError, HoldfastError) as error:
-        code = WRONG if stage.run_id else USAGE
+        code = WRONG if stage.run_id else DATABASE if isinstance(error, StoreError) else USAGE
         Console(stderr=True).print(f"[bold red]the demo failed:[/] {error}", highlight=False, soft_wrap=True)
     except asyncio.CancelledError:
         code = INTERRUPTED
