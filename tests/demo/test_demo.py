@@ -168,6 +168,7 @@ UNCOUNTED_ATTEMPTS = (
 )
 EARLY_TIMER = "UPDATE history_events SET recorded_at = recorded_at - 9000000 WHERE type = 'TimerFired'"
 FORGOTTEN_FAILURES = "DELETE FROM workflow_failures"
+LOST_END = "DELETE FROM history_events WHERE type = 'TimerFired'"
 LEFT_OPEN = "INSERT INTO timers SELECT run_id, 99, 0 FROM workflow_runs WHERE run_number = 3"
 
 
@@ -179,6 +180,7 @@ LEFT_OPEN = "INSERT INTO timers SELECT run_id, 99, 0 FROM workflow_runs WHERE ru
         (UNCOUNTED_ATTEMPTS, "the flaky step was retried, and it shows"),
         (FORGOTTEN_FAILURES, "the flaky step was retried, and it shows"),
         (EARLY_TIMER, "the durable sleeps were slept"),
+        (LOST_END, "all that was begun has ended"),
         (LEFT_OPEN, "the database keeps every invariant"),
     ],
 )

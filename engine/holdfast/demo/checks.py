@@ -192,14 +192,15 @@ def _slept(evidence: Evidence) -> Check:
 
 def _nothing_open(evidence: Evidence) -> Check:
     wrong: tuple[str, ...] = ()
-    for run in evidence.runs:
+    for number, run in enumerate(evidence.runs, 1):
+        begun = {event.payload["command_id"] for event in run.of_type("ActivityScheduled", "TimerScheduled")}
+        ended = {event.payload["command_id"] for event in run.of_type("ActivityCompleted", "TimerFired")}
         seen = run.description
-        number = f"run {seen.run.run_number}"
-        if seen.pending_activities or seen.pending_timers:
-            wrong += (f"{number} has something open",)
-        if seen.attention:
-            wrong += (f"{number} needs attention: {', '.join(kind.value for kind in seen.attention)}",)
-    return Check("nothing is left open", "no activity, no timer, no attention", wrong)
+        if begun != ended or seen.pending_activities or seen.pending_timers:
+            wrong += (f"run {number}: commands {sorted(begun - ended)} have no end",)
+        if seen.attention or run.of_type("WorkflowTaskFailed"):
+            wrong += (f"run {number} could not be activated at some time",)
+    return Check("all that was begun has ended", "each activity, each timer, and no task failed", wrong)
 
 
 def _invariants(evidence: Evidence) -> Check:
