@@ -111,16 +111,23 @@ class LoopWorker:
         if self._polling is not None:
             self._polling.cancel()
         await self._release_runs()
-        await self.dispatcher.runner.drain(self.settings.graceful_shutdown_timeout)
+        still_running = await self.dispatcher.runner.drain(self.settings.graceful_shutdown_timeout)
+        self.dispatcher.runner.close()
         await self._release_runs()
         self.hub.pulse.remove(self._heartbeat_beat)
         self.hub.pulse.remove(self._lease_beat)
+        if still_running:  # its lease must run out first: they are never handed over while they still run here
+            logger.warning("%d activities still run; they are rescued when the lease ends", len(still_running))
+        else:
+            await self._sign_off()
+        self.hub.journal.unsubscribe(self._on_commit)
+        self.hub.journal.cache.owners.discard(self.worker_id)
+
+    async def _sign_off(self) -> None:
         try:
             await self.hub.journal.apply(ForgetWorker(self.worker_id))
         except HoldfastError as error:
             logger.warning("the worker could not sign off: %s", error)
-        self.hub.journal.unsubscribe(self._on_commit)
-        self.hub.journal.cache.owners.discard(self.worker_id)
 
     async def _release_runs(self) -> None:
         """Let go of all runs, those included that were evicted."""

@@ -61,8 +61,7 @@ def test_the_wheel_holds_what_the_sources_hold(wheel: Path) -> None:
 
 def test_the_wheel_brings_the_migrations(wheel: Path) -> None:
     inside = zipfile.ZipFile(wheel).namelist()
-    assert "holdfast_migrations/env.py" in inside
-    assert "holdfast_migrations/script.py.mako" in inside
+    assert "holdfast_migrations/runner.py" in inside
     assert [
         name for name in inside if name.startswith("holdfast_migrations/versions/0") and name.endswith(".py")
     ]

@@ -142,9 +142,10 @@ zones: st.SearchStrategy[Any] = (
     | st.just(UTC)
     | st.builds(timezone, st.timedeltas(timedelta(hours=-23), timedelta(hours=23)))
 )
-instants = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=zones) | st.datetimes(
-    datetime(2, 1, 1), datetime(9998, 1, 1)
-)
+# An hour that a zone has twice equals nothing in another zone (PEP 495), so it can't be compared with what comes back.
+instants = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=zones).filter(
+    lambda instant: instant == instant.astimezone(UTC)
+) | st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1))
 lines = st.builds(Line, texts, decimals, st.binary(), st.sets(texts), numbers)
 orders = st.builds(
     Order,

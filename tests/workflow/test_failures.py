@@ -258,7 +258,7 @@ def test_details_go_through_the_codec():
 
     converter = DataConverter(Reverse())
     failure = failure_of(ApplicationError("no", "secret"), converter)
-    assert "secret" not in dumps(failure)
+    assert b"secret" not in dumps(failure)
     back = exception_of(failure, converter)
     assert isinstance(back, ApplicationError)
     assert back.details == ("secret",)
