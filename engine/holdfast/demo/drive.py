@@ -126,10 +126,10 @@ class Driver:
         beat = self._beat[1] if self._beat is not None and self._beat[0] == line.chunk else None
         killed = Kill(worker.pid, at, line.chunk, line.reached_row, beat)
         self._stage.killed = killed
-        said = f", its last heartbeat said row {beat:,}" if beat is not None else ""
+        said = f"; its last heartbeat said row {beat:,}" if beat is not None else ""
         self._display.say(
-            f"[bold red]killed worker {worker.number}[/] (process {worker.pid}) with SIGKILL in chunk {line.chunk}: "
-            f"row {line.reached_row:,} was written{said}"
+            f"[bold red]killed worker {worker.number}[/] (process {worker.pid}) with SIGKILL in chunk {line.chunk} "
+            f"at row {line.reached_row:,}{said}"
         )
         self._start_worker()
 

@@ -73,15 +73,15 @@ class LiveDisplay:
     # --- the parts of the panel -------------------------------------------------------------------------------------
 
     def _lines(self, scene: Scene, processes: Sequence[WorkerProcess]) -> list[RenderableType]:
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="dim", no_wrap=True, min_width=9)
+        table = Table.grid(padding=(0, 2), expand=True)
+        table.add_column(style="dim", no_wrap=True, width=9)
         table.add_column(no_wrap=True, width=_BAR)
-        table.add_column(no_wrap=True, overflow="ellipsis")
+        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         self._add_progress(table, scene)
         self._add_deadlines(table, scene)
-        facts = Table.grid(padding=(0, 2))
-        facts.add_column(style="dim", no_wrap=True, min_width=9)
-        facts.add_column(no_wrap=True, overflow="ellipsis")
+        facts = Table.grid(padding=(0, 2), expand=True)
+        facts.add_column(style="dim", no_wrap=True, width=9)
+        facts.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         facts.add_row("activity", _activity(scene))
         facts.add_row("heartbeat", _heartbeat(scene))
         facts.add_row("workers", _workers(scene, processes))

@@ -91,10 +91,8 @@ async def demonstrate(wishes: Wishes) -> int:
     console = Console(stderr=wishes.json)
     if not console.is_terminal:
         console.width = LOG_WIDTH
-    blow = "; half-way its worker is killed, and another one finishes" if wishes.kill else ""
-    console.print(
-        f"[bold]A workflow imports {wishes.rows:,} orders{blow}.[/] Times are UTC.", highlight=False
-    )
+    blow = "; half-way its worker is killed and another one finishes" if wishes.kill else ""
+    console.print(f"[bold]A workflow imports {wishes.rows:,} orders{blow}[/]", highlight=False)
     stage = set_stage(wishes)
     orders = stage.orders
     console.print(

@@ -74,9 +74,9 @@ def _scheduled(payload: dict[str, Any]) -> tuple[str, str]:
 
 def _decided(payload: dict[str, Any]) -> str:
     """An activation: what it had seen, and how much it asked for."""
-    seen = f"event {payload['through']}" + (" and the result before" if payload["own"] else "")
+    own = f" and {payload['own']} just before" if payload["own"] else ""
     asked = payload["commands"]
-    return f"saw {seen} · asked for {asked} thing{'s' if asked != 1 else ''}"
+    return f"applied events through {payload['through']}{own} · {asked} command{'s' if asked != 1 else ''}"
 
 
 def _result(result: Any) -> str:

@@ -34,7 +34,8 @@ def _print_history(console: Console, evidence: Evidence) -> None:
     for number, run in enumerate(evidence.runs, 1):
         seen = run.description.run
         console.print(
-            f"\n[bold]History of run {number}[/] {seen.run_id}: {seen.status.value}", highlight=False
+            f"\n[bold]History of run {number}[/] {seen.run_id}: {seen.status.value} (times are UTC)",
+            highlight=False,
         )
         table = _table()
         table.add_column("seq", justify="right", style="dim")
