@@ -116,8 +116,9 @@ class LoopWorker:
         await self._release_runs()
         self.hub.pulse.remove(self._heartbeat_beat)
         self.hub.pulse.remove(self._lease_beat)
-        if still_running:  # its lease must run out first: they are never handed over while they still run here
-            logger.warning("%d activities still run; they are rescued when the lease ends", len(still_running))
+        if still_running:
+            # Its lease must run out first: an attempt is never handed over while it still runs here.
+            logger.warning("%d activities run on; they are rescued when the lease ends", len(still_running))
         else:
             await self._sign_off()
         self.hub.journal.unsubscribe(self._on_commit)
