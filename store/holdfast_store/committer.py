@@ -175,7 +175,13 @@ class Committer:
             self._roll_back()
             raise
         self._in_doubt = (number, outcomes, committed)
-        link.exec_driver_sql("COMMIT")
+        try:
+            link.exec_driver_sql("COMMIT")
+        except Exception as error:
+            if not is_disconnect(error):  # it failed on a live connection: nothing was applied
+                self._in_doubt = None
+                self._roll_back()
+            raise
         return self._settled()
 
     def _settled(self) -> Result:
@@ -211,12 +217,7 @@ class Committer:
 
     def _after_error(self, changes: Sequence[Change[Any]], error: Exception) -> Result:
         """Decide what an error means for the batch: again, again on a new connection, or in halves."""
-        doubt = self._in_doubt is not None
-        if doubt and self._connection is not None and not is_disconnect(error):
-            # COMMIT itself failed on a live connection: nothing was applied.
-            self._in_doubt = None
-            self._roll_back()
-        elif is_disconnect(error) or isinstance(error, StoreError):
+        if is_disconnect(error) or isinstance(error, StoreError):
             self._drop_connection()
         if is_transient(error) or is_disconnect(error) or isinstance(error, StoreError):
             return self._again_or_give_up(changes, error)

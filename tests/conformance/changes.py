@@ -1,0 +1,172 @@
+"""Changes for tests of the journal, and a link whose failures are planned."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import psycopg
+from sqlalchemy import Connection
+
+from holdfast.starting import StartRun, first_run
+from holdfast_store.batch import BaseChange, Batch
+from holdfast_store.link import Link
+from holdfast_store.runs import started_event
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import RefusedError
+from holdfast_workflow.events import SignalReceived, WorkflowCancelRequested
+from holdfast_workflow.kinds import DuplicatePolicy
+from holdfast_workflow.options import StartOptions
+from holdfast_workflow.payloads import Payload
+
+
+def start(
+    environment: Environment,
+    workflow_id: str,
+    *,
+    policy: DuplicatePolicy = DuplicatePolicy.ALLOW_DUPLICATE,
+    owner_id: str | None = None,
+    options: StartOptions | None = None,
+    input: Any = None,
+) -> StartRun:
+    """A start of a workflow that no code stands behind."""
+    run = first_run(
+        run_id=environment.ids.next(),
+        workflow_id=workflow_id,
+        workflow_type="Tried",
+        task_queue="default",
+        options=options or StartOptions(),
+        memo=None,
+        now=environment.clock.now(),
+        owner_id=owner_id,
+    )
+    return StartRun(run, started_event(run, input=Payload.of(input), seed=1), policy)
+
+
+class Append(BaseChange):
+    """Ask a run to cancel, once; counts how often it was tried."""
+
+    def __init__(self, run_id: str, *, fence: int | None = None) -> None:
+        self.runs = (run_id,)
+        self.fence = fence
+        self.tried = 0
+
+    def apply(self, batch: Batch) -> int:
+        """Returns the seq."""
+        self.tried += 1
+        run = batch.run(self.runs[0])
+        if run is None:
+            raise RefusedError("unknown_run", "there is no such run")
+        if self.fence is not None and run.fence != self.fence:
+            raise RefusedError("fenced", "the run has another owner")
+        if run.cancel_requested_at is not None:
+            raise RefusedError("again", "the run was asked to cancel before")
+        run.cancel_requested_at = batch.now
+        return batch.append(run, WorkflowCancelRequested("tried"))
+
+
+class AppendMany(BaseChange):
+    """Append a signal."""
+
+    def __init__(self, run_id: str) -> None:
+        self.runs = (run_id,)
+        self.tried = 0
+
+    def apply(self, batch: Batch) -> int:
+        """Returns the seq."""
+        self.tried += 1
+        run = batch.run(self.runs[0])
+        assert run is not None
+        return batch.append(run, SignalReceived("tried", Payload.of(None)))
+
+
+class Refuse(BaseChange):
+    """Always refused."""
+
+    def apply(self, batch: Batch) -> None:
+        raise RefusedError("tried", "as planned")
+
+
+class Crash(BaseChange):
+    """A programming error in a change."""
+
+    def apply(self, batch: Batch) -> None:
+        raise ZeroDivisionError("as planned")
+
+
+class CrashAfterWriting(BaseChange):
+    """A programming error after it has changed a row."""
+
+    def __init__(self, run_id: str) -> None:
+        self.runs = (run_id,)
+
+    def apply(self, batch: Batch) -> None:
+        run = batch.run(self.runs[0])
+        assert run is not None
+        batch.append(run, WorkflowCancelRequested("half"))
+        raise ZeroDivisionError("as planned")
+
+
+class Violate(BaseChange):
+    """Insert a row that is there already."""
+
+    def __init__(self, journal_id: str) -> None:
+        self.journal_id = journal_id
+
+    def apply(self, batch: Batch) -> None:
+        batch.execute("INSERT INTO journals (journal_id, batch_no) VALUES (?, ?)", (self.journal_id, 0))
+        batch.execute("INSERT INTO journals (journal_id, batch_no) VALUES (?, ?)", (self.journal_id, 0))
+
+
+Fault = Callable[["FaultyLink", str, tuple[Any, ...]], Any]
+
+
+class FaultyLink(Link):
+    """A link that asks a plan before each statement."""
+
+    plan: ClassVar[list[tuple[str, Fault]]] = []
+    """``(beginning of the statement, what happens instead)``, each used once, in order."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.real = self.exec_driver_sql
+        self.exec_driver_sql = self.planned
+
+    def planned(self, text: str, values: tuple[Any, ...] = ()) -> Any:
+        """Run a statement, or what is planned for it."""
+        if self.plan and text.startswith(self.plan[0][0]):
+            return self.plan.pop(0)[1](self, text, values)
+        return self.real(text, values) if values else self.real(text)
+
+    def lose(self) -> None:
+        """Close the connection under everybody."""
+        driver: Any = self.connection.connection.driver_connection
+        driver.close()
+
+
+def lost() -> Exception:
+    """What PostgreSQL's driver says when the server is gone."""
+    return psycopg.OperationalError("server closed the connection unexpectedly")
+
+
+def lost_before(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+    """The connection is lost before the statement arrives."""
+    link.lose()
+    raise lost()
+
+
+def lost_after(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+    """The statement is done, but nobody hears of it."""
+    link.real(text)
+    link.lose()
+    raise lost()
+
+
+def busy(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+    """A transient error: another process holds the lock, or was preferred in a deadlock."""
+    if link.qmark:
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise error
+    raise psycopg.errors.DeadlockDetected("deadlock detected")

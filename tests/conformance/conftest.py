@@ -1,0 +1,34 @@
+"""The same bodies on the three stores: SQLite file, SQLite in memory, PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from tests.conformance.changes import Fault, FaultyLink
+
+from holdfast.testing import check_database
+from holdfast_store import committer
+from holdfast_store.database import Database
+from holdfast_store.journal import Journal
+
+
+@pytest.fixture
+async def journal(database: Database) -> AsyncIterator[Journal]:
+    """A journal of its own on each store; what it wrote holds the invariants."""
+    journal = Journal(database, database.environment)
+    journal.committer.connect()
+    yield journal
+    await journal.close()
+    with database.reader() as connection:
+        assert check_database(connection) == []
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Fault]]]:
+    """What is to go wrong, in order; at the end of the test all of it must have happened."""
+    monkeypatch.setattr(committer, "Link", FaultyLink)
+    plan = FaultyLink.plan
+    plan.clear()
+    yield plan
+    assert plan == []

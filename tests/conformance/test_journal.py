@@ -1,0 +1,429 @@
+"""The journal: groups, refusals, halves, retries, and outcomes that nobody heard of."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from tests.conformance.changes import (
+    Append,
+    AppendMany,
+    Crash,
+    CrashAfterWriting,
+    FaultyLink,
+    Refuse,
+    Violate,
+    busy,
+    lost,
+    lost_after,
+    lost_before,
+    start,
+)
+
+from holdfast.testing import VirtualClock
+from holdfast_store import journal as journal_module
+from holdfast_store import queries
+from holdfast_store.batch import BaseChange, Change, Committed
+from holdfast_store.committer import Committer
+from holdfast_store.database import Database
+from holdfast_store.journal import Journal
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import (
+    JournalClosedError,
+    RefusedError,
+    StoreError,
+    StoreUnreachableError,
+    WorkflowAlreadyStartedError,
+)
+from holdfast_workflow.kinds import DuplicatePolicy
+
+Faults = list[tuple[str, Any]]
+
+
+async def gathered(journal: Journal, *changes: Change[Any]) -> list[Any]:
+    """The outcomes of changes that were handed over in one turn."""
+    return await asyncio.gather(*[journal.apply(change) for change in changes], return_exceptions=True)
+
+
+def histories(database: Database, *run_ids: str) -> list[list[str]]:
+    with database.reader() as connection:
+        return [[row[1] for row in queries.history(connection, run_id)] for run_id in run_ids]
+
+
+def starts(journal: Journal, count: int) -> list[Any]:
+    environment = journal.committer._environment
+    return [start(environment, f"w-{number}") for number in range(count)]
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_gathers_is_one_transaction(journal: Journal, database: Database) -> None:
+    changes = starts(journal, 50)
+    outcomes = await gathered(journal, *changes)
+    assert [outcome.run_id for outcome in outcomes] == [change.run.run_id for change in changes]
+    # The first may be alone where a thread commits: it does not wait for others.
+    assert journal.committer.batches <= 2
+    assert histories(database, *[change.run.run_id for change in changes]) == [["WorkflowStarted"]] * 50
+
+
+async def test_a_batch_has_at_most_two_hundred_changes(journal: Journal) -> None:
+    await gathered(journal, *starts(journal, 1000))
+    assert journal.committer.batches >= 5
+    assert journal.committer.statistics["changes"] == 1000
+
+
+async def test_a_batch_has_at_most_four_mebibytes(journal: Journal) -> None:
+    environment = journal.committer._environment
+    large = [start(environment, f"w-{number}", input="x" * 1_500_000) for number in range(6)]
+    await gathered(journal, *large)
+    assert journal.committer.batches >= 2
+
+
+async def test_listeners_hear_of_a_batch_before_its_callers(journal: Journal) -> None:
+    heard: list[str] = []
+
+    def listen(committed: Committed) -> None:
+        heard.append(f"listener: {len(committed.runs)} runs")
+
+    journal.subscribe(listen)
+    change = start(journal.committer._environment, "w")
+    done = asyncio.Event()
+
+    def call_back(value: Any, error: BaseException | None) -> None:
+        heard.append("caller")
+        done.set()
+
+    journal.submit(change, call_back)
+    await done.wait()
+    journal.unsubscribe(listen)
+    await journal.apply(Append(change.run.run_id))
+    assert heard == ["listener: 1 runs", "caller"]
+
+
+async def test_later_changes_see_what_earlier_ones_of_the_batch_did(journal: Journal) -> None:
+    environment = journal.committer._environment
+    one, two = start(environment, "w"), start(environment, "w")
+    three = start(environment, "w", policy=DuplicatePolicy.RETURN_EXISTING)
+    four = start(environment, "w", policy=DuplicatePolicy.TERMINATE_EXISTING)
+    outcomes = await gathered(journal, one, two, three, four)
+    assert outcomes[0].created
+    assert isinstance(outcomes[1], WorkflowAlreadyStartedError)
+    assert outcomes[1].run_id == one.run.run_id
+    assert (outcomes[2].run_id, outcomes[2].created) == (one.run.run_id, False)
+    assert outcomes[3].run_id == four.run.run_id
+
+
+async def test_the_intake_is_bounded(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "MOST_WAITING", 10)
+    outcomes = await gathered(journal, *starts(journal, 300))
+    assert all(outcome.created for outcome in outcomes)
+
+
+async def test_a_caller_that_is_cancelled_does_not_withdraw_its_change(
+    journal: Journal, database: Database
+) -> None:
+    change = start(journal.committer._environment, "w")
+    task = asyncio.ensure_future(journal.apply(change))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await journal.apply(Append(change.run.run_id))
+    assert histories(database, change.run.run_id) == [["WorkflowStarted", "WorkflowCancelRequested"]]
+
+
+async def test_closing_commits_what_was_handed_over(database: Database) -> None:
+    journal = Journal(database, database.environment)
+    changes = starts(journal, 20)
+    tasks = [asyncio.ensure_future(journal.apply(change)) for change in changes]
+    await asyncio.sleep(0)
+    await journal.close()
+    outcomes = await asyncio.gather(*tasks)
+    assert all(outcome.created for outcome in outcomes)
+    with pytest.raises(JournalClosedError):
+        await journal.apply(start(database.environment, "late"))
+
+
+# --- refusals and errors --------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_change_is_refused_alone(journal: Journal, database: Database) -> None:
+    one, two = starts(journal, 2)
+    outcomes = await gathered(journal, one, Refuse(), Append("none"), two)
+    assert [type(outcome) for outcome in outcomes[1:3]] == [RefusedError, RefusedError]
+    assert outcomes[0].created
+    assert outcomes[3].created
+    assert journal.committer.statistics["changes"] == 4
+
+
+@pytest.mark.parametrize("culprit", [Crash, CrashAfterWriting, Violate])
+async def test_a_culprit_is_found_by_halves_and_stands_alone(
+    journal: Journal, database: Database, culprit: Any
+) -> None:
+    known = start(journal.committer._environment, "known")
+    await journal.apply(known)
+    bad: Change[Any] = Crash()
+    if culprit is CrashAfterWriting:
+        bad = CrashAfterWriting(known.run.run_id)
+    elif culprit is Violate:
+        bad = Violate("twice")
+    changes = starts(journal, 21)
+    outcomes = await gathered(journal, *changes[:13], bad, *changes[13:])
+    error = outcomes.pop(13)
+    assert isinstance(error, StoreError if culprit is Violate else ZeroDivisionError)
+    assert all(outcome.created for outcome in outcomes)
+    assert histories(database, known.run.run_id) == [["WorkflowStarted"]]
+
+
+async def test_a_listener_that_fails_harms_nobody(journal: Journal) -> None:
+    def fail(committed: Committed) -> None:
+        raise ZeroDivisionError
+
+    journal.subscribe(fail)
+    assert (await journal.apply(start(journal.committer._environment, "w"))).created
+    journal.unsubscribe(fail)
+
+
+# --- trouble --------------------------------------------------------------------------------------------------------
+
+
+async def started(journal: Journal) -> str:
+    change = start(journal.committer._environment, "w")
+    await journal.apply(change)
+    return change.run.run_id
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "UPDATE", "COMMIT"])
+async def test_transient_errors_are_retried(
+    faults: Faults, journal: Journal, database: Database, statement: str
+) -> None:
+    run_id = await started(journal)
+    faults += [(statement, busy), (statement, busy)]
+    change = Append(run_id)
+    assert await journal.apply(change) == 2
+    assert journal.committer.statistics["retries"] == 2
+    assert histories(database, run_id) == [["WorkflowStarted", "WorkflowCancelRequested"]]
+
+
+@pytest.fixture
+def on_disk(database: Database) -> Database:
+    """Losing the one connection of a database in memory loses the database."""
+    if database.url.memory:
+        pytest.skip("a database in memory has no connection to lose")
+    return database
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "UPDATE", "COMMIT"])
+async def test_a_connection_lost_before_the_commit(
+    on_disk: Database, faults: Faults, journal: Journal, statement: str
+) -> None:
+    run_id = await started(journal)
+    faults.append((statement, lost_before))
+    change = Append(run_id)
+    assert await journal.apply(change) == 2
+    assert change.tried == (2 if statement != "BEGIN" else 1)
+    assert histories(on_disk, run_id) == [["WorkflowStarted", "WorkflowCancelRequested"]]
+
+
+async def test_a_commit_that_was_done_but_not_heard_of(
+    on_disk: Database, faults: Faults, journal: Journal
+) -> None:
+    run_id = await started(journal)
+    faults.append(("COMMIT", lost_after))
+    changes = [AppendMany(run_id), AppendMany(run_id)]
+    heard: list[int] = []
+    journal.subscribe(lambda committed: heard.append(len(committed.events.get(run_id, ()))))
+    outcomes = await gathered(journal, changes[0])
+    assert outcomes == [2]
+    assert changes[0].tried == 1, "it was applied: it is not done again"
+    assert heard == [1], "and those who listen hear of it"
+    assert await journal.apply(changes[1]) == 3
+    assert len(histories(on_disk, run_id)[0]) == 3
+
+
+async def test_a_commit_that_was_lost_again_and_again(
+    on_disk: Database, faults: Faults, journal: Journal
+) -> None:
+    run_id = await started(journal)
+    faults += [("COMMIT", lost_before), ("COMMIT", lost_before), ("COMMIT", lost_after)]
+    change = AppendMany(run_id)
+    assert await journal.apply(change) == 2
+    assert change.tried == 3
+    assert len(histories(on_disk, run_id)[0]) == 2
+
+
+async def test_the_database_that_stays_away(
+    on_disk: Database, faults: Faults, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await started(journal)
+    monkeypatch.setattr(journal.committer, "_patience", 0.0)
+    monkeypatch.setattr(on_disk.__class__, "writer", _unreachable)
+    faults.append(("COMMIT", lost_before))
+    outcomes = await gathered(journal, Append(run_id))
+    assert isinstance(outcomes[0], StoreError)
+    monkeypatch.undo()
+    assert await journal.apply(Append(run_id)) == 2
+
+
+def _unreachable(self: Database) -> Any:
+    raise StoreUnreachableError("nobody answers")
+
+
+@pytest.mark.postgresql
+async def test_a_backend_that_is_terminated_while_it_commits(
+    postgresql_url: str, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast_store.urls import DatabaseUrl
+
+    environment = Environment()
+    database = Database(DatabaseUrl.parse(postgresql_url), environment)
+    journal = Journal(database, environment)
+    try:
+        run_id = await started(journal)
+
+        def terminated(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+            pid = link.real("SELECT pg_backend_pid()").fetchone()[0]
+            with database.reader() as other:
+                other.exec_driver_sql("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+            return link.real(text)
+
+        for expected in (2, 3, 4):
+            faults.append(("COMMIT", terminated))
+            change = AppendMany(run_id)
+            assert await journal.apply(change) == expected
+            assert change.tried == 2
+        assert len(histories(database, run_id)[0]) == 4
+    finally:
+        await journal.close()
+        database.dispose()
+
+
+@pytest.mark.postgresql
+async def test_a_commit_still_under_way_is_waited_for(postgresql_url: str, faults: Faults) -> None:
+    """Whoever asks too early is told nothing: the journal's row is locked until the old session is through."""
+    from holdfast_store.database import PostgresSettings
+    from holdfast_store.urls import DatabaseUrl
+
+    environment = Environment()
+    settings = PostgresSettings(lock_timeout_s=0.05)
+    database = Database(DatabaseUrl.parse(postgresql_url), environment, postgres=settings)
+    journal = Journal(database, environment)
+    try:
+        run_id = await started(journal)
+        held = threading.Event()
+
+        def still_committing(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+            """The commit is done, but its session seems to hold its locks for another while."""
+            link.real(text)
+            holder = database.writer()
+            holder.exec_driver_sql("BEGIN")
+            holder.exec_driver_sql("SELECT batch_no FROM journals FOR UPDATE")
+            held.set()
+
+            def let_go() -> None:
+                holder.exec_driver_sql("ROLLBACK")
+                holder.close()
+
+            threading.Timer(0.4, let_go).start()
+            link.lose()
+            raise lost()
+
+        faults.append(("COMMIT", still_committing))
+        change = AppendMany(run_id)
+        assert await journal.apply(change) == 2
+        assert held.is_set()
+        assert change.tried == 1
+        assert len(histories(database, run_id)[0]) == 2
+    finally:
+        await journal.close()
+        database.dispose()
+
+
+# --- trust ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cached_row_that_others_changed_is_read_again(on_disk: Database, journal: Journal) -> None:
+    """What this process believes of its own runs is proved by each write."""
+    environment = on_disk.environment
+    journal.cache.owners.add("me")
+    mine = start(environment, "w", owner_id="me")
+    await journal.apply(mine)
+    run_id = mine.run.run_id
+    assert run_id in journal.cache.runs
+    other = Committer(on_disk, environment)
+    other.run([AppendMany(run_id)])
+    assert await journal.apply(AppendMany(run_id)) == 3
+    assert journal.committer.statistics["stale"] == 1
+    other.close()
+
+
+async def test_a_fenced_owner_is_refused_and_not_merged(on_disk: Database, journal: Journal) -> None:
+    environment = on_disk.environment
+    journal.cache.owners.add("me")
+    mine = start(environment, "w", owner_id="me")
+    await journal.apply(mine)
+    other = Committer(on_disk, environment)
+    other.run([TakeOver(mine.run.run_id)])
+    outcomes = await gathered(journal, Append(mine.run.run_id, fence=1))
+    assert isinstance(outcomes[0], RefusedError)
+    assert histories(on_disk, mine.run.run_id) == [["WorkflowStarted"]]
+    other.close()
+
+
+class TakeOver(BaseChange):
+    def __init__(self, run_id: str) -> None:
+        self.runs = (run_id,)
+
+    def apply(self, batch: Any) -> None:
+        run = batch.run(self.runs[0])
+        run.owner_id = "other"
+        run.fence += 1
+
+
+async def test_two_journals_write_to_one_run(on_disk: Database, journal: Journal) -> None:
+    run_id = await started(journal)
+    second = Journal(on_disk, on_disk.environment)
+    seqs = await asyncio.gather(
+        *[one.apply(AppendMany(run_id)) for _ in range(100) for one in (journal, second)]
+    )
+    assert sorted(seqs) == list(range(2, 202))
+    await second.close()
+
+
+async def test_two_journals_start_the_same_ids(on_disk: Database, journal: Journal) -> None:
+    second = Journal(on_disk, on_disk.environment)
+    outcomes = await asyncio.gather(
+        *[one.apply(start(on_disk.environment, f"w-{n}")) for n in range(50) for one in (journal, second)],
+        return_exceptions=True,
+    )
+    assert sum(isinstance(outcome, WorkflowAlreadyStartedError) for outcome in outcomes) == 50
+    assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 50
+    await second.close()
+
+
+# --- time -----------------------------------------------------------------------------------------------------------
+
+
+def test_time_never_falls_within_a_run(database: Database) -> None:
+    from holdfast.testing import TestEnvironment
+
+    async def body() -> None:
+        clock = VirtualClock()
+        environment = Environment(clock, threads=False)
+        journal = Journal(database, environment)
+        change = start(environment, "w")
+        await journal.apply(change)
+        clock.jump(-3600)
+        await journal.apply(Append(change.run.run_id))
+        other = start(environment, "other")
+        await journal.apply(other)
+        with database.reader() as connection:
+            stamps = [row[2] for row in queries.events(connection, change.run.run_id, 0, 10)]
+            assert stamps[0] == stamps[1]
+            ours = queries.events(connection, other.run.run_id, 0, 10)[0][2]
+            assert ours == stamps[0] - 3_600_000_000, "one run's stamp never moves another's"
+        await journal.close()
+
+    TestEnvironment.run(body)
