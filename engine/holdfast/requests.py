@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.starting import terminate
 from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.rows import RunRow
-from holdfast_store.runs import deadline_passed, request_cancel, time_out_run
+from holdfast_store.runs import deadline_passed, request_cancel, terminate, time_out_run
 from holdfast_workflow.errors import RunNotFoundError, WorkflowClosedError
 from holdfast_workflow.events import WorkflowCancelRequested
 

@@ -55,8 +55,8 @@ class Change(Protocol[T_co]):
         ...
 
     @property
-    def new_instance(self) -> InstanceRow | None:
-        """The instance row that it would like to make."""
+    def new_instances(self) -> Sequence[InstanceRow]:
+        """The instance rows that it would like to make."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class BaseChange:
     runs: Sequence[str] = ()
     activities: Sequence[ActivityKey] = ()
     instances: Sequence[str] = ()
-    new_instance: InstanceRow | None = None
+    new_instances: Sequence[InstanceRow] = ()
     weight: int = 1024
 
 
@@ -178,9 +178,9 @@ class Batch:
             runs.update(change.runs)
             instances.update(change.instances)
             activities.update(change.activities)
-            instance = change.new_instance
-            if instance is not None and instance.workflow_id not in wanted:
-                wanted[instance.workflow_id] = instance.copy()
+            for instance in change.new_instances:
+                if instance.workflow_id not in wanted:
+                    wanted[instance.workflow_id] = instance.copy()
         if wanted or instances:
             self._load_instances(wanted, instances, runs, now)
         if runs:
@@ -332,6 +332,15 @@ class Batch:
         found = {row[0] for row in self._scan("SELECT timer_id FROM timers WHERE run_id = ?", (run_id,))}
         found.update(timer for run, timer in self._timers if run == run_id)
         return sorted(timer for timer in found if (run_id, timer) not in self._fired)
+
+    def has_open_children(self, run_id: str) -> bool:
+        """Whether a child that the run started is still open."""
+        mine = [entry.row for entry in self._runs.values() if entry.row.parent_run_id == run_id]
+        if any(row.is_open for row in mine):
+            return True
+        text = "SELECT run_id FROM workflow_runs WHERE parent_run_id = ? AND closed_at IS NULL LIMIT ?"
+        known = {row.run_id for row in mine}
+        return any(row[0] not in known for row in self._scan(text, (run_id, len(known) + 1)))
 
     def timer(self, run_id: str, timer_id: int) -> int | None:
         """When an open timer fires, or ``None`` where there is none."""

@@ -19,6 +19,7 @@ from holdfast_workflow.events import (
     Failure,
     TimerCancelled,
     WorkflowStarted,
+    WorkflowTerminated,
     WorkflowTimedOut,
 )
 from holdfast_workflow.kinds import (
@@ -312,6 +313,19 @@ def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None 
         following, input=started.input, seed=new_seed(batch), last_failure=failure, headers=started.headers
     )
     return add_next_run(batch, run, following, event).run_id
+
+
+def terminate(batch: Batch, run: RunRow, reason: str | None) -> None:
+    """End an open run at once, without its code."""
+    failure = run_failure(
+        batch,
+        run,
+        FailureCategory.TERMINATED,
+        PropagationKind.TERMINATED,
+        exception_class="WorkflowTerminatedError",
+        message=reason or "the workflow was terminated",
+    )
+    close_run(batch, run, WorkflowTerminated(reason), RunStatus.TERMINATED, by="terminated", failure=failure)
 
 
 def new_seed(batch: Batch) -> int:
