@@ -346,18 +346,6 @@ def record_failure(
             deadline_at=deadline_at,
         )
     )
-    if row.attempt > FIRST_KEPT + LAST_KEPT:
-        _trim_failures(batch, row)
-
-
-def _trim_failures(batch: Batch, row: ActivityRow) -> None:
-    """Keep the first and the last of an activity's failure rows, as of its attempts."""
-    whose = "run_id = ? AND source_kind = 'activity_execution' AND source_id = ?"
-    values = (row.run_id, str(row.activity_id))
-    count = batch.scan(f"SELECT COUNT(*) FROM workflow_failures WHERE {whose}", values)[0][0]
-    if count >= FIRST_KEPT + LAST_KEPT:
-        text = f"SELECT failure_id FROM workflow_failures WHERE {whose} ORDER BY failure_id LIMIT 1 OFFSET {FIRST_KEPT}"
-        batch.execute("DELETE FROM workflow_failures WHERE failure_id = ?", batch.scan(text, values)[0])
 
 
 def request_cancel(batch: Batch, run: RunRow, row: ActivityRow | None) -> None:
