@@ -233,13 +233,15 @@ class ReleaseLostRuns(BaseChange):
         self.weight = 256 * (1 + len(self.runs))
 
     def apply(self, batch: Batch) -> list[str]:
-        """Returns the runs that were still its own."""
+        """Returns the runs that were still its own. One whose time is over is left to what ends it."""
         if is_alive(batch, self.worker_id):
             return []
         released: list[str] = []
         for run_id in self.runs:
             run = batch.run(run_id)
-            if run is not None and run.is_open and run.owner_id == self.worker_id:
+            if run is None or not run.is_open or run.owner_id != self.worker_id:
+                continue
+            if deadline_passed(run, batch.now) is None:
                 release(run, batch.now)
                 released.append(run_id)
         return released

@@ -271,17 +271,23 @@ class _Checker:
                 )
 
     def check_deadline(self, where: str, run: RunRow, history: History, *, upto: int) -> None:
-        """Nothing runs past its deadline: no activation, and no end but the timeout itself."""
+        """Nothing runs past its deadline: no activation, and no end but the timeout itself.
+
+        The stamp of an event counts only where it is later than the one before it: within a run time never falls, so
+        that an event may bear its predecessor's stamp when the clock was set back.
+        """
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
         if not deadlines:
             return
+        before = 0
         for event, recorded_at in list(zip(history.events, history.recorded_at, strict=True))[:upto]:
-            if recorded_at >= min(deadlines) and (
+            if recorded_at >= max(min(deadlines), before + 1) and (
                 event.terminal or isinstance(event, events.WorkflowTaskCompleted)
             ):
                 self.say(
                     where, f"{event.type} was recorded {recorded_at - min(deadlines)} µs past the deadline"
                 )
+            before = recorded_at
 
     # --- what a run has open ----------------------------------------------------------------------------------------
 

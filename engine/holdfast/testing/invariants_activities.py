@@ -75,9 +75,11 @@ def _end(row: ActivityRow, recorded_at: int, event: Event) -> list[str]:
         if recorded_at < from_iso(event.deadline_at) and not closed_early:
             found.append(f"timed out before its deadline {event.deadline_at}")
     elif isinstance(event, events.ActivityCompleted):
-        passed = [at for at in _set_deadlines(row) if recorded_at >= at]
+        # Its event may be stamped later: within a run time never falls, though a clock may.
+        closed_at = row.closed_at if row.closed_at is not None else recorded_at
+        passed = [at for at in _set_deadlines(row) if closed_at >= at]
         if passed:
-            found.append(f"completed {recorded_at - min(passed)} µs past its deadline")
+            found.append(f"completed {closed_at - min(passed)} µs past its deadline")
     return found
 
 

@@ -1,0 +1,417 @@
+"""What the contract on timeouts says, as a dict of plain objects: no database, no journal, none of the engine's code.
+
+It is written from the rules alone (deadlines are functions of what happened, not stored), so that it can disagree with
+the engine. All instants and durations are microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Story = tuple[Any, ...]
+"""An event: its name and the facts that matter."""
+
+MOST_RESCUES = 3
+
+
+@dataclass
+class Policy:
+    """A retry policy without jitter; ``never`` names failures that are not tried again."""
+
+    initial: int
+    coefficient: int
+    longest: int
+    most: int
+    never: frozenset[str] = frozenset()
+
+    def wait(self, attempt: int) -> int:
+        return min(self.initial * self.coefficient ** (attempt - 1), self.longest)
+
+    def spent(self, attempt: int) -> bool:
+        return 0 < self.most <= attempt
+
+
+@dataclass
+class Activity:
+    """One activity; its deadlines follow from when it was scheduled, became available, was claimed, was heard of."""
+
+    number: int
+    scheduled_at: int
+    limits: dict[str, int]
+    policy: Policy
+    available_at: int
+    status: str = "pending"
+    attempt: int = 0
+    uncharged: int = 0
+    rescues: int = 0
+    worker: str | None = None
+    claimed_at: int | None = None
+    heard_at: int | None = None
+    details: Any = None
+    cancel_requested: bool = False
+    attempts: list[tuple[int, str, str | None]] = field(default_factory=list)
+
+    @property
+    def open(self) -> bool:
+        return self.status in ("pending", "running")
+
+    @property
+    def charged(self) -> int:
+        return self.attempt - self.uncharged
+
+    def deadline(self, kind: str) -> int | None:
+        """When a deadline is that applies now."""
+        limit = self.limits.get(kind)
+        since: dict[str, int | None] = {"schedule_to_close": self.scheduled_at}
+        if self.status == "pending":
+            since["schedule_to_start"] = self.available_at
+        if self.status == "running":
+            since["start_to_close"] = self.claimed_at
+            since["heartbeat"] = self.heard_at if self.heard_at is not None else self.claimed_at
+        at = since.get(kind)
+        return at + limit if at is not None and limit is not None else None
+
+    def deadlines(self) -> dict[str, int]:
+        kinds = ("schedule_to_close", "schedule_to_start", "start_to_close", "heartbeat")
+        return {kind: at for kind in kinds if (at := self.deadline(kind)) is not None}
+
+    @property
+    def next_deadline(self) -> int | None:
+        return min(self.deadlines().values(), default=None) if self.open else None
+
+    def passed(self, now: int) -> tuple[str, int] | None:
+        """Schedule-to-close if it has passed; else what passed first; on a tie heartbeat last."""
+        due = {kind: at for kind, at in self.deadlines().items() if at <= now}
+        if "schedule_to_close" in due:
+            return "schedule_to_close", due["schedule_to_close"]
+        if not due:
+            return None
+        kind = min(due, key=lambda one: (due[one], one == "heartbeat"))
+        return kind, due[kind]
+
+
+@dataclass
+class Run:
+    """One run of a chain."""
+
+    workflow_id: str
+    number: int
+    created_at: int
+    begins_at: int
+    execution_deadline: int | None
+    run_timeout: int | None
+    policy: Policy | None
+    attempt: int = 1
+    status: str = "pending"
+    not_before: int = 0
+    wake_at: int | None = None
+    owner: str | None = None
+    fence: int = 0
+    losses: int = 0
+    cancel_requested: bool = False
+    last_time: int = 0
+    followed: bool = False
+    activities: dict[int, Activity] = field(default_factory=dict)
+    timers: dict[int, int] = field(default_factory=dict)
+    failures: list[Story] = field(default_factory=list)
+    news: list[Story] = field(default_factory=list)
+
+    @property
+    def open(self) -> bool:
+        return self.status in ("pending", "running")
+
+    @property
+    def run_deadline(self) -> int | None:
+        return self.begins_at + self.run_timeout if self.run_timeout is not None else None
+
+    @property
+    def next_deadline(self) -> int | None:
+        known = [at for at in (self.execution_deadline, self.run_deadline) if at is not None]
+        return min(known, default=None) if self.open else None
+
+    def passed(self, now: int) -> tuple[str, int] | None:
+        """The execution deadline beats the run deadline; both are inclusive."""
+        for kind, at in (("execution_timeout", self.execution_deadline), ("run_timeout", self.run_deadline)):
+            if at is not None and at <= now:
+                return kind, at
+        return None
+
+    def wake(self, now: int) -> None:
+        self.wake_at = now if self.wake_at is None else min(self.wake_at, now)
+
+
+class Model:
+    """All runs, by workflow and number; what the watchdog is to report."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.runs: dict[tuple[str, int], Run] = {}
+        self.lost: set[str] = set()
+
+    def say(self, run: Run, *story: Any) -> None:
+        run.news.append(story)
+        run.last_time = max(run.last_time, self.now)
+
+    def open_runs(self) -> list[Run]:
+        return [run for run in self.runs.values() if run.open]
+
+    def open_activities(self) -> list[tuple[Run, Activity]]:
+        return [(run, one) for run in self.open_runs() for one in run.activities.values() if one.open]
+
+    # --- runs -------------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        workflow_id: str,
+        *,
+        execution: int | None,
+        run_timeout: int | None,
+        delay: int,
+        policy: Policy | None,
+    ) -> Run:
+        """The execution deadline counts from the start, delay included; the run deadline from when it may begin."""
+        begins = self.now + delay
+        run = Run(
+            workflow_id,
+            1,
+            self.now,
+            begins,
+            self.now + execution if execution is not None else None,
+            run_timeout,
+            policy,
+            not_before=begins if delay else 0,
+            wake_at=begins,
+        )
+        self.runs[workflow_id, 1] = run
+        self.say(run, "WorkflowStarted")
+        return run
+
+    def follow(self, run: Run, *, backoff: int = 0, attempt: int = 1, owner: str | None = None) -> None:
+        """The next run of the chain: the same execution deadline, a run deadline of its own."""
+        begins = self.now + backoff
+        following = Run(
+            run.workflow_id,
+            run.number + 1,
+            self.now,
+            begins,
+            run.execution_deadline,
+            run.run_timeout,
+            run.policy,
+            attempt,
+            not_before=begins if backoff else 0,
+            wake_at=begins,
+            owner=owner,
+            fence=1 if owner is not None else 0,
+        )
+        run.followed = True
+        self.runs[run.workflow_id, run.number + 1] = following
+        self.say(following, "WorkflowStarted")
+
+    def retry(self, run: Run, type_: str) -> None:
+        """Another run, if the policy allows, nobody asked to cancel, and its backoff ends before the execution does."""
+        policy = run.policy
+        if policy is None or run.cancel_requested or policy.spent(run.attempt) or type_ in policy.never:
+            return
+        backoff = policy.wait(run.attempt)
+        if run.execution_deadline is None or self.now + backoff < run.execution_deadline:
+            self.follow(run, backoff=backoff, attempt=run.attempt + 1)
+
+    def close(self, run: Run, status: str, *story: Any) -> None:
+        """Close what is open, then the run."""
+        for activity in run.activities.values():
+            if activity.open:
+                self.cancel(run, activity)
+        for timer in run.timers:
+            self.say(run, "TimerCancelled", timer)
+        run.timers.clear()
+        self.say(run, *story)
+        run.status, run.wake_at, run.owner = status, None, None
+
+    def time_out_run(self, run: Run) -> bool:
+        """Whether a deadline of the run had passed: then it has ended by it."""
+        due = run.passed(self.now)
+        if due is None:
+            return False
+        if due[0] == "run_timeout":
+            self.retry(run, "WorkflowTimeoutError")
+        run.failures.append(("timeout", "timeout", *due))
+        self.close(run, "timed_out", "WorkflowTimedOut", *due)
+        return True
+
+    # --- activities -------------------------------------------------------------------------------------------------
+
+    def schedule(self, run: Run, number: int, limits: dict[str, int], policy: Policy) -> Activity:
+        run.activities[number] = Activity(number, self.now, limits, policy, self.now)
+        return run.activities[number]
+
+    def claim(self, activity: Activity, worker: str) -> None:
+        activity.status, activity.worker = "running", worker
+        activity.claimed_at, activity.heard_at = self.now, None
+        activity.attempt += 1
+
+    def make_available(self, activity: Activity, at: int) -> None:
+        activity.status, activity.available_at, activity.worker = "pending", at, None
+
+    def cancel(self, run: Run, activity: Activity) -> None:
+        if activity.status == "running":
+            activity.attempts.append((activity.attempt, "cancelled", None))
+        activity.status = "cancelled"
+        self.say(run, "ActivityCancelled", activity.number)
+
+    def request_cancel(self, run: Run, activity: Activity) -> None:
+        """What nobody runs ends; what runs is told; and a deadline that has passed is not hidden."""
+        if activity.status == "pending" and activity.passed(self.now) is None:
+            self.cancel(run, activity)
+        elif activity.open:
+            activity.cancel_requested = True
+
+    def complete(self, run: Run, activity: Activity) -> None:
+        """A result; at or after a deadline it loses."""
+        if self.time_out_run(run):
+            return
+        if activity.passed(self.now) is not None:
+            self.end_attempt(run, activity, "timed_out")
+            return
+        activity.status = "completed"
+        self.say(run, "ActivityCompleted", activity.number, activity.charged)
+        run.wake(self.now)
+
+    def beat(self, activity: Activity, details: Any) -> bool:
+        if activity.passed(self.now) is not None:
+            return False
+        activity.heard_at = self.now
+        activity.details = details if details is not None else activity.details
+        return True
+
+    def end_attempt(
+        self,
+        run: Run,
+        activity: Activity,
+        how: str,
+        *,
+        type_: str = "Flaky",
+        final: bool = False,
+        delay: int | None = None,
+    ) -> None:
+        """A failure, a timeout, a rescue, a hand-back, a cancellation: a passed deadline comes before each of them."""
+        due = activity.passed(self.now)
+        if due is not None:
+            self.time_out(run, activity, *due)
+        elif activity.cancel_requested:
+            self.cancel(run, activity)
+        elif how == "failed":
+            self.fail(run, activity, type_, final, delay)
+        else:
+            self.give_back(run, activity, how)
+        if not activity.open:
+            run.wake(self.now)
+
+    def time_out(self, run: Run, activity: Activity, kind: str, deadline: int) -> None:
+        policy = activity.policy
+        waited_in_vain = kind == "schedule_to_start"
+        if waited_in_vain:
+            activity.attempt += 1
+        if waited_in_vain or activity.status == "running":
+            activity.attempts.append((activity.attempt, "timed_out", kind))
+        state: str | None = None
+        if kind == "schedule_to_close":
+            state = "timeout"
+        elif activity.cancel_requested:
+            state = "cancel_requested"
+        elif (waited_in_vain and policy.most == 0) or "ActivityTimeoutError" in policy.never:
+            state = "non_retryable_failure"
+        elif policy.spent(activity.charged):
+            state = "maximum_attempts_reached"
+        if state is None:
+            at = self.now + policy.wait(activity.charged)
+            close = activity.deadline("schedule_to_close")
+            if close is None or at < close:
+                run.failures.append(("timeout", "timeout", kind, deadline))
+                self.make_available(activity, at)
+                return
+            kind, deadline, state = "schedule_to_close", close, "timeout"
+        run.failures.append(("timeout", "timeout", kind, deadline))
+        activity.status = "timed_out"
+        self.say(run, "ActivityTimedOut", activity.number, kind, deadline, activity.charged, state)
+
+    def fail(self, run: Run, activity: Activity, type_: str, final: bool, delay: int | None) -> None:
+        policy = activity.policy
+        activity.attempts.append((activity.attempt, "failed", None))
+        at = self.now + (delay if delay is not None else policy.wait(activity.charged))
+        close = activity.deadline("schedule_to_close")
+        run.failures.append(("application", "activity", None, None))
+        if final or type_ in policy.never:
+            state = "non_retryable_failure"
+        elif policy.spent(activity.charged):
+            state = "maximum_attempts_reached"
+        elif close is not None and at >= close:
+            state = "timeout"
+        else:
+            self.make_available(activity, at)
+            return
+        activity.status = "failed"
+        self.say(run, "ActivityFailed", activity.number, "application", activity.charged, state)
+
+    def give_back(self, run: Run, activity: Activity, how: str) -> None:
+        """Nobody's fault, so not charged; rescues are bounded."""
+        activity.attempts.append((activity.attempt, how, None))
+        if how == "rescued":
+            activity.rescues += 1
+            if activity.rescues > MOST_RESCUES:
+                run.failures.append(("internal", "activity", None, None))
+                activity.status = "failed"
+                state = "maximum_attempts_reached"
+                self.say(run, "ActivityFailed", activity.number, "internal", activity.charged, state)
+                return
+        activity.uncharged += 1
+        self.make_available(activity, self.now)
+
+    # --- the watchdog -----------------------------------------------------------------------------------------------
+
+    def pass_(self) -> tuple[dict[str, int], int]:
+        """Everything that is due, in the one order. Returns what was done, and the worst lateness."""
+        done: dict[str, int] = {}
+        late = 0
+
+        def count(kind: str) -> None:
+            done[kind] = done.get(kind, 0) + 1
+
+        for run in self.open_runs():
+            due, first = run.passed(self.now), run.next_deadline
+            if due is not None and first is not None:
+                self.time_out_run(run)
+                count(due[0])
+                late = max(late, self.now - first)
+        for run, activity in self.open_activities():
+            due, first = activity.passed(self.now), activity.next_deadline
+            if due is not None and first is not None:
+                self.end_attempt(run, activity, "timed_out")
+                count(due[0])
+                late = max(late, self.now - first)
+        for run in self.open_runs():
+            for timer, at in list(run.timers.items()):
+                if at <= self.now:
+                    del run.timers[timer]
+                    self.say(run, "TimerFired", timer)
+                    run.wake(self.now)
+                    count("timer_fired")
+                    late = max(late, self.now - at)
+        for run, activity in self.open_activities():
+            if activity.status == "running" and activity.worker in self.lost:
+                self.end_attempt(run, activity, "rescued")
+                count("activity_rescued")
+        for run in self.open_runs():
+            if run.owner in self.lost:
+                self.release(run)
+                count("run_released")
+        return done, late
+
+    def release(self, run: Run) -> None:
+        """A run that was awake when its owner died may be why it died."""
+        run.owner = None
+        run.fence += 1
+        if run.wake_at is not None and run.wake_at <= self.now and run.not_before <= self.now:
+            run.losses += 1
+            if run.losses >= 2:
+                run.not_before = self.now + min(1_000_000 << (run.losses - 2), 60_000_000)

@@ -1,0 +1,800 @@
+"""Random lives of runs and activities, each step compared with the model, row by row and event by event.
+
+The engine is driven by its own changes through the journal of a real database, with a clock that stands still until a
+step moves it; no worker and no user code take part. After each step the rows must be what the model says, what was
+appended to each history must be what the model says, and the invariants of the whole database must hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.watchdog.model import Activity, Model, Policy, Run, Story
+from tests.watchdog.stage import SECOND, Stage, StillClock
+
+from holdfast.activation import Activate, Activation
+from holdfast.hub import Hub
+from holdfast.ownership import ClaimRuns, ReleaseRuns
+from holdfast.requests import RequestCancel, Terminate
+from holdfast.testing import check_database
+from holdfast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
+from holdfast_activities.changes import EndAttempt
+from holdfast_store import tables
+from holdfast_store.rows import ActivityRow, RunRow
+from holdfast_store.urls import DatabaseUrl
+from holdfast_watchdog.enforcement import EnforceActivityDeadline, EnforceRunDeadline, LoseWorker
+from holdfast_watchdog.passes import apply_all
+from holdfast_watchdog.watchdog import TaskWatchdog
+from holdfast_workflow import events
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import InvalidOptionError, RefusedError, WorkflowClosedError
+from holdfast_workflow.events import Event
+from holdfast_workflow.kinds import AttemptOutcome
+from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
+from holdfast_workflow.payloads import Payload
+from holdfast_workflow.times import from_iso
+
+T = TypeVar("T")
+
+KINDS = ("schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat")
+FOREVER = 10**9
+CLOCK_JUMP = 1 * SECOND
+
+durations = st.sampled_from([1, 1.5, 2, 3, 5, 8, 13, 30])
+workflow_timeouts = st.sampled_from([None, None, None, 2, 10, 30, 100, 1000])
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> RetryPolicy:
+    initial = draw(st.sampled_from([0.5, 1, 3]))
+    return RetryPolicy(
+        initial_interval=initial,
+        backoff_coefficient=draw(st.sampled_from([1, 2])),
+        max_interval=draw(st.sampled_from([3, 5, 20])),
+        max_attempts=draw(st.sampled_from([0, 1, 2, 3, 5])),
+        non_retryable_error_types=draw(
+            st.sampled_from([(), (), (), ("Fatal",), ("ActivityTimeoutError",), ("WorkflowTimeoutError",)])
+        ),
+    )
+
+
+@st.composite
+def activity_options(draw: st.DrawFn) -> ActivityOptions:
+    """Every subset of the four timeouts; values that contradict each other are put right by making them equal."""
+    given = {kind: draw(durations) for kind in KINDS if draw(st.booleans())}
+    longest = given.get("schedule_to_close", FOREVER)
+    attempt = min(given.get("start_to_close", FOREVER), longest)
+    for kind, most in (
+        ("start_to_close", longest),
+        ("schedule_to_start", longest),
+        ("heartbeat", attempt),
+    ):
+        if kind in given:
+            given[kind] = min(given[kind], most)
+    timeouts = {f"{kind}_timeout": seconds for kind, seconds in given.items()}
+    return ActivityOptions(**timeouts, retry_policy=draw(st.one_of(st.none(), policies())))
+
+
+few_activities = st.lists(st.tuples(activity_options(), st.booleans()), min_size=1, max_size=3)
+
+
+def us(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * SECOND)
+
+
+def policy_of(policy: RetryPolicy | None) -> Policy:
+    policy = policy or RetryPolicy()
+    return Policy(
+        round(policy.initial_interval * SECOND),
+        int(policy.backoff_coefficient),
+        round(policy.max_interval * SECOND),
+        policy.max_attempts,
+        frozenset(policy.non_retryable_error_types),
+    )
+
+
+def story_of(event: Event) -> Story:
+    """An event as the model tells it."""
+    name = event.type
+    if isinstance(event, events.ActivityTimedOut):
+        deadline = from_iso(event.deadline_at)
+        assert event.failure["timeout_kind"] == event.timeout_kind
+        return name, event.command_id, event.timeout_kind, deadline, event.attempt, event.retry_state
+    if isinstance(event, events.ActivityFailed):
+        return name, event.command_id, event.failure["category"], event.attempt, event.retry_state
+    if isinstance(event, events.ActivityCompleted):
+        return name, event.command_id, event.attempt
+    if isinstance(event, events.WorkflowTimedOut):
+        return name, event.timeout_kind, from_iso(event.deadline_at)
+    number = getattr(event, "command_id", None)
+    return (name,) if number is None else (name, number)
+
+
+class WatchdogMachine(RuleBasedStateMachine):
+    """One example: a database of its own, two watchdogs, and the model."""
+
+    url: str = "sqlite://"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.clock = StillClock()
+        self.model = Model()
+        self.stage = self.wait(self.open())
+        self.second = TaskWatchdog(self.stage)
+        self.bases: dict[TaskWatchdog, tuple[int, float]] = {}
+        self.ids: dict[tuple[str, int], str] = {}
+        self.seen: dict[str, int] = {}
+        self.told: dict[str, int] = {}
+        self.at: dict[str, int] = {}
+        self.commands: dict[str, int] = {}
+        self.workers = ["worker-1", "worker-2"]
+        self.made = 2
+        for worker in self.workers:
+            self.wait(self.stage.register(worker, FOREVER))
+
+    async def open(self) -> Stage:
+        environment = Environment(self.clock, rng=random.Random(1), threads=False)
+        hub = await Hub.open(DatabaseUrl.parse(self.url), environment)
+        return Stage(hub, self.clock)
+
+    def wait(self, work: Any) -> Any:
+        return self.runner.run(work)
+
+    def apply(self, change: Any) -> Any:
+        return self.wait(self.stage.apply(change))
+
+    def teardown(self) -> None:
+        self.wait(self.stage.close())
+        self.runner.close()
+
+    def id_of(self, run: Run) -> str:
+        return self.ids[run.workflow_id, run.number]
+
+    def row(self, run: Run) -> RunRow:
+        return self.stage.run(self.id_of(run))
+
+    def pick(self, data: st.DataObject, things: list[T], label: str) -> T:
+        return things[data.draw(st.integers(0, len(things) - 1), label=label)]
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def move(self, us: int) -> None:
+        self.clock.advance_us(us)
+        self.model.now = self.clock.us
+
+    @rule(seconds=st.sampled_from([0.000001, 0.3, 1, 2, 5]))
+    def time_passes(self, seconds: float) -> None:
+        self.move(round(seconds * SECOND))
+
+    @rule(data=st.data(), early=st.sampled_from([0, 0, 0, 1]))
+    def a_deadline_comes(self, data: st.DataObject, early: int) -> None:
+        """To the microsecond of one of the instants that lie ahead, or to the one before it."""
+        model = self.model
+        ahead = {run.next_deadline for run in model.open_runs()}
+        for run in model.open_runs():
+            ahead |= {run.not_before, *run.timers.values()}
+        for _, activity in model.open_activities():
+            ahead |= {activity.available_at, *activity.deadlines().values()}
+        instants = sorted(at for at in ahead if at is not None and at - early > model.now)
+        if instants:
+            self.move(self.pick(data, instants[:4], "instant") - early - model.now)
+
+    def the_wall_clock_is_set(self, data: st.DataObject) -> None:
+        seconds = data.draw(st.sampled_from([-40, -3, -0.3, 0.3, 3, 40]), label="seconds")
+        self.clock.us += round(seconds * SECOND)
+        self.model.now = self.clock.us
+
+    # --- runs -------------------------------------------------------------------------------------------------------
+
+    @initialize(data=st.data(), activities=few_activities)
+    def begin(self, data: st.DataObject, activities: list[tuple[ActivityOptions, bool]]) -> None:
+        self.model.now = self.clock.us
+        self.a_workflow_starts(None, data.draw(workflow_timeouts), 0, None)
+        self.the_code_decides(data, activities, [], False, False, None)
+
+    @precondition(lambda self: len(self.model.open_runs()) < 3)
+    @rule(
+        execution=workflow_timeouts,
+        run_timeout=workflow_timeouts,
+        delay=st.sampled_from([0, 0, 0.5, 4, 12]),
+        policy=st.one_of(st.none(), policies()),
+    )
+    def a_workflow_starts(
+        self, execution: float | None, run_timeout: float | None, delay: float, policy: RetryPolicy | None
+    ) -> None:
+        try:
+            options = StartOptions(
+                execution_timeout=execution,
+                run_timeout=run_timeout,
+                start_delay=delay or None,
+                retry_policy=policy,
+            )
+        except InvalidOptionError:
+            assert execution is not None
+            assert delay >= execution
+            return
+        workflow_id = f"workflow-{len(self.ids) + 1}"
+        run_id = self.wait(self.stage.start(options, workflow_id=workflow_id))
+        run = self.model.start(
+            workflow_id,
+            execution=us(execution),
+            run_timeout=us(run_timeout),
+            delay=round(delay * SECOND),
+            policy=policy_of(policy) if policy is not None else None,
+        )
+        self.ids[workflow_id, run.number] = run_id
+
+    def a_worker_claims_runs(self, data: st.DataObject) -> None:
+        now, worker = self.model.now, self.workers[data.draw(st.integers(0, 1), label="worker")]
+        limit = data.draw(st.integers(1, 5), label="limit")
+        claimed = self.apply(ClaimRuns(worker, ["default"], frozenset(["Order"]), limit))
+        able = {
+            self.id_of(run): run
+            for run in self.model.open_runs()
+            if run.owner is None and run.wake_at is not None and run.wake_at <= now and run.not_before <= now
+        }
+        assert len(claimed) == min(limit, len(able))
+        for row in claimed:
+            run = able.pop(row.run_id)
+            run.owner = worker
+            run.fence += 1
+
+    def a_worker_lets_go(self, data: st.DataObject) -> None:
+        owned = [run for run in self.model.open_runs() if run.owner]
+        if not owned:
+            return
+        run = self.pick(data, owned, "run")
+        assert run.owner is not None
+        assert self.apply(ReleaseRuns(run.owner, [self.id_of(run)])) == 1
+        run.owner = None
+
+    @precondition(lambda self: self.model.open_runs())
+    @rule(
+        data=st.data(),
+        activities=few_activities,
+        timers=st.lists(durations, max_size=2),
+        cancel=st.booleans(),
+        blind=st.booleans(),
+        end=st.sampled_from([*[None] * 12, "completed", "failed", "cancelled", "continued_as_new"]),
+    )
+    def the_code_decides(
+        self,
+        data: st.DataObject,
+        activities: list[tuple[ActivityOptions, bool]],
+        timers: list[float],
+        cancel: bool,
+        blind: bool,
+        end: str | None,
+    ) -> None:
+        """An activation, of all that has happened or (``blind``) only of what was known after the one before."""
+        model = self.model
+        if not all(run.owner for run in model.open_runs()):
+            self.a_worker_claims_runs(data)
+        owned = [run for run in model.open_runs() if run.owner]
+        if not owned:
+            return
+        run = self.pick(data, owned, "run")
+        owner = cast(str, run.owner)
+        row = self.row(run)
+        run_id = row.run_id
+        seen = self.seen.get(run_id, 1) if blind else row.last_seq
+        at = max(model.now, self.at.get(run_id, 0), row.last_event_at)
+        commands: list[Event] = []
+        eager: dict[int, ActivityOptions] = {}
+        scheduled: list[tuple[int, ActivityOptions, bool]] = []
+        set_timers: list[tuple[int, int]] = []
+        numbers = self.commands.get(run_id, 0)
+        for options, here in activities:
+            numbers += 1
+            commands.append(
+                events.ActivityScheduled(
+                    command_id=numbers,
+                    activity_type="charge",
+                    task_queue="default",
+                    input=Payload.of([]),
+                    options=options.snapshot,
+                    priority=5,
+                )
+            )
+            scheduled.append((numbers, options, here))
+            if here:
+                eager[numbers] = options
+        for seconds in timers:
+            numbers += 1
+            set_timers.append((numbers, at + round(seconds * SECOND)))
+            commands.append(events.TimerScheduled(*set_timers[-1]))
+        target: Activity | None = None
+        uncancelled = [
+            one for one in run.activities.values() if not one.cancel_requested and one.status != "cancelled"
+        ]
+        if cancel and uncancelled and not blind:
+            target = self.pick(data, [one for one in uncancelled if one.open] or uncancelled, "cancelled")
+            target_open = target.open
+            if target_open:
+                commands.append(events.ActivityCancelRequested(target.number))
+            else:
+                target = None
+        commands += self.ending(end)
+        record = events.WorkflowTaskCompleted(
+            through=seen,
+            own=0,
+            at=at,
+            commands=len(commands),
+            history_events=seen,
+            history_bytes=0,
+            python=11,
+        )
+        activation = Activation(
+            owner,
+            run.fence,
+            seen,
+            row.inbox,
+            record,
+            commands,
+            eager=eager,
+            next_run_id=self.stage.hub.environment.ids.next() if end == "continued_as_new" else None,
+            next_owner_id=owner if end == "continued_as_new" else None,
+        )
+        unseen = [event.type for event in self.stage.history(run_id)[seen:]]
+        held_back = end is not None and "WorkflowCancelRequested" in unseen and run.passed(model.now) is None
+        try:
+            self.apply(Activate(row, activation))
+            assert not held_back
+        except RefusedError as refused:
+            if not held_back or refused.reason != "unseen":
+                raise
+            return
+        if model.time_out_run(run):
+            return
+        self.commands[run_id], self.at[run_id] = numbers, at
+        run.status = "running"
+        run.wake_at = run.wake_at if unseen else None
+        run.not_before = run.losses = 0
+        model.say(run, "WorkflowTaskCompleted")
+        for number, options, here in scheduled:
+            limits = {kind: cast(int, us(getattr(options, f"{kind}_timeout"))) for kind in KINDS}
+            limits = {kind: limit for kind, limit in limits.items() if limit is not None}
+            activity = model.schedule(run, number, limits, policy_of(options.retry_policy))
+            model.say(run, "ActivityScheduled", number)
+            if here:
+                model.claim(activity, owner)
+        for number, fire_at in set_timers:
+            run.timers[number] = fire_at
+            model.say(run, "TimerScheduled", number)
+        if target is not None:
+            model.say(run, "ActivityCancelRequested", target.number)
+            model.request_cancel(run, target)
+        self.end(run, end, owner)
+        self.seen[run_id] = self.row(run).last_seq
+
+    @staticmethod
+    def ending(end: str | None) -> list[Event]:
+        if end == "completed":
+            return [events.WorkflowCompleted(Payload.of(1))]
+        if end == "failed":
+            return [events.WorkflowFailed({"category": "application", "type": "Fatal", "message": "no"})]
+        if end == "cancelled":
+            return [events.WorkflowCancelled()]
+        if end == "continued_as_new":
+            return [events.WorkflowContinuedAsNew("Order", Payload.of([]))]
+        return []
+
+    def end(self, run: Run, end: str | None, owner: str) -> None:
+        names = {"completed": "Completed", "failed": "Failed", "cancelled": "Cancelled"}
+        if end == "failed":
+            run.failures.append(("application", "terminal", None, None))
+            self.model.retry(run, "Fatal")
+        elif end == "cancelled":
+            run.failures.append(("cancelled", "cancelled", None, None))
+        elif end == "continued_as_new":
+            self.model.follow(run, owner=owner)
+            self.model.close(run, end, "WorkflowContinuedAsNew")
+            return
+        if end is not None:
+            self.model.close(run, end, f"Workflow{names[end]}")
+
+    def a_client_asks_for_the_end(self, data: st.DataObject) -> None:
+        model = self.model
+        if not model.open_runs():
+            return
+        terminate = data.draw(st.sampled_from([False, False, True]), label="terminate")
+        run = self.pick(data, model.open_runs(), "run")
+        change = Terminate if terminate else RequestCancel
+        self.apply(change(run.workflow_id, self.id_of(run), None))
+        if model.time_out_run(run):
+            return
+        if terminate:
+            run.failures.append(("terminated", "terminated", None, None))
+            model.close(run, "terminated", "WorkflowTerminated")
+        elif not run.cancel_requested:
+            run.cancel_requested = True
+            model.say(run, "WorkflowCancelRequested")
+            if run.status == "pending":
+                run.not_before = 0
+            run.wake(model.now)
+
+    def a_client_is_too_late(self, data: st.DataObject) -> None:
+        closed = [run for run in self.model.runs.values() if not run.open]
+        if not closed:
+            return
+        run = self.pick(data, closed, "run")
+        change = RequestCancel(run.workflow_id, self.id_of(run), None)
+        if run.followed:
+            assert self.apply(change) == self.ids[run.workflow_id, run.number + 1]
+        else:
+            with pytest.raises(WorkflowClosedError):
+                self.apply(change)
+
+    # --- activities -------------------------------------------------------------------------------------------------
+
+    @rule(limit=st.integers(1, 5), number=st.integers(0, 1))
+    def a_worker_claims_activities(self, limit: int, number: int) -> None:
+        self.claim_activities(self.workers[number], limit)
+
+    def claim_activities(self, worker: str, limit: int) -> None:
+        now = self.model.now
+        rows = self.wait(self.stage.claim(worker_id=worker, limit=limit))
+        able = [
+            (one.available_at, self.id_of(run), one.number, one)
+            for run, one in self.model.open_activities()
+            if one.status == "pending" and one.available_at <= now and one.passed(now) is None
+        ]
+        first = sorted(able, key=lambda able: able[:3])[:limit]
+        assert {(row.run_id, row.activity_id) for row in rows} == {
+            (run_id, number) for _, run_id, number, _ in first
+        }
+        for *_, activity in first:
+            self.model.claim(activity, worker)
+
+    def running(self) -> list[tuple[Run, Activity]]:
+        return [pair for pair in self.model.open_activities() if pair[1].status == "running"]
+
+    def activity_row(self, run: Run, activity: Activity) -> ActivityRow:
+        return self.stage.activity(self.id_of(run), activity.number)
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), details=st.sampled_from([None, 1, ["half"]]))
+    def a_handler_beats(self, data: st.DataObject, details: Any) -> None:
+        run, activity = self.pick(data, self.running(), "activity")
+        heard = self.wait(self.stage.beat(self.id_of(run), activity.number, details))
+        assert heard is self.model.beat(activity, details)
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), race=st.sampled_from([None, None, "before", "after"]))
+    def a_result_comes(self, data: st.DataObject, race: str | None) -> None:
+        """Alone, or in one transaction with a watchdog that looks at the same activity."""
+        model = self.model
+        run, activity = self.pick(data, self.running(), "activity")
+        row = self.activity_row(run, activity)
+        if race is None:
+            in_time = run.passed(model.now) is None and activity.passed(model.now) is None
+            assert self.wait(self.stage.complete(row)) is in_time
+        else:
+            result = self.stage.complete(row)
+            watching = EnforceActivityDeadline(row.run_id, row.activity_id)
+            self.race(result, watching, first=race == "before")
+        model.complete(run, activity)
+
+    def race(self, work: Any, change: Any, *, first: bool) -> None:
+        """Hand two changes over before either is committed; a refusal is one way to lose."""
+
+        async def both() -> None:
+            if first:
+                outcomes = await asyncio.gather(self.stage.apply(change), work, return_exceptions=True)
+            else:
+                outcomes = await asyncio.gather(work, self.stage.apply(change), return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException) and not isinstance(outcome, RefusedError):
+                    raise outcome
+
+        self.wait(both())
+
+    @precondition(lambda self: self.running())
+    @rule(
+        data=st.data(),
+        type_=st.sampled_from(["Flaky", "Flaky", "Fatal"]),
+        final=st.sampled_from([False, False, False, True]),
+        delay=st.sampled_from([None, None, 0, 7]),
+        details=st.sampled_from([None, '["last words"]']),
+    )
+    def an_attempt_fails(
+        self, data: st.DataObject, type_: str, final: bool, delay: float | None, details: str | None
+    ) -> None:
+        failure: dict[str, Any] = {"category": "application", "type": type_, "message": "not this time"}
+        if final:
+            failure["non_retryable"] = True
+        if delay is not None:
+            failure["next_retry_delay"] = delay
+        run, activity = self.pick(data, self.running(), "activity")
+        end = AttemptEnd(AttemptOutcome.FAILED, failure)
+        self.end_attempt(
+            run, activity, end, "failed", details=details, type_=type_, final=final, delay=us(delay)
+        )
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), obeys=st.booleans())
+    def an_attempt_is_given_up(self, data: st.DataObject, obeys: bool) -> None:
+        """Because a handler obeys a cancel, or its worker stops."""
+        run, activity = self.pick(data, self.running(), "activity")
+        if obeys and activity.cancel_requested:
+            self.end_attempt(run, activity, CANCELLED, "cancelled")
+        else:
+            self.end_attempt(run, activity, HANDED_BACK, "handed_back")
+
+    def end_attempt(
+        self,
+        run: Run,
+        activity: Activity,
+        end: AttemptEnd,
+        how: str,
+        *,
+        details: str | None = None,
+        **facts: Any,
+    ) -> None:
+        key = (self.id_of(run), activity.number, activity.attempt)
+        self.apply(EndAttempt(*key, end, heartbeat_details=details))
+        if self.model.time_out_run(run):
+            return
+        if details is not None:
+            activity.details = ["last words"]
+        self.model.end_attempt(run, activity, how, **facts)
+
+    def a_zombie_speaks(self, data: st.DataObject) -> None:
+        """The result of an attempt that is not the current one (any more) is refused."""
+        attempts = [
+            (run, one) for run in self.model.runs.values() for one in run.activities.values() if one.attempt
+        ]
+        if not attempts:
+            return
+        run, activity = self.pick(data, attempts, "activity")
+        row = self.activity_row(run, activity)
+        row.attempt -= activity.status == "running"
+        with pytest.raises(RefusedError, match="no longer the current one"):
+            self.wait(self.stage.complete(row))
+
+    # --- workers and watchdogs --------------------------------------------------------------------------------------
+
+    def a_worker_dies(self, data: st.DataObject) -> None:
+        """Somebody finds that its lease is over; what it held is found by the next pass."""
+        number = data.draw(st.integers(0, 1), label="worker")
+        worker = self.workers[number]
+        self.wait(self.stage.sql("UPDATE workers SET lease_expires_at = 0 WHERE worker_id = ?", worker))
+        assert self.apply(LoseWorker(worker))
+        self.model.lost.add(worker)
+        self.made += 1
+        self.workers[number] = f"worker-{self.made}"
+        self.wait(self.stage.register(self.workers[number], FOREVER))
+
+    def a_worker_dies_again_and_again(self, data: st.DataObject) -> None:
+        """Whoever claims an activity dies of it, a few times."""
+        for _ in range(data.draw(st.integers(1, 4), label="times")):
+            worker = self.workers[0]
+            self.wait(self.stage.sql("DELETE FROM workers WHERE worker_id = ?", worker))
+            self.claim_activities(worker, 5)
+            self.model.lost.add(worker)
+            self.made += 1
+            self.workers[0] = f"worker-{self.made}"
+            self.wait(self.stage.register(self.workers[0], FOREVER))
+            self.one_watchdog_passes()
+
+    def skips(self, watchdog: TaskWatchdog) -> bool:
+        """Whether its next pass does nothing, because the wall clock moved otherwise than the monotonic one."""
+        base = self.bases.get(watchdog)
+        self.bases[watchdog] = (self.clock.us, self.clock.monotonic_s)
+        if base is None:
+            return False
+        jump = (self.clock.us - base[0]) - (self.clock.monotonic_s - base[1]) * SECOND
+        return abs(jump) > CLOCK_JUMP
+
+    @rule(data=st.data(), how=st.sampled_from(["whole", "whole", "in small steps", "against another"]))
+    def a_watchdog_passes(self, data: st.DataObject, how: str) -> None:
+        if how == "whole":
+            self.one_watchdog_passes()
+        elif how == "in small steps":
+            self.a_watchdog_passes_in_small_steps(data.draw(st.integers(1, 3), label="limit"))
+        else:
+            self.two_watchdogs_race()
+
+    def one_watchdog_passes(self) -> None:
+        report = self.wait(self.stage.watchdog.run_pass())
+        assert report.skipped is self.skips(self.stage.watchdog)
+        if report.skipped:
+            assert report.done == 0
+            return
+        done, late = self.model.pass_()
+        assert report.counts == done
+        assert report.worst_lateness_s == late / SECOND
+        assert (report.set_aside, report.left, report.reached_limit) == (0, {}, False)
+        ahead = [run.next_deadline for run in self.model.open_runs()]
+        ahead += [one.next_deadline for _, one in self.model.open_activities()]
+        ahead += [at for run in self.model.open_runs() for at in run.timers.values()]
+        assert report.next_deadline_at == min((at for at in ahead if at is not None), default=None)
+
+    def a_watchdog_passes_in_small_steps(self, limit: int) -> None:
+        """What is done does not depend on how much is done at a time."""
+        skipped = self.skips(self.stage.watchdog)
+        counts: dict[str, int] = {}
+        while True:
+            report = self.wait(self.stage.watchdog.run_pass(limit))
+            assert report.skipped is skipped
+            for kind, number in report.counts.items():
+                counts[kind] = counts.get(kind, 0) + number
+            if not report.reached_limit:
+                break
+        if not skipped:
+            assert counts == self.model.pass_()[0]
+
+    def two_watchdogs_race(self) -> None:
+        skipped = self.skips(self.stage.watchdog), self.skips(self.second)
+
+        async def both() -> list[Any]:
+            return await asyncio.gather(self.stage.watchdog.run_pass(), self.second.run_pass())
+
+        reports = self.wait(both())
+        assert tuple(report.skipped for report in reports) == skipped
+        counts: dict[str, int] = {}
+        for report in reports:
+            for kind, number in report.counts.items():
+                counts[kind] = counts.get(kind, 0) + number
+        if not all(skipped):
+            assert counts == self.model.pass_()[0]
+
+    def a_watchdog_looks_too_early(self, data: st.DataObject) -> None:
+        """Enforcing what has time left changes nothing, by whatever mistake of a scan."""
+        model = self.model
+        changes: list[Any] = [
+            EnforceRunDeadline(self.id_of(run), run.workflow_id)
+            for run in model.open_runs()
+            if run.passed(model.now) is None
+        ]
+        changes += [
+            EnforceActivityDeadline(self.id_of(run), one.number)
+            for run, one in model.open_activities()
+            if one.passed(model.now) is None
+        ]
+        outcomes = self.wait(apply_all(self.stage.hub.journal, changes)) if changes else []
+        assert outcomes == [None] * len(changes)
+
+    @rule(data=st.data(), number=st.integers(0, 8))
+    def something_rare_happens(self, data: st.DataObject, number: int) -> None:
+        (
+            self.the_wall_clock_is_set,
+            self.a_worker_claims_runs,
+            self.a_worker_lets_go,
+            self.a_worker_dies,
+            self.a_worker_dies_again_and_again,
+            self.a_client_asks_for_the_end,
+            self.a_client_is_too_late,
+            self.a_zombie_speaks,
+            self.a_watchdog_looks_too_early,
+        )[number](data)
+
+    # --- what must hold after each step -----------------------------------------------------------------------------
+
+    @invariant()
+    def the_rows_are_what_the_model_says(self) -> None:
+        for key, run in self.model.runs.items():
+            if key not in self.ids:
+                self.ids[key] = cast(str, self.stage.run(self.ids[key[0], key[1] - 1]).next_run_id)
+            self.compare_run(run)
+            for activity in run.activities.values():
+                self.compare_activity(run, activity)
+        assert len(self.stage.rows("workflow_runs")) == len(self.model.runs)
+
+    def compare_run(self, run: Run) -> None:
+        row = self.row(run)
+        found = (row.workflow_id, row.run_number, row.status, row.attempt, row.owner_id, row.fence)
+        assert found == (run.workflow_id, run.number, run.status, run.attempt, run.owner, run.fence)
+        deadlines = (row.execution_deadline_at, row.run_deadline_at, row.next_deadline_at)
+        assert deadlines == (run.execution_deadline, run.run_deadline, run.next_deadline)
+        if run.open:
+            assert (row.wake_at, row.not_before, row.owner_losses) == (
+                run.wake_at,
+                run.not_before,
+                run.losses,
+            )
+            assert (row.attention is not None) == (run.losses >= 3)
+        assert (row.cancel_requested_at is not None) == run.cancel_requested
+        assert (row.next_run_id is not None) == run.followed
+        assert row.last_event_at == run.last_time
+        timers = {timer_id: at for _, timer_id, at in self.stage.rows("timers", "run_id = ?", row.run_id)}
+        assert timers == run.timers
+        failures = [
+            (one.failure_category, one.propagation_kind, one.timeout_kind, one.deadline_at)
+            for one in self.stage.failures(row.run_id)
+        ]
+        assert sorted(failures, key=repr) == sorted(run.failures, key=repr)
+        history = self.stage.history(row.run_id)
+        told = self.told.get(row.run_id, 0)
+        self.told[row.run_id] = len(history)
+        news, run.news = run.news, []
+        assert sorted(map(story_of, history[told:]), key=repr) == sorted(news, key=repr)
+
+    def compare_activity(self, run: Run, activity: Activity) -> None:
+        row = self.activity_row(run, activity)
+        found = (row.status, row.attempt, row.uncharged, row.rescues, row.cancel_requested)
+        expected = (activity.status, activity.attempt, activity.uncharged, activity.rescues)
+        assert found == (*expected, activity.cancel_requested)
+        assert row.next_deadline_at == activity.next_deadline
+        if activity.open:
+            for kind in KINDS:
+                assert getattr(row, f"{kind}_deadline_at") == activity.deadline(kind), kind
+            assert (row.claimed_by, row.available_at) == (activity.worker, activity.available_at)
+        details = self.read(row.heartbeat_details)
+        assert details == activity.details
+        attempts = self.stage.attempts(row.run_id, row.activity_id)
+        assert [(one.attempt, one.outcome, one.timeout_kind) for one in attempts] == activity.attempts
+
+    @staticmethod
+    def read(text: str | None) -> Any:
+        return Payload(text.encode()).value if text is not None else None
+
+    @invariant()
+    def the_invariants_hold(self) -> None:
+        with self.stage.hub.database.reader() as connection:
+            found = check_database(connection)
+        assert not found, "\n".join(found)
+
+
+def run_machine(machine: type[WatchdogMachine], examples: int, steps: int) -> None:
+    """Run a state machine: so many examples of so many steps."""
+    profile = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    cast(Callable[..., None], run_state_machine_as_test)(machine, settings=profile)
+
+
+@pytest.fixture
+def on_postgresql(postgresql_url: str) -> type[WatchdogMachine]:
+    """The machine on a PostgreSQL database that each example empties."""
+
+    class PostgresqlMachine(WatchdogMachine):
+        url = postgresql_url
+
+        async def open(self) -> Stage:
+            stage = await super().open()
+            names = ", ".join(
+                table.name for table in tables.metadata.sorted_tables if table.name != "journals"
+            )
+            await stage.sql(f"TRUNCATE {names}")
+            return stage
+
+    return PostgresqlMachine
+
+
+def test_the_engine_does_what_the_model_says_on_sqlite() -> None:
+    run_machine(WatchdogMachine, 35, 40)
+
+
+def test_the_engine_does_what_the_model_says_on_postgresql(on_postgresql: type[WatchdogMachine]) -> None:
+    run_machine(on_postgresql, 4, 30)
+
+
+@pytest.mark.nightly
+def test_the_engine_does_what_the_model_says_for_long_on_sqlite() -> None:
+    run_machine(WatchdogMachine, 3000, 80)
+
+
+@pytest.mark.nightly
+def test_the_engine_does_what_the_model_says_for_long_on_postgresql(
+    on_postgresql: type[WatchdogMachine],
+) -> None:
+    run_machine(on_postgresql, 200, 80)
