@@ -156,19 +156,22 @@ class _Caller:
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
         _refuse_on_a_loop()
-        if os.getpid() != self._pid:
+        if self.forked:
             raise ForkedConnectionError
         if self._thread is None:
             raise JournalClosedError
         return self._thread.call(work(), timeout)
 
-    def leave(self) -> bool:
-        """Whether this was the first time, in the process that made it."""
-        if self._thread is None or os.getpid() != self._pid:
-            return False
-        self._thread = None
-        self._shared.leave()
-        return True
+    @property
+    def forked(self) -> bool:
+        """Whether this is not the process that connected."""
+        return os.getpid() != self._pid
+
+    def leave(self) -> None:
+        """One user of the thread less."""
+        if self._thread is not None:
+            self._thread = None
+            self._shared.leave()
 
 
 class Client:
@@ -202,7 +205,12 @@ class Client:
             raise
 
     def close(self) -> None:
-        """Commit what has been handed over, and close. Calls that other threads have under way must have ended."""
+        """Commit what has been handed over, and close. Calls that other threads have under way must have ended.
+
+        In a forked child it does nothing: what there is to close is the parent's.
+        """
+        if self._caller.forked:
+            return
         with self._closing:
             if self._closed:
                 return

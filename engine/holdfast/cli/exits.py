@@ -21,6 +21,7 @@ from holdfast.errors import (
     InvalidUrlError,
     StillRunningError,
     StoreError,
+    WorkflowAlreadyStartedError,
     WorkflowNotFoundError,
     WorkflowResultError,
 )
@@ -66,6 +67,9 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, InvalidUrlError):
         problem = error.message.partition("; use one of:")[0]
         return f"{problem}: use sqlite:///orders.db or postgresql://user@host/orders"
+    if isinstance(error, WorkflowAlreadyStartedError):
+        problem = error.message.partition(": choose")[0]
+        return f"{problem}: choose another --id, or --policy return_existing for the one that is there"
     if isinstance(error, WorkflowResultError) and error.__cause__ is not None:
         return _joined(f"workflow {error.workflow_id!r} failed: {causes(error.__cause__)}")
     if isinstance(error, HoldfastError):

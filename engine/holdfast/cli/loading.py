@@ -28,11 +28,14 @@ def load(targets: Iterable[str]) -> tuple[list[Any], list[Any]]:
         CommandFailedError: A module raised while it was imported.
     """
     workflows: dict[int, Any] = {}
-    activities: dict[int, Any] = {}
+    activities: dict[tuple[str, Any], Any] = {}
     for target in targets:
         for thing in _things(target):
-            chosen = activities if isinstance(thing, ActivityDefinition) else workflows
-            chosen[id(thing)] = thing
+            if isinstance(thing, ActivityDefinition):
+                # What `with_options` gives is the same activity, called otherwise.
+                activities.setdefault((thing.name, thing.fn), thing)
+            else:
+                workflows[id(thing)] = thing
     return list(workflows.values()), list(activities.values())
 
 

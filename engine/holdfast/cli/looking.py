@@ -150,7 +150,7 @@ def _worker(worker: WorkerView) -> str:
 def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
     made = table(
         "ID", "ACTIVITY", "STATUS", "ATTEMPT", "QUEUE", "SINCE", "DEADLINES", "HEARTBEAT", "LAST FAILURE", "WORKER",
-        title=_title("pending activities", len(activities)),
+        title=_title("pending activity", len(activities)),
     )  # fmt: skip
     for activity in activities[:MOST_SHOWN]:
         most = f" of {activity.max_attempts}" if activity.max_attempts else ""
@@ -192,7 +192,7 @@ def _heartbeat(activity: PendingActivity, now: datetime) -> Text:
 
 
 def _timers(timers: Sequence[PendingTimer], now: datetime) -> Table:
-    made = table("ID", "FIRES", title=_title("pending timers", len(timers)))
+    made = table("ID", "FIRES", title=_title("pending timer", len(timers)))
     for timer in timers[:MOST_SHOWN]:
         made.add_row(str(timer.timer_id), at(timer.fire_at, now))
     return made
@@ -215,4 +215,7 @@ def _failures(failures: Sequence[FailureView], now: datetime) -> Table:
 
 
 def _title(noun: str, number: int) -> str:
-    return f"{number:,} {noun}" + (f", the first {MOST_SHOWN}" if number > MOST_SHOWN else "")
+    if number == 1:
+        return f"1 {noun}"
+    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {plural}" + (f", the first {MOST_SHOWN}" if number > MOST_SHOWN else "")

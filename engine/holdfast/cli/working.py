@@ -137,7 +137,8 @@ def _log(level: str) -> None:
         level=number, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
     if number > logging.DEBUG:
-        logging.getLogger("apscheduler").setLevel(logging.WARNING)
+        for name in ("alembic", "apscheduler"):
+            logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def watchdog(

@@ -1,0 +1,274 @@
+"""The client for code without an event loop, with a worker on a loop of its own elsewhere in the process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import RunStatus, StartOptions, Worker, activity, workflow
+from holdfast.blocking import BlockedLoopError, BlockingHandle, Client, StillRunningError
+from holdfast.errors import (
+    HoldfastError,
+    InvalidOptionError,
+    InvalidUrlError,
+    JournalClosedError,
+    StoreUnreachableError,
+    WorkflowAlreadyStartedError,
+    WorkflowCancelledError,
+    WorkflowFailedError,
+    WorkflowNotFoundError,
+    WorkflowTerminatedError,
+    WorkflowTimeoutError,
+)
+
+OPTIONS = StartOptions(execution_timeout=60)
+
+
+@activity.defn(start_to_close_timeout=30)
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@workflow.defn
+class Doubling:
+    @workflow.run
+    async def run(self, number: int) -> int:
+        return await double(number)
+
+
+@workflow.defn
+async def fail() -> None:
+    raise ValueError("no")
+
+
+@workflow.defn
+async def sleep_long() -> str:
+    await workflow.sleep(3600)
+    return "late"
+
+
+@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def url(request: pytest.FixtureRequest) -> str:
+    """A database that several loops of a process can share."""
+    found: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
+    return found
+
+
+@pytest.fixture
+def worker(url: str) -> Iterator[None]:
+    """A worker in a thread of its own."""
+    started = threading.Event()
+    stop: list[Callable[[], Any]] = []
+
+    async def work() -> None:
+        async with (
+            holdfast.Client.connect(url) as client,
+            Worker(client, workflows=[Doubling, fail, sleep_long], activities=[double]),
+        ):
+            over = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            stop.append(lambda: loop.call_soon_threadsafe(over.set))
+            started.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    assert started.wait(30)
+    yield
+    stop[0]()
+    thread.join()
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with Client.connect(url) as client:
+        yield client
+
+
+def _blocking_threads() -> int:
+    return sum(thread.name == "holdfast-blocking" for thread in threading.enumerate())
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_workflow_is_started_and_its_result_waited_for(client: Client) -> None:
+    handle = client.start(Doubling.run, 21, id="d", options=OPTIONS)
+    assert isinstance(handle, BlockingHandle)
+    assert handle.workflow_id == "d"
+    assert handle.result() == 42
+    assert handle.result(timeout=5) == 42
+    assert client.execute(Doubling.run, 4) == 8
+    assert client.execute("Doubling", 5, result_type=float) == 10
+    assert client.handle("d").result() == 42
+    description = handle.describe()
+    assert description.run.status is RunStatus.COMPLETED
+    assert description == client.describe("d", handle.run_id).model_copy(
+        update={"described_at": description.described_at}
+    )
+    events = list(handle.history())
+    assert [event.seq for event in events] == list(range(1, description.run.history_length + 1))
+    assert events[-1].type == "WorkflowCompleted"
+    assert [event.seq for event in handle.history(after_seq=events[-2].seq)] == [events[-1].seq]
+    assert repr(handle) == f"<BlockingHandle 'd' run {handle.run_id}>"
+
+
+@pytest.mark.usefixtures("worker")
+def test_ends_without_a_result_raise_what_the_other_client_raises(client: Client) -> None:
+    with pytest.raises(WorkflowFailedError) as failed:
+        client.execute(fail)
+    assert str(failed.value.__cause__) == "no"
+    with pytest.raises(WorkflowTimeoutError):
+        client.execute(sleep_long, options=StartOptions(run_timeout=1))
+    cancelled = client.start(sleep_long, id="c")
+    cancelled.cancel("enough")
+    with pytest.raises(WorkflowCancelledError, match="enough"):
+        cancelled.result()
+    terminated = client.start(sleep_long, id="t")
+    with pytest.raises(WorkflowAlreadyStartedError):
+        client.start(sleep_long, id="t")
+    terminated.terminate("now")
+    with pytest.raises(WorkflowTerminatedError, match="now"):
+        terminated.result()
+
+
+@pytest.mark.usefixtures("worker")
+def test_waiting_may_end_before_the_workflow(client: Client) -> None:
+    handle = client.start(sleep_long, id="s")
+    began = time.monotonic()
+    with pytest.raises(StillRunningError, match=r"'s' did not end within 0.05 s: it goes on") as caught:
+        handle.result(timeout=0.05)
+    assert time.monotonic() - began < 5
+    assert isinstance(caught.value, TimeoutError)
+    assert not issubclass(caught.type, WorkflowTimeoutError)
+    assert handle.describe().run.closed_at is None
+    for wrong in (0, -1, float("nan"), "1", True):
+        with pytest.raises(InvalidOptionError, match="timeout must be"):
+            handle.result(timeout=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("worker")
+def test_many_threads_share_one_client(client: Client) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(lambda number: client.execute(Doubling.run, number), range(200)))
+    assert results == [2 * number for number in range(200)]
+    assert client.count(status="completed") == 200
+
+
+def test_lists_and_counts(client: Client) -> None:
+    ids = [client.start("Order", id=f"o-{number}").run_id for number in range(5)]
+    listing = client.list(page_size=2)
+    assert [run.run_id for run in listing] == ids[::-1]
+    assert [run.run_id for run in listing] == ids[::-1]
+    first = listing.page()
+    assert listing.page(first.cursor).runs[0].run_id == ids[2]
+    assert client.count(open=True) == 5
+    assert client.workers() == []
+    with pytest.raises(InvalidOptionError, match="status must be one of"):
+        client.list(status="done")
+    with pytest.raises(WorkflowNotFoundError):
+        client.describe("nope")
+    with pytest.raises(WorkflowNotFoundError):
+        next(client.handle("nope").history())
+
+
+def test_clients_share_one_thread_which_ends_with_the_last(url: str) -> None:
+    assert _blocking_threads() == 0
+    first = Client.connect(url)
+    second = Client.connect(url)
+    assert _blocking_threads() == 1
+    assert first._client.hub is second._client.hub
+    first.close()
+    first.close()
+    with pytest.raises(JournalClosedError):
+        first.count()
+    assert second.count() == 0
+    second.close()
+    assert _blocking_threads() == 0
+    with Client.connect(url) as third:
+        assert third.count() == 0
+
+
+def test_a_connection_that_fails_leaves_no_thread_behind(tmp_path: Path) -> None:
+    with pytest.raises(InvalidUrlError):
+        Client.connect("mysql://here")
+    with pytest.raises(StoreUnreachableError):
+        Client.connect(f"sqlite:///{tmp_path}/none/x.db")
+    assert _blocking_threads() == 0
+
+
+def test_a_database_in_memory_lives_as_long_as_its_client() -> None:
+    with Client.connect("sqlite://") as client:
+        client.start("Order", id="o")
+        assert client.count() == 1
+    with Client.connect("sqlite://") as client:
+        assert client.count() == 0
+
+
+def test_on_an_event_loop_it_refuses_to_block(sqlite_url: str) -> None:
+    with Client.connect(sqlite_url) as client:
+
+        async def wrong() -> None:
+            for call in (
+                lambda: client.count(),
+                lambda: Client.connect(sqlite_url),
+                lambda: client.start("Order"),
+            ):
+                with pytest.raises(BlockedLoopError, match=r"use `await` with holdfast.Client"):
+                    call()
+            assert await asyncio.to_thread(client.count) == 0
+
+        asyncio.run(wrong())
+        assert issubclass(BlockedLoopError, HoldfastError)
+
+
+FORKING = """
+import os, sys, threading
+from holdfast.blocking import Client
+from holdfast.errors import ForkedConnectionError
+
+url = sys.argv[1]
+client = Client.connect(url)
+handle = client.start("Order", id="parent")
+child = os.fork()
+if child == 0:
+    try:
+        for call in (client.count, handle.describe, lambda: next(handle.history())):
+            try:
+                call()
+            except ForkedConnectionError:
+                continue
+            os._exit(3)
+        client.close()  # the parent still has it: nothing to close
+        with Client.connect(url) as own:
+            own.start("Order", id="child")
+        os._exit(0)
+    except BaseException as error:
+        print(repr(error), file=sys.stderr)
+        os._exit(4)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 0, status
+assert client.count() == 2
+client.close()
+"""
+
+
+def test_it_does_not_survive_a_fork_but_a_child_may_connect_anew(url: str, tmp_path: Path) -> None:
+    script = tmp_path / "forking.py"
+    script.write_text(FORKING)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,110 @@
+"""The public face: what it has, what it is made of, and what it costs to import."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import activity, blocking, errors, watchdog, workflow
+from holdfast_workflow import errors as tree
+
+PUBLIC = [
+    "ActivityError",
+    "ActivityOptions",
+    "ActivityStatus",
+    "ActivityTimeoutError",
+    "ApplicationError",
+    "Attention",
+    "Client",
+    "DataConverter",
+    "DuplicatePolicy",
+    "FailureCategory",
+    "HistoryEvent",
+    "HoldfastError",
+    "InvalidOptionError",
+    "PayloadCodec",
+    "RetryPolicy",
+    "RetryState",
+    "RunStatus",
+    "RunSummary",
+    "StartOptions",
+    "StructuralLimitError",
+    "StructuralLimits",
+    "TimeoutKind",
+    "Worker",
+    "WorkflowAlreadyStartedError",
+    "WorkflowCancelledError",
+    "WorkflowClosedError",
+    "WorkflowDescription",
+    "WorkflowFailedError",
+    "WorkflowHandle",
+    "WorkflowNotFoundError",
+    "WorkflowResultError",
+    "WorkflowTerminatedError",
+    "WorkflowTimeoutError",
+    "__version__",
+    "activity",
+    "workflow",
+]
+
+
+def test_the_face_has_these_names_and_no_others() -> None:
+    assert holdfast.__all__ == PUBLIC
+    assert set(PUBLIC) <= set(dir(holdfast))
+    for name in PUBLIC:
+        assert getattr(holdfast, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'Nope'"):
+        _ = holdfast.Nope
+
+
+@pytest.mark.parametrize(
+    "module", [holdfast, activity, blocking, errors, watchdog, workflow], ids=lambda m: m.__name__
+)
+def test_the_names_of_a_public_module_are_sorted_and_there(module: Any) -> None:
+    names: list[str] = module.__all__
+    assert names == sorted(names)
+    assert len(names) == len(set(names))
+    for name in names:
+        assert hasattr(module, name)
+
+
+def test_everything_public_says_what_it_is() -> None:
+    for module in (holdfast, activity, blocking, errors, workflow):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                assert inspect.getdoc(thing), f"{module.__name__}.{name} has no docstring"
+
+
+def test_all_errors_that_users_meet_are_public_under_one_root() -> None:
+    internal = {"RefusedError"}
+    drawn = {
+        name
+        for name, thing in vars(tree).items()
+        if inspect.isclass(thing) and issubclass(thing, tree.HoldfastError) and not name.startswith("_")
+    }
+    assert drawn - set(errors.__all__) == internal
+    for name in errors.__all__:
+        assert issubclass(getattr(errors, name), holdfast.HoldfastError)
+        assert name.endswith("Error")
+
+
+def test_importing_it_loads_no_migrations_scheduler_or_command_line() -> None:
+    heavy = ["alembic", "apscheduler", "typer", "rich", "click", "holdfast.cli", "holdfast.worker", "pytest"]
+    script = (
+        "import sys, holdfast, holdfast.blocking, holdfast.errors\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_version_has_one_place() -> None:
+    version = Path(holdfast.__file__).with_name("version.py").read_text()
+    assert f'__version__ = "{holdfast.__version__}"' in version

@@ -1,0 +1,387 @@
+"""Listing and counting runs: against a model, page by page, while others write, and by the indexes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event
+from tests.engine.run_rows import HOUR, NOW, SECOND, insert_runs, run_row
+
+from holdfast import Client, RunStatus, RunSummary
+from holdfast.errors import InvalidOptionError
+from holdfast.listing import run_filter
+from holdfast.testing import TestEnvironment
+from holdfast_store import listings
+from holdfast_store.database import Database
+from holdfast_store.listings import RunFilter
+from holdfast_store.rows import RunRow
+from holdfast_store.trouble import OVERDUE_AFTER_US, UNPOLLED_AFTER_US
+
+STATUSES = tuple(RunStatus)
+TYPES = ("Order", "Invoice", "Refund")
+QUEUES = ("default", "bulk")
+
+
+# --- against a model ------------------------------------------------------------------------------------------------
+
+
+def _some_runs(count: int) -> list[RunRow]:
+    """Runs of all kinds within two days; several share a millisecond."""
+    rng = random.Random(7)
+    rows: list[RunRow] = []
+    for number in range(count):
+        created_at = NOW - rng.randrange(48) * HOUR - rng.randrange(4) * SECOND
+        status = rng.choice(STATUSES)
+        open_ = status.is_open
+        deadline = NOW + rng.choice((-20, -10, -5, 0, 30, 5000)) * SECOND if rng.random() < 0.5 else None
+        waits = open_ and rng.random() < 0.4
+        rows.append(
+            run_row(
+                number,
+                created_at=created_at,
+                workflow_id=f"w-{rng.randrange(count // 3)}",
+                workflow_type=rng.choice(TYPES),
+                task_queue=rng.choice(QUEUES),
+                status=status.value,
+                closed_at=None if open_ else created_at + rng.randrange(3) * HOUR,
+                run_deadline_at=deadline,
+                next_deadline_at=deadline if open_ else None,
+                attention="task_keeps_failing" if open_ and rng.random() < 0.2 else None,
+                wake_at=NOW - rng.choice((30, 60, 90)) * SECOND if waits else None,
+            )
+        )
+    return rows
+
+
+def _matches(run: RunRow, wanted: RunFilter) -> bool:
+    """The meaning of a filter, said once more in another language."""
+    overdue = run.next_deadline_at is not None and run.next_deadline_at <= NOW - OVERDUE_AFTER_US
+    waits = run.wake_at is not None and run.wake_at <= NOW - UNPOLLED_AFTER_US
+    return all(
+        (
+            not wanted.statuses or run.status in wanted.statuses,
+            wanted.workflow_type in (None, run.workflow_type),
+            wanted.task_queue in (None, run.task_queue),
+            wanted.workflow_id in (None, run.workflow_id),
+            wanted.created_after is None or run.created_at >= wanted.created_after,
+            wanted.created_before is None or run.created_at < wanted.created_before,
+            wanted.closed_after is None
+            or (run.closed_at is not None and run.closed_at >= wanted.closed_after),
+            wanted.closed_before is None
+            or (run.closed_at is not None and run.closed_at < wanted.closed_before),
+            wanted.deadline_before is None
+            or (run.next_deadline_at is not None and run.next_deadline_at < wanted.deadline_before),
+            wanted.open in (None, run.closed_at is None),
+            not wanted.overdue or overdue,
+            not wanted.attention or overdue or waits or run.attention is not None,
+        )
+    )
+
+
+_instants = st.none() | st.integers(-49, 1).map(lambda hours: NOW + hours * HOUR)
+_filters = st.builds(
+    RunFilter,
+    statuses=st.lists(st.sampled_from([status.value for status in STATUSES]), max_size=3, unique=True).map(
+        tuple
+    ),
+    workflow_type=st.none() | st.sampled_from(TYPES),
+    task_queue=st.none() | st.sampled_from(QUEUES),
+    workflow_id=st.none() | st.just("w-3"),
+    created_after=_instants,
+    created_before=_instants,
+    closed_after=_instants,
+    closed_before=_instants,
+    deadline_before=st.none() | st.sampled_from([NOW - 10 * SECOND, NOW, NOW + HOUR]),
+    attention=st.booleans(),
+    overdue=st.booleans(),
+    open=st.none() | st.booleans(),
+)
+
+
+def test_any_filter_and_page_size_gives_what_the_model_gives(database: Database) -> None:
+    rows = _some_runs(200)
+    writer = database.writer()
+    insert_runs(writer, rows)
+    newest_first = sorted(rows, key=lambda run: run.run_id, reverse=True)
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(wanted=_filters, limit=st.sampled_from([1, 7, 50, 1000]))
+    def check(wanted: RunFilter, limit: int) -> None:
+        expected = [run.run_id for run in newest_first if _matches(run, wanted)]
+        if limit * 30 < len(expected):
+            limit = 50
+        with database.reader() as connection:
+            found: list[str] = []
+            while page := listings.page(
+                connection, wanted, NOW, before=found[-1] if found else None, limit=limit
+            ):
+                assert len(page) <= limit
+                found += [run.run_id for run, _ in page]
+            assert found == expected
+            assert listings.count(connection, wanted, NOW) == len(expected)
+
+    check()
+    writer.close()
+
+
+async def test_a_summary_says_what_the_run_is(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env:
+        began = env.now()
+        handle = await env.client.start("Order", 1, id="o-1", task_queue="q")
+        page = await env.client.list().page()
+        described = (await handle.describe()).run
+    (run,) = page.runs
+    assert page.cursor is None
+    assert isinstance(run, RunSummary)
+    assert (run.workflow_id, run.workflow_type, run.run_id) == ("o-1", "Order", handle.run_id)
+    assert (run.status, run.task_queue, run.created_at) == (RunStatus.PENDING, "q", began)
+    assert run.model_dump_json().count("+00:00") == 1
+    shared = set(type(run).model_fields) & set(type(described).model_fields)
+    assert {name: getattr(run, name) for name in shared} == {
+        name: getattr(described, name) for name in shared
+    }
+
+
+# --- page by page ---------------------------------------------------------------------------------------------------
+
+
+async def test_pages_meet_and_the_last_one_says_so(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env:
+        ids = [(await env.client.start("Order", id=f"o-{number}")).run_id for number in range(10)]
+        listing = env.client.list(page_size=5)
+        first = await listing.page()
+        second = await listing.page(first.cursor)
+        assert [run.run_id for run in (*first.runs, *second.runs)] == ids[::-1]
+        assert first.cursor is not None
+        assert second.cursor is None
+        # The cursor is good for another page size, another client, another day.
+        rest = await env.client.list(page_size=100).page(first.cursor)
+        assert rest.runs == second.runs
+        assert [run.run_id async for run in env.client.list(page_size=3)] == ids[::-1]
+        assert await env.client.count() == 10
+        assert [run async for run in env.client.list(status="failed")] == []
+
+
+async def test_runs_that_start_during_a_walk_belong_to_the_next_one(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env:
+        ids = [(await env.client.start("Order")).run_id for _ in range(7)]
+        seen = []
+        async for run in env.client.list(page_size=2):
+            seen.append(run.run_id)
+            await env.client.start("Order")
+        assert seen == ids[::-1]
+        assert await env.client.count() == 14
+
+
+def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
+    new_database: Callable[[], Database],
+) -> None:
+    """Another thread inserts runs all the while, with ids above, below and between those of the walk."""
+    database = new_database()
+    rows = [run_row(number, created_at=NOW + number // 5 * 1000) for number in range(1000)]
+    writer = database.writer()
+    insert_runs(writer, rows)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        connection = database.writer()
+        rng = random.Random(3)
+        try:
+            for number in range(100_000):
+                if stop.is_set():
+                    return
+                at = NOW + rng.randrange(200) * 1000
+                insert_runs(connection, [run_row(1_000_000 + number, created_at=at)])
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    seen: list[str] = []
+    try:
+        with database.reader() as connection:
+            while page := listings.page(
+                connection, RunFilter(), NOW, before=seen[-1] if seen else None, limit=17
+            ):
+                seen += [run.run_id for run, _ in page]
+    finally:
+        stop.set()
+        thread.join()
+        writer.close()
+    assert not failures
+    assert len(set(seen)) == len(seen)
+    assert {run.run_id for run in rows} <= set(seen)
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "nonsense", "£", "W10", base64.urlsafe_b64encode(b"[2, 1, 1]").decode(), 7, "bnVsbA"],
+)
+async def test_a_cursor_that_no_page_gave_is_refused(cursor: Any) -> None:
+    async with TestEnvironment() as env:
+        with pytest.raises(InvalidOptionError, match=r"cursor .* begin again without one") as caught:
+            await env.client.list().page(cursor)
+        assert caught.value.field == "cursor"
+
+
+async def test_a_cursor_belongs_to_its_filters() -> None:
+    async with TestEnvironment() as env:
+        for number in range(3):
+            await env.client.start("Order", id=f"o-{number}")
+        cursor = (await env.client.list(page_size=1).page()).cursor
+        with pytest.raises(InvalidOptionError, match="belongs to other filters"):
+            await env.client.list(page_size=1, status="running").page(cursor)
+
+
+# --- what can be asked for ------------------------------------------------------------------------------------------
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+NAIVE = AT.replace(tzinfo=None)
+
+BAD_FILTERS: list[tuple[dict[str, Any], str]] = [
+    ({"status": "done"}, "status must be one of pending, running, completed, failed, .*, not 'done'"),
+    ({"status": ["running", "done"]}, "status must be one of"),
+    ({"status": 3}, "status must be one of .* not int"),
+    ({"status": [None]}, "status must be one of .* not NoneType"),
+    ({"status": []}, "status must name at least one"),
+    ({"workflow_type": ""}, "workflow type must not be empty"),
+    ({"workflow_type": 3}, "workflow type must be text"),
+    ({"task_queue": "a\0b"}, "task queue must not hold control characters"),
+    ({"workflow_id": "x" * 201}, "workflow id must be at most 200"),
+    ({"created_after": NAIVE}, "created after: a datetime without a time zone"),
+    ({"created_before": "yesterday"}, "created before must be a datetime, not str"),
+    ({"closed_after": 0}, "closed after must be a datetime"),
+    ({"closed_before": NAIVE}, "closed before: a datetime without"),
+    ({"deadline_before": NAIVE}, "deadline before: a datetime without"),
+    ({"created_after": AT, "created_before": AT}, "created before must lie after created after"),
+    ({"closed_after": AT, "closed_before": AT - timedelta(1)}, "closed before must lie after closed after"),
+    ({"attention": 1}, "attention must be True or False"),
+    ({"overdue": "yes"}, "overdue must be True or False"),
+    ({"open": 0}, "open must be True or False"),
+    ({"open": True, "status": "failed"}, "a run that is failed is not open"),
+    ({"open": False, "status": "running"}, "a run that is running is not closed"),
+]
+
+
+@pytest.mark.parametrize(("filters", "message"), BAD_FILTERS, ids=lambda value: str(value)[:40])
+async def test_a_filter_that_can_not_be_is_refused_at_once(filters: dict[str, Any], message: str) -> None:
+    async with TestEnvironment() as env:
+        with pytest.raises(InvalidOptionError, match=message) as caught:
+            env.client.list(**filters)
+        assert caught.value.field in filters
+        with pytest.raises(InvalidOptionError, match=message):
+            await env.client.count(**filters)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1001, True, 2.5, "10", None])
+async def test_a_page_has_from_1_to_1000_runs(size: Any) -> None:
+    async with TestEnvironment() as env:
+        with pytest.raises(InvalidOptionError, match="page size must be"):
+            env.client.list(page_size=size)
+
+
+def test_a_status_may_be_one_or_several_by_name_or_member() -> None:
+    assert run_filter(status="failed") == run_filter(status=RunStatus.FAILED) == run_filter(status=["failed"])
+    assert run_filter(status={RunStatus.FAILED}).statuses == ("failed",)
+    assert run_filter(status=["failed", "failed", "running"]).statuses == ("failed", "running")
+
+
+# --- by the indexes -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[], Database]]:
+    """Opens a fresh database on the backends that have a planner worth asking and more than one connection."""
+    from holdfast.schema import ensure_schema
+    from holdfast_store.urls import DatabaseUrl
+    from holdfast_workflow.environment import Environment
+
+    url = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
+    opened: list[Database] = []
+
+    def make() -> Database:
+        database = Database(DatabaseUrl.parse(url), Environment())
+        ensure_schema(database)
+        opened.append(database)
+        return database
+
+    yield make
+    for database in opened:
+        database.dispose()
+
+
+MANY = 100_000
+
+PLANS: list[tuple[RunFilter, str]] = [
+    (RunFilter(), "SCAN workflow_runs|pk_workflow_runs"),  # SQLite's scan is the key's, and ends at the limit
+    (RunFilter(statuses=("failed",)), "ix_runs_trouble"),
+    (RunFilter(statuses=("running",)), "ix_runs_open"),
+    (RunFilter(open=True), "ix_runs_open"),
+    (RunFilter(workflow_type="Rare"), "ix_runs_type"),
+    (RunFilter(overdue=True), "ix_runs_deadline"),
+    (RunFilter(deadline_before=NOW - HOUR), "ix_runs_deadline"),
+    (RunFilter(attention=True), "ix_runs_attention"),
+    (RunFilter(created_after=NOW - HOUR), "PRIMARY KEY|pk_workflow_runs"),
+]
+
+
+def test_common_questions_are_answered_by_the_indexes(new_database: Callable[[], Database]) -> None:
+    """With 100,000 runs, nearly all completed; what is asked for is rare, and nothing reads the whole table for it."""
+    database = new_database()
+    writer = database.writer()
+    rows = []
+    for number in range(MANY):
+        created_at = NOW - (MANY - number) * 10 * SECOND
+        values: dict[str, Any] = {"status": "completed", "closed_at": created_at + SECOND}
+        if number % 1000 == 0:
+            values["status"] = "failed"
+        if number % 1000 == 1:
+            values = {"next_deadline_at": NOW + (number - MANY // 2) * SECOND}
+        if number % 10_000 == 2:
+            values = {"attention": "task_keeps_failing", "workflow_type": "Rare"}
+        rows.append(run_row(number, created_at=created_at, **values))
+    insert_runs(writer, rows)
+    if database.backend == "postgresql":
+        writer.exec_driver_sql("ANALYZE workflow_runs")
+    writer.close()
+    seen: list[tuple[str, Any]] = []
+    event.listen(
+        database._reader_engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, text, values, _context, _many: seen.append((text, values)),
+    )
+    explain = "EXPLAIN QUERY PLAN " if database.backend == "sqlite" else "EXPLAIN "
+    with database.reader() as connection:
+        for wanted, index in PLANS:
+            seen.clear()
+            listings.page(connection, wanted, NOW, before=None, limit=101)
+            text, values = next(one for one in seen if "ORDER BY run_id DESC LIMIT" in one[0])
+            plan = "\n".join(str(tuple(row)) for row in connection.exec_driver_sql(explain + text, values))
+            assert any(name in plan for name in index.split("|")), f"{wanted}\n{plan}"
+            assert "Seq Scan on workflow_runs" not in plan, f"{wanted}\n{plan}"
+            if "IN (SELECT" not in text:
+                assert "TEMP B-TREE" not in plan, f"{wanted}\n{plan}"
+
+
+async def test_many_tasks_may_list_at_once(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env:
+        client: Client = env.client
+        for number in range(20):
+            await client.start("Order", id=f"o-{number}")
+
+        async def walk() -> int:
+            return len([run async for run in client.list(page_size=3)])
+
+        assert await asyncio.gather(*(walk() for _ in range(10))) == [20] * 10
