@@ -26,7 +26,7 @@ class Policy:
     never: frozenset[str] = frozenset()
 
     def wait(self, attempt: int) -> int:
-        return min(self.initial * self.coefficient ** (attempt - 1), self.longest)
+        return min(self.initial * int(self.coefficient ** (attempt - 1)), self.longest)
 
     def spent(self, attempt: int) -> bool:
         return 0 < self.most <= attempt

@@ -38,6 +38,7 @@ from holdfast_store.rows import ActivityRow, RunRow
 from holdfast_store.urls import DatabaseUrl
 from holdfast_watchdog.enforcement import EnforceActivityDeadline, EnforceRunDeadline, LoseWorker
 from holdfast_watchdog.passes import apply_all
+from holdfast_watchdog.report import WatchdogReport
 from holdfast_watchdog.watchdog import TaskWatchdog
 from holdfast_workflow import events
 from holdfast_workflow.environment import Environment
@@ -85,7 +86,7 @@ def activity_options(draw: st.DrawFn) -> ActivityOptions:
     ):
         if kind in given:
             given[kind] = min(given[kind], most)
-    timeouts = {f"{kind}_timeout": seconds for kind, seconds in given.items()}
+    timeouts: dict[str, Any] = {f"{kind}_timeout": seconds for kind, seconds in given.items()}
     return ActivityOptions(**timeouts, retry_policy=draw(st.one_of(st.none(), policies())))
 
 
@@ -166,7 +167,8 @@ class WatchdogMachine(RuleBasedStateMachine):
         return self.ids[run.workflow_id, run.number]
 
     def row(self, run: Run) -> RunRow:
-        return self.stage.run(self.id_of(run))
+        row: RunRow = self.stage.run(self.id_of(run))
+        return row
 
     def pick(self, data: st.DataObject, things: list[T], label: str) -> T:
         return things[data.draw(st.integers(0, len(things) - 1), label=label)]
@@ -367,8 +369,8 @@ class WatchdogMachine(RuleBasedStateMachine):
         run.not_before = run.losses = 0
         model.say(run, "WorkflowTaskCompleted")
         for number, options, here in scheduled:
-            limits = {kind: cast(int, us(getattr(options, f"{kind}_timeout"))) for kind in KINDS}
-            limits = {kind: limit for kind, limit in limits.items() if limit is not None}
+            given = {kind: us(getattr(options, f"{kind}_timeout")) for kind in KINDS}
+            limits = {kind: limit for kind, limit in given.items() if limit is not None}
             activity = model.schedule(run, number, limits, policy_of(options.retry_policy))
             model.say(run, "ActivityScheduled", number)
             if here:
@@ -465,7 +467,8 @@ class WatchdogMachine(RuleBasedStateMachine):
         return [pair for pair in self.model.open_activities() if pair[1].status == "running"]
 
     def activity_row(self, run: Run, activity: Activity) -> ActivityRow:
-        return self.stage.activity(self.id_of(run), activity.number)
+        row: ActivityRow = self.stage.activity(self.id_of(run), activity.number)
+        return row
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), details=st.sampled_from([None, 1, ["half"]]))
@@ -642,8 +645,8 @@ class WatchdogMachine(RuleBasedStateMachine):
     def two_watchdogs_race(self) -> None:
         skipped = self.skips(self.stage.watchdog), self.skips(self.second)
 
-        async def both() -> list[Any]:
-            return await asyncio.gather(self.stage.watchdog.run_pass(), self.second.run_pass())
+        async def both() -> list[WatchdogReport]:
+            return list(await asyncio.gather(self.stage.watchdog.run_pass(), self.second.run_pass()))
 
         reports = self.wait(both())
         assert tuple(report.skipped for report in reports) == skipped
@@ -781,7 +784,7 @@ def on_postgresql(postgresql_url: str) -> type[WatchdogMachine]:
 
 
 def test_the_engine_does_what_the_model_says_on_sqlite() -> None:
-    run_machine(WatchdogMachine, 35, 40)
+    run_machine(WatchdogMachine, 25, 40)
 
 
 def test_the_engine_does_what_the_model_says_on_postgresql(on_postgresql: type[WatchdogMachine]) -> None:

@@ -139,6 +139,7 @@ class Pass:
         if lapsed:
             await self._drain("workers", scans.lapsed_workers, self._lose)
         if lapsed or look.lost_claimers:
+            due = True  # what is rescued gets other deadlines
             await self._rescue()
         if lapsed or look.lost_owners:
             await self._release()
