@@ -19,6 +19,7 @@ from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.definitions import definition_of
 from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import InvalidOptionError
 from holdfast_workflow.events import WorkflowStarted
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import StartOptions, validate_name, validate_task_queue, validate_workflow_id
@@ -134,7 +135,7 @@ class Client:
             InvalidOptionError: An id, queue or argument can't be used; nothing was written.
             WorkflowAlreadyStartedError: The id is taken; ``StartOptions.return_existing()`` gets its handle.
         """
-        options = options if options is not None else StartOptions()
+        options = _start_options(options)
         run, started, result_type = self._prepare(workflow, args, id, task_queue, options, result_type)
         ending = self.hub.ending(run.run_id)
         value = await self._submit(run, started, options)
@@ -301,6 +302,16 @@ class Client:
     async def workers(self) -> Sequence[WorkerSummary]:
         """The registered workers, oldest first: what each serves and how much it holds."""
         return await workers(self.hub)
+
+
+def _start_options(options: object) -> StartOptions:
+    if options is None:
+        return StartOptions()
+    if not isinstance(options, StartOptions):
+        raise InvalidOptionError(
+            f"options must be StartOptions, not {type(options).__name__}", field="options"
+        )
+    return options
 
 
 class Connecting:

@@ -32,6 +32,12 @@ class WorkerSettings:
             validate_task_queue(queue)
         if not self.task_queues:
             raise InvalidOptionError("a worker serves at least one task queue", field="task_queue")
+        defaults: object = self.default_activity_options
+        if defaults is not None and not isinstance(defaults, ActivityOptions):
+            raise InvalidOptionError(
+                f"default activity options must be ActivityOptions, not {type(defaults).__name__}",
+                field="default_activity_options",
+            )
         _at_least("max_cached_workflows", self.max_cached_workflows, 0)
         _at_least("max_concurrent_activities", self.max_concurrent_activities, 0)
         self.lease_duration = float(duration_seconds("lease duration", self.lease_duration))
