@@ -182,7 +182,7 @@ class TaskWatchdog:
             if self._stopping:
                 return
             self._set_alarm(None)
-            self._nearest = NEVER  # whatever is heard from here on counts
+            before, self._nearest = self._nearest, NEVER  # whatever is heard from here on counts
             try:
                 report = await self.run_pass(BATCHES_A_TURN * self.batch)
             except JournalClosedError:
@@ -195,6 +195,8 @@ class TaskWatchdog:
                 logger.exception("a pass of the watchdog failed and is tried again")
                 self._sleep()
             else:
+                if report.skipped:  # it has read nothing: what was known is still all that is
+                    self._nearest = min(self._nearest, before)
                 if report.next_deadline_at is not None and report.next_deadline_at < self._nearest:
                     self._nearest = report.next_deadline_at
                 self._shortest_s = SLEEP_AFTER_WORK_S if report.done else SHORTEST_SLEEP_S
