@@ -1,0 +1,240 @@
+"""Who may do what: claims, fences and tokens, on each store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.conformance.changes import start
+
+from holdfast.activation import Activate, Activation
+from holdfast.ownership import ClaimRuns, ReleaseAllRuns, ReleaseRuns
+from holdfast_activities.attempts import HANDED_BACK, RESCUED, AttemptEnd
+from holdfast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
+from holdfast_store import queries
+from holdfast_store.database import Database
+from holdfast_store.journal import Journal
+from holdfast_store.rows import ActivityRow, RunRow
+from holdfast_workflow.errors import RefusedError
+from holdfast_workflow.events import (
+    ActivityCompleted,
+    ActivityScheduled,
+    Event,
+    TimerScheduled,
+    WorkflowCompleted,
+    WorkflowTaskCompleted,
+)
+from holdfast_workflow.kinds import AttemptOutcome
+from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
+from holdfast_workflow.payloads import Payload
+
+TYPES = frozenset({"Tried"})
+WORK = frozenset({"work"})
+OPTIONS = ActivityOptions(
+    start_to_close_timeout=60, retry_policy=RetryPolicy(initial_interval=0.001, max_attempts=3)
+)
+
+
+def claim_runs(worker: str, limit: int = 10) -> ClaimRuns:
+    return ClaimRuns(worker, ["default"], TYPES, limit)
+
+
+def claim_activities(worker: str, limit: int = 100) -> ClaimActivities:
+    return ClaimActivities(worker, ["default"], WORK, limit)
+
+
+def activation(run: RunRow, worker: str, commands: list[Event], *, seen: int, now: int) -> Activate:
+    record = WorkflowTaskCompleted(
+        through=seen, own=0, at=now, commands=len(commands), history_events=seen, history_bytes=0, python=11
+    )
+    return Activate(run, Activation(worker, run.fence, seen, run.inbox, record, commands))
+
+
+def scheduled(command_id: int, *, priority: int = 5, options: ActivityOptions = OPTIONS) -> ActivityScheduled:
+    input = Payload.of([command_id])
+    return ActivityScheduled(command_id, "work", "default", input, options.snapshot, priority)
+
+
+async def started(journal: Journal, *commands: Event, workflow_id: str = "w", **options: Any) -> RunRow:
+    """A run that worker ``owner`` owns, with these commands."""
+    environment = journal.committer._environment
+    change = start(environment, workflow_id, options=StartOptions(**options))
+    await journal.apply(change)
+    (run,) = await journal.apply(claim_runs("owner"))
+    if commands:
+        now = environment.clock.now()
+        applied = await journal.apply(activation(run, "owner", list(commands), seen=1, now=now))
+        return applied.run
+    return run
+
+
+def activity_of(database: Database, run_id: str, activity_id: int = 1) -> ActivityRow | None:
+    with database.reader() as connection:
+        found = [row for row in queries.open_activities(connection, run_id) if row.activity_id == activity_id]
+    return found[0] if found else None
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+async def test_two_workers_claim_different_runs(journal: Journal) -> None:
+    environment = journal.committer._environment
+    await asyncio.gather(*[journal.apply(start(environment, f"w-{n}")) for n in range(20)])
+    claimed: list[RunRow] = []
+    for _ in range(3):
+        for runs in await asyncio.gather(
+            journal.apply(claim_runs("one", 7)), journal.apply(claim_runs("two", 7))
+        ):
+            assert len({run.owner_id for run in runs}) <= 1
+            claimed += runs
+    assert len({run.run_id for run in claimed}) == len(claimed) == 20
+
+
+async def test_a_claim_bumps_the_fence_and_the_old_owner_is_refused(journal: Journal) -> None:
+    run = await started(journal)
+    assert run.fence == 1
+    now = journal.committer._environment.clock.now()
+    late = activation(run.copy(), "owner", [WorkflowCompleted(Payload.of(1))], seen=1, now=now)
+    await journal.apply(ReleaseRuns("owner", [run.run_id]))
+    (again,) = await journal.apply(claim_runs("other"))
+    assert (again.run_id, again.fence) == (run.run_id, 2)
+    with pytest.raises(RefusedError) as caught:
+        await journal.apply(late)
+    assert caught.value.reason == "fenced"
+    done = activation(again, "other", [WorkflowCompleted(Payload.of(2))], seen=1, now=now)
+    applied = await journal.apply(done)
+    assert applied.run.status == "completed"
+    with pytest.raises(RefusedError):
+        await journal.apply(done)
+
+
+async def test_the_same_activation_twice_is_refused(journal: Journal) -> None:
+    run = await started(journal)
+    now = journal.committer._environment.clock.now()
+    first = activation(run.copy(), "owner", [TimerScheduled(1, now + 10**12)], seen=1, now=now)
+    second = activation(run.copy(), "owner", [TimerScheduled(2, now + 10**12)], seen=1, now=now)
+    await journal.apply(first)
+    with pytest.raises(RefusedError) as caught:
+        await journal.apply(second)
+    assert caught.value.reason == "stale"
+
+
+async def test_only_awake_runs_of_known_types_and_queues_are_claimed(journal: Journal) -> None:
+    environment = journal.committer._environment
+    await journal.apply(start(environment, "later", options=StartOptions(start_delay=3600)))
+    assert await journal.apply(claim_runs("one")) == []
+    await journal.apply(start(environment, "now"))
+    assert await journal.apply(ClaimRuns("one", ["other"], TYPES, 10)) == []
+    assert await journal.apply(ClaimRuns("one", ["default"], frozenset({"Else"}), 10)) == []
+    assert [run.workflow_id for run in await journal.apply(claim_runs("one"))] == ["now"]
+
+
+async def test_releasing_lets_go_of_own_runs_only(journal: Journal) -> None:
+    run = await started(journal)
+    assert await journal.apply(ReleaseRuns("stranger", [run.run_id])) == 0
+    assert await journal.apply(ReleaseAllRuns("owner", 500)) == 1
+    assert await journal.apply(ReleaseAllRuns("owner", 500)) == 0
+
+
+# --- activities -----------------------------------------------------------------------------------------------------
+
+
+async def test_activities_are_claimed_once_by_priority_then_age(journal: Journal) -> None:
+    commands = [scheduled(n, priority=9 - n) for n in range(1, 6)]
+    await started(journal, *commands)
+    first = await journal.apply(claim_activities("one", 2))
+    assert [found.row.activity_id for found in sorted(first, key=lambda found: found.row.priority)] == [5, 4]
+    rest = await asyncio.gather(
+        journal.apply(claim_activities("one")), journal.apply(claim_activities("two"))
+    )
+    assert sum(len(found) for found in rest) == 3
+    assert all(found.row.attempt == 1 and found.row.start_to_close_deadline_at for found in first)
+
+
+async def test_a_claim_says_whether_the_claimer_owns_the_run(journal: Journal) -> None:
+    await started(journal, scheduled(1), scheduled(2))
+    (mine,) = await journal.apply(claim_activities("owner", 1))
+    (theirs,) = await journal.apply(claim_activities("other", 1))
+    assert (mine.owner_fence, theirs.owner_fence) == (1, None)
+
+
+async def test_a_result_ends_its_attempt_once(journal: Journal, database: Database) -> None:
+    run = await started(journal, scheduled(1))
+    await journal.apply(claim_activities("one"))
+    result = ActivityCompleted(1, Payload.of("done"), 1)
+    assert await journal.apply(CompleteAttempt(run.run_id, 1, 1, result))
+    with pytest.raises(RefusedError) as caught:
+        await journal.apply(CompleteAttempt(run.run_id, 1, 1, result))
+    assert caught.value.reason == "stale_attempt"
+    with database.reader() as connection:
+        row = queries.run(connection, run.run_id)
+        assert row is not None
+        assert row.wake_at is not None, "whoever appends an event wakes the run"
+
+
+async def test_a_zombies_result_is_refused_and_not_merged(journal: Journal, database: Database) -> None:
+    """The attempt number is the claim's token: a rescue gives the activity to another."""
+    run = await started(journal, scheduled(1))
+    await journal.apply(claim_activities("zombie"))
+    assert not await journal.apply(EndAttempt(run.run_id, 1, 1, RESCUED))
+    (again,) = await journal.apply(claim_activities("other"))
+    assert again.row.attempt == 2
+    with pytest.raises(RefusedError):
+        await journal.apply(CompleteAttempt(run.run_id, 1, 1, ActivityCompleted(1, Payload.of("late"), 1)))
+    row = activity_of(database, run.run_id)
+    assert row is not None
+    assert (row.status, row.claimed_by, row.uncharged, row.rescues) == ("running", "other", 1, 1)
+
+
+async def test_a_hand_back_is_not_charged_and_not_a_rescue(journal: Journal, database: Database) -> None:
+    run = await started(journal, scheduled(1))
+    for attempt in range(1, 8):
+        (claimed,) = await journal.apply(claim_activities("one"))
+        assert (claimed.row.attempt, claimed.row.charged_attempt) == (attempt, 1)
+        await journal.apply(EndAttempt(run.run_id, 1, attempt, HANDED_BACK))
+    row = activity_of(database, run.run_id)
+    assert row is not None
+    assert (row.attempt, row.uncharged, row.rescues) == (7, 7, 0)
+
+
+async def test_rescues_have_a_counter_and_a_limit_of_their_own(journal: Journal, database: Database) -> None:
+    run = await started(journal, scheduled(1))
+    for attempt in range(1, 5):
+        (claimed,) = await journal.apply(claim_activities("doomed"))
+        assert claimed.row.charged_attempt == 1
+        closed = await journal.apply(EndAttempt(run.run_id, 1, attempt, RESCUED))
+        assert closed == (attempt == 4)
+    assert activity_of(database, run.run_id) is None
+    with database.reader() as connection:
+        assert queries.history(connection, run.run_id)[-1][1] == "ActivityFailed"
+
+
+async def test_failures_are_charged_and_end(journal: Journal, database: Database) -> None:
+    run = await started(journal, scheduled(1))
+    failed = AttemptEnd(AttemptOutcome.FAILED, {"category": "application", "type": "X", "message": "x"})
+    attempts = 0
+    while activity_of(database, run.run_id) is not None:
+        claimed = await journal.apply(claim_activities("one"))
+        if claimed:
+            attempts += 1
+            await journal.apply(EndAttempt(run.run_id, 1, attempts, failed))
+    assert attempts == 3
+
+
+async def test_many_workers_claim_each_activity_once(journal: Journal, database: Database) -> None:
+    if database.url.memory:
+        pytest.skip("a database in memory has one journal")
+    await started(journal, *[scheduled(n) for n in range(1, 101)])
+    others = [Journal(database, database.environment) for _ in range(3)]
+    claimed: list[int] = []
+
+    async def work(one: Journal, name: str) -> None:
+        while len(claimed) < 100:
+            for found in await one.apply(claim_activities(name, 7)):
+                claimed.append(found.row.activity_id)
+
+    await asyncio.gather(*[work(one, f"worker-{n}") for n, one in enumerate([journal, *others])])
+    assert sorted(claimed) == list(range(1, 101))
+    for one in others:
+        await one.close()
