@@ -1,0 +1,110 @@
+"""How many deadlines a second one watchdog enforces, when they have all passed.
+
+What is due was made by the engine's own changes, so that a pass does all that it does in earnest: a run that times out
+gets its failure row and its last event; an activity its attempt row and its failure row, and waits for its retry; a
+timer fires and wakes its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.measuring import WrongResultError, expect, timed
+from holdfast.activation import Activate, Activation
+from holdfast.client import Client
+from holdfast.ownership import RegisterWorker
+from holdfast.starting import StartRun, first_run
+from holdfast.testing import check_database
+from holdfast_store.rows import RunRow, WorkerRow
+from holdfast_store.runs import started_event
+from holdfast_watchdog.passes import apply_all
+from holdfast_watchdog.watchdog import TaskWatchdog
+from holdfast_workflow.events import ActivityScheduled, Event, TimerScheduled, WorkflowTaskCompleted
+from holdfast_workflow.kinds import DuplicatePolicy
+from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
+from holdfast_workflow.payloads import Payload
+
+KINDS = {"runs": "run_timeout", "activities": "start_to_close", "timers": "timer_fired"}
+OWNER = "bench-owner"
+OPTIONS = ActivityOptions(
+    start_to_close_timeout=0.001, retry_policy=RetryPolicy(initial_interval=100, max_attempts=3)
+)
+AT_A_TIME = 500
+CHECKED = 2000
+"""Up to this many, everything that was written is checked too."""
+
+
+async def all_applied(client: Client, changes: Sequence[Any]) -> list[Any]:
+    """Apply changes; any error is raised."""
+    values: list[Any] = []
+    for start in range(0, len(changes), AT_A_TIME):
+        values += await apply_all(client.hub.journal, changes[start : start + AT_A_TIME])
+    for value in values:
+        if isinstance(value, BaseException):
+            raise value
+    return values
+
+
+async def start_runs(client: Client, number: int, options: StartOptions) -> list[RunRow]:
+    """Start so many runs that one worker owns."""
+    environment = client.hub.environment
+    rows = [
+        first_run(
+            run_id=environment.ids.next(),
+            workflow_id=f"w-{index}",
+            workflow_type="due",
+            task_queue="due",
+            options=options,
+            memo=None,
+            now=environment.clock.now(),
+            owner_id=OWNER,
+        )
+        for index in range(number)
+    ]
+    events = [started_event(row, input=Payload.of([]), seed=1) for row in rows]
+    policy = DuplicatePolicy.ALLOW_DUPLICATE
+    await all_applied(client, [StartRun(row, event, policy) for row, event in zip(rows, events, strict=True)])
+    return rows
+
+
+def decision(kind: str, row: RunRow, now: int) -> Activate:
+    """The first activation of a run: an activity that runs already, or a timer."""
+    command: Event = TimerScheduled(1, now)
+    if kind == "activities":
+        command = ActivityScheduled(1, "due", "due", Payload.of([]), OPTIONS.snapshot, 5)
+    record = WorkflowTaskCompleted(1, 0, now, 1, 1, 0, 11)
+    eager = {1: OPTIONS} if kind == "activities" else {}
+    return Activate(row, Activation(OWNER, 1, 1, 0, record, [command], eager=eager))
+
+
+async def measure(url: str, kind: str, number: int) -> dict[str, float]:
+    """Let so many be due, and drain them in one pass."""
+    async with await Client.connect(url) as client:
+        worker = WorkerRow(OWNER, "host", 1, "[]", "{}", None, 0, 0)
+        await all_applied(client, [RegisterWorker(worker, 3600 * 1_000_000)])
+        options = StartOptions(run_timeout=1) if kind == "runs" else StartOptions()
+        rows = await start_runs(client, number, options)
+        if kind != "runs":
+            now = client.hub.environment.clock.now()
+            await all_applied(client, [decision(kind, row, now) for row in rows])
+        await asyncio.sleep(1.1 if kind == "runs" else 0.1)
+        watchdog = TaskWatchdog(client)
+        with timed(number) as timing:
+            report = await watchdog.run_pass()
+        expect("what the pass did", report.counts, {KINDS[kind]: number})
+        expect("what it left", (report.left, report.set_aside), ({}, 0))
+        expect("what a second pass does", (await watchdog.run_pass()).counts, {})
+        if number <= CHECKED:
+            with client.hub.database.reader() as connection:
+                wrong = check_database(connection)
+            if wrong:
+                raise WrongResultError(f"{len(wrong)} broken invariants: {wrong[0]}")
+    return {"rate": timing.rate, "cpu_us": timing.cpu_us}
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(measure(sys.argv[1], sys.argv[2], int(sys.argv[3])))))

@@ -1,0 +1,159 @@
+"""What a pass costs when nothing is due, by the number of open deadlines.
+
+The rows are put there directly: a fifth runs, two fifths activities, two fifths timers, all due in a year.
+Run as a program it measures passes over what a database holds, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table
+
+from benchmarks.databases import opened
+from benchmarks.inputs import OPTIONS
+from benchmarks.measuring import expect, percentile
+from benchmarks.processes import resident_mib, threads
+from holdfast.client import Client
+from holdfast.starting import first_run
+from holdfast_store import tables
+from holdfast_store.rows import ActivityRow
+from holdfast_store.statements import columns_of
+from holdfast_watchdog.watchdog import TaskWatchdog
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.options import StartOptions
+
+Values = tuple[Any, ...]
+
+PASSES = 200
+A_YEAR_S = 365 * 86_400
+A_RUN = 5
+"""How many deadlines a run brings: its own, two activities', two timers'."""
+CHUNK = 5000
+
+
+def fill(url: str, deadlines: int) -> None:
+    """Add so many open deadlines."""
+    environment = Environment()
+    runs: list[Values] = []
+    activities: list[Values] = []
+    timers: list[Values] = []
+    with opened(url) as connection:
+        for number in range(deadlines // A_RUN):
+            run_id, now = environment.ids.next(), environment.clock.now()
+            run = first_run(
+                run_id=run_id,
+                workflow_id=run_id,
+                workflow_type="idle",
+                task_queue="idle",
+                options=StartOptions(run_timeout=A_YEAR_S),
+                memo=None,
+                now=now,
+                owner_id=None,
+            )
+            run.wake_at = None
+            runs.append(tuple(vars(run).values()))
+            due = now + A_YEAR_S * 1_000_000
+            for command in (1, 2):
+                activities.append(tuple(vars(pending(run_id, command, now, due + number)).values()))
+                timers.append((run_id, command + 2, due + number))
+            if len(runs) == CHUNK:
+                _insert(connection, (runs, activities, timers))
+        _insert(connection, (runs, activities, timers))
+        connection.exec_driver_sql("ANALYZE")
+
+
+def pending(run_id: str, activity_id: int, now: int, due: int) -> ActivityRow:
+    """An activity that waits for a worker of a queue that nobody serves."""
+    return ActivityRow(
+        run_id=run_id,
+        activity_id=activity_id,
+        activity_type="idle",
+        task_queue="idle",
+        priority=5,
+        scheduled_seq=2,
+        status="pending",
+        attempt=0,
+        uncharged=0,
+        rescues=0,
+        scheduled_at=now,
+        available_at=now,
+        claimed_by=None,
+        started_at=None,
+        heartbeat_at=None,
+        heartbeat_details=None,
+        options=OPTIONS.snapshot.json.decode(),
+        last_failure=None,
+        schedule_to_start_deadline_at=due,
+        start_to_close_deadline_at=None,
+        schedule_to_close_deadline_at=None,
+        heartbeat_deadline_at=None,
+        next_deadline_at=due,
+        cancel_requested=False,
+        local=False,
+        closed_at=None,
+    )
+
+
+def _insert(connection: Connection, rows: tuple[list[Values], ...]) -> None:
+    """Write and forget; a transaction for all."""
+    kinds: Sequence[Table] = (tables.workflow_runs, tables.activity_executions, tables.timers)
+    connection.exec_driver_sql("BEGIN")
+    for table, values in zip(kinds, rows, strict=True):
+        names = columns_of(table)
+        if connection.dialect.name == "postgresql":
+            _copy(connection, f"COPY {table.name} ({', '.join(names)}) FROM STDIN", values)
+        elif values:
+            marks = ", ".join("?" * len(names))
+            text = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
+            connection.exec_driver_sql(text, values)
+        values.clear()
+    connection.exec_driver_sql("COMMIT")
+
+
+def _copy(connection: Connection, text: str, values: Iterable[Values]) -> None:
+    driver: Any = connection.connection.driver_connection
+    with driver.cursor() as cursor, cursor.copy(text) as copy:
+        for row in values:
+            copy.write_row(row)
+
+
+def open_deadlines(url: str) -> int:
+    """How many there are."""
+    with opened(url) as connection:
+        return sum(_count(connection))
+
+
+def _count(connection: Connection) -> Iterator[int]:
+    for table in ("workflow_runs", "activity_executions"):
+        text = f"SELECT COUNT(*) FROM {table} WHERE next_deadline_at IS NOT NULL"
+        yield int(connection.exec_driver_sql(text).scalar_one())
+    yield int(connection.exec_driver_sql("SELECT COUNT(*) FROM timers").scalar_one())
+
+
+async def measure(url: str) -> dict[str, float]:
+    """Pass again and again; in milliseconds, with what the process holds when a watchdog has run beside it."""
+    async with await Client.connect(url) as client:
+        watchdog = TaskWatchdog(client, interval=0.05)
+        watchdog.start()
+        await asyncio.sleep(0.2)
+        found: list[float] = []
+        for _ in itertools.repeat(None, PASSES):
+            began = time.perf_counter()
+            report = await watchdog.run_pass()
+            found.append((time.perf_counter() - began) * 1000)
+            expect("what an idle pass did", (report.done, report.left, report.skipped), (0, {}, False))
+        held = {"memory_mib": resident_mib(), "threads": float(threads())}
+        await watchdog.stop()
+    return {"median_ms": statistics.median(found), "p99_ms": percentile(found, 0.99), **held}
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(measure(sys.argv[1]))))
