@@ -226,3 +226,25 @@ async def test_histories_of_others_are_left_alone(engine: MakeEnvironment) -> No
         assert results == [2] * 20
         await env.client.handle("w").terminate()
         assert await env.client.hub.read(queries.awake, env.worker.worker_id, env.clock.now()) == []
+
+
+async def test_a_result_is_not_lost_with_the_task_that_failed_over_it(engine: MakeEnvironment) -> None:
+    """The result was bundled with an activation that could not be done: it is committed alone, and never asked for again."""
+    broken = {"now": True}
+
+    @named("Unlucky")
+    async def unlucky() -> int:
+        found = await add(20, 22)
+        if broken["now"]:
+            await workflow.execute_activity("unbounded")
+        return found
+
+    async with engine(workflows=[unlucky]) as env:
+        handle = await env.client.start("Unlucky", id="w")
+        await env.sleep(5)
+        types = await types_of(env.client, "w")
+        assert types.count("ActivityCompleted") == 1
+        assert types.count("WorkflowTaskFailed") == 1
+        broken["now"] = False
+        assert await handle.result() == 42
+        assert programs.calls["add"] == 1
