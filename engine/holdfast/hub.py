@@ -1,8 +1,7 @@
 """The hub: what a process has open on one database, shared by its clients and workers.
 
 It holds the journal, answers reads, and knows when something happened: at once for what this process writes (it
-listens to the journal), and by a *doorbell* for what others write — SQLite's ``data_version`` is asked every few
-milliseconds, PostgreSQL is asked by whoever waits, at the poll interval.
+listens to the journal), and by a *doorbell* for what others write (:mod:`holdfast.doorbell`).
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from holdfast.doorbell import Doorbell, doorbell_for
 from holdfast.schema import ensure_schema
 from holdfast_store import queries
 from holdfast_store.batch import Committed
@@ -34,20 +34,9 @@ logger = logging.getLogger("holdfast.hub")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SQLITE_DOORBELL = 0.01
-POLL_INTERVAL = 0.2
-SLOW_POLL_INTERVAL = 1.0
 READERS = 4
 
 _hubs: dict[tuple[str, int, int], Hub] = {}
-
-
-class EagerWorker(Protocol):
-    """A worker of this process, as a client that starts a workflow sees it."""
-
-    def serves(self, workflow_type: str, task_queue: str) -> bool:
-        """Whether it runs this type on this queue, now."""
-        ...
 
 
 class Ending:
@@ -79,8 +68,8 @@ class Hub:
         self._inline = database.backend == "sqlite" or not environment.threads
         self._pool = None if self._inline else ThreadPoolExecutor(READERS, "holdfast-read")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._doorbell: asyncio.Task[None] | None = None
-        self._data_version = 0
+        self._doorbell = doorbell_for(database, self.journal, self.pulse)
+        self._watching: asyncio.Task[None] | None = None
         self.journal.subscribe(self._on_commit)
 
     # --- opening and closing ----------------------------------------------------------------------------------------
@@ -112,7 +101,6 @@ class Hub:
         if shared:
             hub._key = key
             _hubs[key] = hub
-        hub._data_version = hub.journal.committer.data_version() if url.backend == "sqlite" else 0
         hub.pulse.start()
         return hub
 
@@ -145,8 +133,11 @@ class Hub:
             return
         if self._key is not None:
             _hubs.pop(self._key, None)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         if self._doorbell is not None:
-            self._doorbell.cancel()
+            await self._doorbell.stop()
         for futures in tuple(self._waiters.values()):
             for future in futures:
                 future.cancel()
@@ -245,31 +236,18 @@ class Hub:
         self.ringers.remove(ringer)
 
     def _watch(self) -> None:
-        if self.url.memory:  # nobody else can write
-            return
-        if self._doorbell is None or self._doorbell.done():
-            self._doorbell = self.task(self._listen(), "holdfast-doorbell")
+        if self._doorbell is not None and (self._watching is None or self._watching.done()):
+            self._watching = self.task(self._listen(self._doorbell), "holdfast-watching")
 
-    async def _listen(self) -> None:
-        """Ring while anybody waits: for a worker's polls and for the ends of runs that others own."""
-        last = self.environment.clock.monotonic()
+    async def _listen(self, doorbell: Doorbell) -> None:
+        """Look while anybody waits: for a worker's polls and for the ends of runs that others own."""
+        doorbell.start()
         while self.ringers or self._waiters:
-            await asyncio.sleep(SQLITE_DOORBELL if self._listens_by_version else POLL_INTERVAL)
-            now = self.environment.clock.monotonic()
-            if self._listens_by_version:
-                version = self.journal.committer.data_version()
-                if version == self._data_version and now - last < SLOW_POLL_INTERVAL:
-                    continue
-                self._data_version = version
-            last = now
+            await doorbell.wait()
             try:
                 await self._ring()
             except Exception:
-                logger.warning("the doorbell could not ask the database; it goes on", exc_info=True)
-
-    @property
-    def _listens_by_version(self) -> bool:
-        return self.url.backend == "sqlite" and not self.url.memory and self.environment.threads
+                logger.warning("the database could not be asked for news; it is asked again", exc_info=True)
 
     async def _ring(self) -> None:
         for ringer in tuple(self.ringers):

@@ -21,7 +21,7 @@ from holdfast.client import Client
 from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
 from holdfast.owner import RunOwner
-from holdfast.ownership import ForgetWorker, RegisterWorker, ReleaseAllRuns
+from holdfast.ownership import STEAL_AFTER, ForgetWorker, RegisterWorker, ReleaseAllRuns
 from holdfast.settings import WorkerSettings
 from holdfast_activities.definitions import ActivityDefinition
 from holdfast_activities.heartbeats import Heartbeats
@@ -74,6 +74,7 @@ class LoopWorker:
         self._polling: asyncio.Task[None] | None = None
         self._running = False
         self._lost = False
+        self._looked_for_neglected_at = 0
 
     @property
     def worker_id(self) -> str:
@@ -226,12 +227,23 @@ class LoopWorker:
                 await self._look_again_in_time(now)
             for run_id in await self.hub.read(queries.awake, self.worker_id, now):
                 self.owner.look_again(run_id)
+            await self._look_for_neglected(now)
             available_at = await self.hub.read(queries.next_activity, queues, sorted(self.activities))
         except HoldfastError as error:
             logger.warning("the worker could not look for work: %s", error)
             return
         if available_at is not None:
             self.dispatcher.expect(available_at)
+
+    async def _look_for_neglected(self, now: int) -> None:
+        """Now and then: runs that a live owner leaves waiting."""
+        if now - self._looked_for_neglected_at < STEAL_AFTER // 4 or self.hub.url.memory:
+            return
+        self._looked_for_neglected_at = now
+        queues, types = sorted(self.settings.task_queues), sorted(self.workflows)
+        found = await self.hub.read(queries.neglected, queues, types, now - STEAL_AFTER)
+        if found:
+            self.owner.steal(found)
 
     async def _look_again_in_time(self, now: int) -> None:
         at = await self.hub.read(

@@ -17,7 +17,7 @@ from holdfast.actor import Actor
 from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
 from holdfast.loading import RELOAD_AFTER, Load, Result, RunLoader
-from holdfast.ownership import ClaimRuns, ReleaseRuns
+from holdfast.ownership import ClaimRuns, ReleaseRuns, StealRuns
 from holdfast.pump import Pump
 from holdfast.settings import WorkerSettings
 from holdfast.starting import Started, StartRun
@@ -166,7 +166,7 @@ class RunOwner:
         self.activations += 1
         try:
             self._check_history(actor)
-            commands, own, seen = actor.activate(now)
+            change = self._change(actor, *actor.activate(now))
         except StructuralLimitError as error:
             self._limit_passed(actor, error)
             return
@@ -176,7 +176,6 @@ class RunOwner:
             self._discard(actor)
             self._task_failed(actor.run, error)
             return
-        change = self._change(actor, commands, own, seen)
         actor.change = change
         self.hub.journal.submit(change, partial(self._settled, actor, change))
 
@@ -414,6 +413,16 @@ class RunOwner:
         self._claiming = True
         change = ClaimRuns(self.worker_id, sorted(self.queues), self.types, MOST_CLAIMED)
         self.hub.journal.submit(change, self._claimed)
+
+    def steal(self, run_ids: list[str]) -> None:
+        """Take over runs that their owner leaves waiting."""
+        if not self._stopping:
+            self.hub.journal.submit(StealRuns(self.worker_id, run_ids), self._stolen)
+
+    def _stolen(self, runs: list[RunRow] | None, error: BaseException | None) -> None:
+        for run in runs or ():
+            logger.warning("run %s was awake for long; it is taken from its owner", run.run_id)
+            self.load(run.run_id)
 
     def _claimed(self, runs: list[RunRow] | None, error: BaseException | None) -> None:
         self._claiming = False

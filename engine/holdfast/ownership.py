@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.rows import RunRow, WorkerRow
 
+STEAL_AFTER = 10_000_000
+
 
 class RegisterWorker(BaseChange):
     """Make a worker known, with its lease."""
@@ -72,6 +74,38 @@ class ClaimRuns(BaseChange):
             f"AND not_before <= ? AND workflow_type IN ({marks}) ORDER BY wake_at LIMIT ?"
         )
         return [row[0] for row in batch.scan(text, (queue, batch.now, batch.now, *types, limit))]
+
+
+class StealRuns(BaseChange):
+    """Take over runs that have been awake for long and whose owner, though alive, does not activate them.
+
+    Each loss doubles the wait, and is forgotten with the next activation that is committed.
+    """
+
+    def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
+        self.worker_id = worker_id
+        self.runs = tuple(run_ids)
+
+    def apply(self, batch: Batch) -> list[RunRow]:
+        """Take those that still wait."""
+        stolen: list[RunRow] = []
+        for run_id in self.runs:
+            run = batch.run(run_id)
+            if (
+                run is None
+                or not run.is_open
+                or run.owner_id in (None, self.worker_id)
+                or run.wake_at is None
+            ):
+                continue
+            batch.insist()
+            awake_since = max(run.wake_at, run.not_before)
+            if batch.now - awake_since >= STEAL_AFTER << min(run.owner_losses, 10):
+                run.owner_id = self.worker_id
+                run.fence += 1
+                run.owner_losses += 1
+                stolen.append(run)
+        return stolen
 
 
 class ReleaseRuns(BaseChange):

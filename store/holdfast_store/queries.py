@@ -132,6 +132,18 @@ def next_claimable(connection: Connection, queues: Sequence[str], types: Sequenc
     return found
 
 
+def neglected(connection: Connection, queues: Sequence[str], types: Sequence[str], before: int) -> list[str]:
+    """Runs of these queues and types that have been awake since before an instant, though somebody owns them."""
+    if not types:
+        return []
+    text = (
+        "SELECT r.run_id FROM workers w CROSS JOIN workflow_runs r WHERE r.owner_id = w.worker_id "
+        f"AND r.wake_at <= ? AND r.not_before <= ? AND r.task_queue IN ({marks(queues)}) "
+        f"AND r.workflow_type IN ({marks(types)}) LIMIT 100"
+    )
+    return [row[0] for row in fetch(connection, text, (before, before, *queues, *types))]
+
+
 def awake(connection: Connection, owner_id: str, now: int) -> list[str]:
     """The runs of an owner that have something to do."""
     text = (
