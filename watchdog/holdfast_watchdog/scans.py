@@ -89,6 +89,12 @@ COUNTS = {
     "workers": "SELECT 1 FROM workers WHERE lease_expires_at <= ? LIMIT ?",
 }
 
+OPEN = {
+    "runs": "SELECT 1 FROM workflow_runs WHERE next_deadline_at IS NOT NULL LIMIT ?",
+    "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at IS NOT NULL LIMIT ?",
+    "timers": "SELECT 1 FROM timers LIMIT ?",
+}
+
 
 @dataclass(slots=True, frozen=True)
 class Look:
@@ -222,6 +228,14 @@ def count_due(connection: Connection, kind: str, now: int) -> int:
     text = f"SELECT COUNT(*) FROM ({COUNTS[kind]}) AS due"
     count: int = fetch(connection, text, (now, MOST_COUNTED))[0][0]
     return count
+
+
+def count_open(connection: Connection) -> dict[str, int]:
+    """How many deadlines and timers lie ahead, by what they are of, each counted up to ten thousand."""
+    found: dict[str, int] = {}
+    for of, text in OPEN.items():
+        found[of] = fetch(connection, f"SELECT COUNT(*) FROM ({text}) AS ahead", (MOST_COUNTED,))[0][0]
+    return found
 
 
 def _position(cursor: DueActivity | None) -> tuple[int, str, int]:

@@ -22,11 +22,14 @@ import logging
 from datetime import timedelta
 from typing import Final, Protocol
 
+from opentelemetry.metrics import MeterProvider
+
 from holdfast_store.batch import Committed
+from holdfast_watchdog import scans
+from holdfast_watchdog.metrics import MeasuringScribe, watchdog_metrics
 from holdfast_watchdog.passes import Pass, WatchedHub
 from holdfast_watchdog.periodic import Periodic, periodic
 from holdfast_watchdog.report import WatchdogReport
-from holdfast_watchdog.scribe import Scribe
 from holdfast_workflow.errors import JournalClosedError, StoreError
 from holdfast_workflow.validation import integer, timeout_seconds
 
@@ -59,6 +62,7 @@ class TaskWatchdog:
         batch: How many rows are read, and handled together, at a time.
         lease_duration: The workers' lease in seconds; half of it is how long this process must have reached the
             database before it declares a worker dead.
+        meter_provider: Where its metrics go (OpenTelemetry); the process's own provider if not given.
 
     Raises:
         InvalidOptionError: An option is out of range.
@@ -71,6 +75,7 @@ class TaskWatchdog:
         interval: float | timedelta = 1.0,
         batch: int = 500,
         lease_duration: float | timedelta = 30.0,
+        meter_provider: MeterProvider | None = None,
     ) -> None:
         self.batch = integer("watchdog batch", batch, 1)
         self._half_lease_s = timeout_seconds("lease duration", lease_duration) / 2
@@ -78,7 +83,8 @@ class TaskWatchdog:
         self.interval_s = min(float(timeout_seconds("watchdog interval", interval)), self._half_lease_s / 2)
         self._hub = client.hub
         self._clock = client.hub.environment.clock
-        self._scribe = Scribe()
+        self._metrics = watchdog_metrics(meter_provider)
+        self._scribe = MeasuringScribe(self._metrics)
         self._passing = asyncio.Lock()
         self._based_at: tuple[int, float] | None = None
         self._connected_since: float | None = None
@@ -107,19 +113,25 @@ class TaskWatchdog:
             now = self._clock.now()
             if self._clock_jumped(now, began):
                 self._connected_since = None
-                return WatchdogReport(now, skipped=True)
+                skipped = WatchdogReport(now, skipped=True)
+                self._metrics.passed(skipped)
+                return skipped
             one = Pass(
                 self._hub, self._scribe, batch=self.batch, limit=limit, declare=self._may_declare(began)
             )
             try:
                 report = await one.run()
+                if self._metrics.wants_open(self._hub):
+                    self._metrics.sampled(self._hub, await self._hub.read(scans.count_open))
             except StoreError:
                 self._connected_since = None
+                self._metrics.failed(self._clock.monotonic() - began)
                 raise
             self._connected_at = self._clock.monotonic()
             if self._connected_since is None:
                 self._connected_since = began
             report.duration_s = self._connected_at - began
+            self._metrics.passed(report)
             return report
 
     def _clock_jumped(self, wall: int, monotonic: float) -> bool:
