@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import StoreError
 
 TEMPLATE = "holdfast_template"
+SHARED_MEMORY = Path("/dev/shm")
 
 _numbers = itertools.count(1)
 
@@ -93,9 +95,13 @@ def postgresql_url(new_postgresql_url: Callable[..., str]) -> str:
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    """A SQLite file that does not exist yet."""
-    return f"sqlite:///{tmp_path / 'holdfast.db'}"
+def sqlite_url(tmp_path: Path) -> Iterator[str]:
+    """A SQLite file that does not exist yet; in memory where the system has a place there, for fsync is slow."""
+    if not SHARED_MEMORY.is_dir():
+        yield f"sqlite:///{tmp_path / 'holdfast.db'}"
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-", dir=SHARED_MEMORY) as folder:
+        yield f"sqlite:///{Path(folder) / 'holdfast.db'}"
 
 
 @pytest.fixture(
