@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,28 @@ async def test_sync_activities_run_in_threads(shared_url: str, diary: Path) -> N
             assert await client.execute(asks) == [False] * 5
     assert threading.get_ident() not in seen
     assert os.environ["NAME"] == "parent"
+
+
+async def test_a_paused_worker_is_replaced_and_goes_on_under_another_id(shared_url: str, diary: Path) -> None:
+    """It slept through its lease: what it had in memory is void, and what it says late is refused."""
+    async with Client.connect(shared_url) as client:
+        handle = await client.start(process.steps, 3, id="w")
+        with WorkerProcess("first", shared_url, diary, lease=1) as first:
+            await until(diary, "hold 1000 first")
+            before = (await client.hub.read(queries.workers))[0].worker_id
+            first.process.send_signal(signal.SIGSTOP)
+            async with worker_of(client, lease_duration=1):
+                async with asyncio.timeout(30):
+                    assert await handle.result() == sum(range(6)) + 1000
+            first.process.send_signal(signal.SIGCONT)
+
+            async def registered_anew() -> bool:
+                return any(row.worker_id != before for row in await client.hub.read(queries.workers))
+
+            await until_so(registered_anew)
+            assert await client.execute(process.fan_out, 3, id="again") == 3
+            assert first.stop() == 0
+        lines = told(diary)
+        assert [lines[f"step {number}"] for number in range(3, 6)] == [1, 1, 1]
+        types = [event.type async for event in handle.history()]
+        assert types.count("WorkflowCompleted") == 1

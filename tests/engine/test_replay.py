@@ -100,8 +100,8 @@ async def test_cancelling_is_the_same_with_and_without_a_cache(in_memory: MakeEn
 # --- large ----------------------------------------------------------------------------------------------------------
 
 
-async def test_ten_thousand_activities_in_one_gather(in_memory: MakeEnvironment) -> None:
-    async with in_memory() as env:
+async def test_ten_thousand_activities_in_one_gather(in_memory: MakeEnvironment, database_url: str) -> None:
+    async with in_memory(url=database_url) as env:
         assert await env.client.execute(programs.many, 10_000, id="w") == 10_000 * 10_001 // 2
         assert programs.calls["add"] == 10_000
 

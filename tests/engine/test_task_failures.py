@@ -229,7 +229,7 @@ async def test_histories_of_others_are_left_alone(engine: MakeEnvironment) -> No
 
 
 async def test_a_result_is_not_lost_with_the_task_that_failed_over_it(engine: MakeEnvironment) -> None:
-    """The result was bundled with an activation that could not be done: it is committed alone, and never asked for again."""
+    """Its bundle could not be committed, so it is committed alone: the activity is not run again."""
     broken = {"now": True}
 
     @named("Unlucky")
