@@ -25,6 +25,7 @@ from rich.table import Table
 from benchmarks.counting import Counter, Counts
 from benchmarks.databases import Backend, Databases
 from benchmarks.floor import LARGEST_BATCH, floor
+from benchmarks.tuning import tune
 from benchmarks.workloads import engine, orders, run_orders, sequence
 
 ROOT = Path(__file__).parents[1]
@@ -119,12 +120,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workflows", type=int, default=3_000)
     parser.add_argument("--in-flight", type=int, default=1_000)
     parser.add_argument("--sequence", action="store_true", help="profile activities in sequence instead")
+    parser.add_argument("--untuned", action="store_true", help="leave Python's garbage collector as it is")
     parser.add_argument("--top", type=int, default=60)
     parser.add_argument("--folder", type=Path, help="where SQLite files go")
     parser.add_argument("--save", type=Path, help="keep the profile for pstats or snakeviz")
     options = parser.parse_args(argv)
     backend: Backend = options.database
     count, in_flight, console = options.workflows, options.in_flight, Console(width=150)
+    if not options.untuned:
+        tune()
     with Databases(options.folder) as databases:
         with databases.fresh(backend) as url:
             bare = floor(url, count, min(in_flight, LARGEST_BATCH))

@@ -22,12 +22,14 @@ from benchmarks.growth import Growth, measure_growth
 from benchmarks.measuring import WrongResultError, expect
 from benchmarks.report import RESULTS, machine, save, show
 from benchmarks.rounds import QUICK, Measure, Sizes, measure
+from benchmarks.tuning import tune, untuned
 
 
 def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
     """Measure, print and keep; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--quick", action="store_true", help="half a minute: small sizes, two rounds")
+    parser.add_argument("--untuned", action="store_true", help="leave Python's garbage collector as it is")
     parser.add_argument("--rounds", type=int, help="how many rounds")
     parser.add_argument("--database", choices=(*BACKENDS, "both"), default="both")
     parser.add_argument(
@@ -39,9 +41,10 @@ def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
     if options.rounds:
         sizes = dataclasses.replace(sizes, rounds=options.rounds)
     backends: tuple[Backend, ...] = BACKENDS if options.database == "both" else (options.database,)
+    process = untuned() if options.untuned else tune()
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:
-        facts, measures, growth = run(backends, sizes, options.folder, console)
+        facts, measures, growth = run(backends, sizes, options.folder, console, process)
     except WrongResultError as error:
         console.print(f"[red]wrong[/]: {error}")
         return 1
@@ -51,7 +54,11 @@ def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
 
 
 def run(
-    backends: tuple[Backend, ...], sizes: Sizes, folder: Path | None, console: Console
+    backends: tuple[Backend, ...],
+    sizes: Sizes,
+    folder: Path | None,
+    console: Console,
+    process: dict[str, str],
 ) -> tuple[dict[str, dict[str, str]], list[Measure], Growth | None]:
     """Measure everything.
 
@@ -60,7 +67,7 @@ def run(
     """
     measures: list[Measure] = []
     growth: Growth | None = None
-    facts = {"machine": machine()}
+    facts = {"machine": machine(), "process": process}
     with Databases(folder) as databases, console.status("…") as status:
         for backend in backends:
             facts[backend] = databases.facts(backend)

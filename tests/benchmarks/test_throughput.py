@@ -26,7 +26,7 @@ TINY = Sizes(
 
 def run(folder: Path, database: str) -> dict[str, object]:
     results = folder / "results"
-    arguments = ["--folder", str(folder), "--results", str(results), "--database", database]
+    arguments = ["--folder", str(folder), "--results", str(results), "--database", database, "--untuned"]
     assert throughput.main(arguments, TINY) == 0
     (file,) = results.iterdir()
     document: dict[str, object] = json.loads(file.read_text())
@@ -51,7 +51,7 @@ def test_wrong_results_and_nothing_else_make_it_fail(tmp_path: Path, monkeypatch
         expect("a workflow's result", "charged nothing", "charged order-000001")
 
     monkeypatch.setattr(throughput, "measure", wrong)
-    arguments = ["--folder", str(tmp_path), "--results", str(tmp_path), "--database", "sqlite"]
+    arguments = ["--folder", str(tmp_path), "--results", str(tmp_path), "--database", "sqlite", "--untuned"]
     assert throughput.main(arguments, TINY) == 1
 
 
@@ -67,7 +67,7 @@ def test_the_floor_is_checked(tmp_path: Path) -> None:
 def test_the_profile_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         profile_workflow.main(
-            ["--folder", str(tmp_path), "--workflows", "4", "--in-flight", "2", "--top", "3"]
+            ["--folder", str(tmp_path), "--workflows", "4", "--in-flight", "2", "--top", "3", "--untuned"]
         )
         == 0
     )
