@@ -79,7 +79,11 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command; returns its exit code. Errors become one line on stderr."""
     command = typer.main.get_command(app)
     try:
-        outcome = command.main(list(arguments), prog_name="holdfast", standalone_mode=False)
+        # Not `main()`, which makes a code of its own of a reader that has seen enough.
+        with command.make_context("holdfast", list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
     except BrokenPipeError:
         # Whoever read has seen enough, as with `| head`.
         _no_more_output()
@@ -94,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
         else:
             tell(one_line(error))
         return exit_code(error)
-    return outcome if isinstance(outcome, int) else Exit.OK
+    return Exit.OK
 
 
 def _debugging() -> bool:

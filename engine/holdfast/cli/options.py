@@ -10,6 +10,7 @@ import orjson
 import typer
 
 from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.options import timeout_seconds
 
 Url = Annotated[
     str | None,
@@ -69,6 +70,12 @@ def duration(field: str, text: str | None) -> float | None:
             field=field.replace(" ", "_"),
         ) from None
     return int(seconds) if math.isfinite(seconds) and seconds == int(seconds) else seconds
+
+
+def waiting_time(text: str | None) -> float | None:
+    """How long to wait at the most; checked before anything is done."""
+    seconds = duration("timeout", text)
+    return None if seconds is None else timeout_seconds("timeout", seconds)
 
 
 def moment(field: str, text: str | None, now: datetime, *, ahead: bool = False) -> datetime | None:

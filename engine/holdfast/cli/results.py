@@ -6,12 +6,11 @@ import asyncio
 from typing import Any
 
 from holdfast.cli.connecting import with_client
-from holdfast.cli.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId, duration
+from holdfast.cli.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId, waiting_time
 from holdfast.cli.output import document, pretty, show
 from holdfast.client import Client
 from holdfast.errors import StillRunningError, WorkflowResultError
 from holdfast.handle import WorkflowHandle
-from holdfast_workflow.options import timeout_seconds
 
 
 def result(
@@ -23,7 +22,7 @@ def result(
     json: AsJson = False,
 ) -> None:
     """Wait for a workflow's result and print it."""
-    longest = duration("timeout", timeout)
+    longest = waiting_time(timeout)
 
     async def work(client: Client) -> None:
         await print_result(client.handle(workflow_id, run_id=run_id), longest, json=json)
@@ -76,8 +75,6 @@ async def print_result(handle: WorkflowHandle[Any], timeout: float | None, *, js
         StillRunningError: It did not end in time.
         WorkflowResultError: It ended without a result; for programs that is printed first.
     """
-    if timeout is not None:
-        timeout = timeout_seconds("timeout", timeout)
     waiting = asyncio.ensure_future(handle.result())
     done, _ = await asyncio.wait([waiting], timeout=timeout)
     if not done:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.connecting import with_client
-from holdfast.cli.options import AsJson, Codec, Timeout, Url, duration, json_object, json_value
+from holdfast.cli.options import AsJson, Codec, Timeout, Url, duration, json_object, json_value, waiting_time
 from holdfast.cli.output import document, show
 from holdfast.cli.results import print_result
 from holdfast.client import DEFAULT_QUEUE, Client
@@ -68,7 +68,7 @@ def start(
         duplicate_policy=policy.replace("-", "_"),
     )
     arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
-    longest = duration("timeout", timeout)
+    longest = waiting_time(timeout)
 
     async def work(client: Client) -> None:
         handle = await client.start(workflow_type, *arguments, id=id, task_queue=task_queue, options=options)

@@ -34,7 +34,7 @@ def worker(
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODULE[:NAME]…",
+            metavar="MODULE[:NAME]",
             help="All that a module defines, or one workflow, activity or list of it.",
             show_default=False,
         ),
@@ -42,7 +42,9 @@ def worker(
     task_queue: Annotated[
         list[str] | None,
         typer.Option(
-            "--task-queue", help="The queue to serve; may be given several times.", show_default=DEFAULT_QUEUE
+            "--task-queue",
+            help="A queue to serve (default: `default`); may be given several times.",
+            show_default=False,
         ),
     ] = None,
     max_cached_workflows: Annotated[
@@ -74,7 +76,7 @@ def worker(
 ) -> None:
     """Run workflows and activities until SIGINT or SIGTERM."""
     database_url(url)
-    _log(log_level)
+    level = _level(log_level)
     workflows, activities = load(targets)
 
     async def work(client: Client) -> None:
@@ -91,6 +93,7 @@ def worker(
             graceful_shutdown_timeout=duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0,
             build_id=build_id,
         )
+        _log(level)
         _tune()
         _say_hello(made, json=json)
         await made.run()
@@ -127,16 +130,20 @@ def _tune() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _log(level: str) -> None:
+def _level(level: str) -> int:
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None or level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise InvalidOptionError(
             f"log level must be debug, info, warning or error, not {level!r:.40}", field="log_level"
         )
+    return number
+
+
+def _log(level: int) -> None:
     logging.basicConfig(
-        level=number, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
-    if number > logging.DEBUG:
+    if level > logging.DEBUG:
         for name in ("alembic", "apscheduler"):
             logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -152,6 +159,7 @@ def watchdog(
 
     async def work(client: Client) -> None:
         made = _Watchdog(client, longest, json=json)
+        _log(logging.INFO)
         if once:
             report = await made.run_pass()
             if not json:
@@ -161,8 +169,6 @@ def watchdog(
         else:
             await _until_signal(made)
 
-    database_url(url)
-    _log("info")
     with_client(url, work)
 
 

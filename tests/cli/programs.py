@@ -1,0 +1,56 @@
+"""What the command line's tests start and run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.engine.programs import add
+
+from holdfast import activity, workflow
+
+
+@activity.defn(start_to_close_timeout=30, heartbeat_timeout=20)
+async def double(number: int) -> int:
+    activity.heartbeat({"at": number})
+    return 2 * number
+
+
+patient_double = double.with_options(start_to_close_timeout=60)
+
+
+@activity.defn(start_to_close_timeout=3600)
+async def hang() -> None:
+    activity.heartbeat("hanging")
+    await asyncio.sleep(3600)
+
+
+@workflow.defn
+class Doubling:
+    @workflow.run
+    async def run(self, number: int, more: Any = None) -> Any:
+        return {"doubled": await patient_double(number), "more": more}
+
+
+@workflow.defn
+async def fail() -> None:
+    raise ValueError("card declined\nfor good")
+
+
+@workflow.defn
+async def sleep_long() -> None:
+    await workflow.sleep(3600)
+
+
+@workflow.defn
+async def hanging() -> None:
+    timer = asyncio.create_task(workflow.sleep(7200))
+    await hang()
+    timer.cancel()
+
+
+EVERYTHING = [Doubling, fail, sleep_long, hanging, double, hang]
+WORKFLOWS = [Doubling, fail, sleep_long, hanging]
+ACTIVITIES = [double, hang]
+BORROWED = add.name  # what a module imports is not what it defines
+NUMBER = 7

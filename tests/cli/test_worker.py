@@ -1,0 +1,244 @@
+"""`holdfast worker` and `watchdog`: what they load, and how they stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli import programs
+from tests.cli.conftest import Command, Running
+
+from holdfast.cli.exits import CommandFailedError
+from holdfast.cli.loading import converter, load
+from holdfast.errors import InvalidOptionError
+
+PROGRAMS = "tests.cli.programs"
+
+
+# --- running --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_works_until_it_is_told_to_stop(
+    start_process: Callable[..., Running], holdfast: Command, url: str, number: signal.Signals
+) -> None:
+    worker = start_process("worker", PROGRAMS, "--json", "--build-id", "b-7", "--url", url)
+    started = worker.line()
+    assert started["event"] == "started"
+    assert started["task_queues"] == ["default"]
+    assert started["workflows"] == ["Doubling", "fail", "hanging", "sleep_long"]
+    assert started["activities"] == ["double", "hang"]
+    done = holdfast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
+    assert done.json["result"]["doubled"] == 8
+    (registered,) = holdfast("workers", "--json").lines
+    assert (registered["worker_id"], registered["build_id"]) == (started["worker_id"], "b-7")
+    ended = worker.stop(number)
+    assert ended.code == 0, ended.err
+    assert ended.lines == [{"event": "stopped", "worker_id": started["worker_id"]}]
+    assert "Traceback" not in ended.err
+    assert holdfast("workers", "--json").lines == []
+
+
+def test_a_worker_takes_its_options(
+    start_process: Callable[..., Running], holdfast: Command, url: str
+) -> None:
+    worker = start_process(
+        "worker", f"{PROGRAMS}:Doubling", f"{PROGRAMS}:ACTIVITIES", "--task-queue", "a", "--task-queue", "b",
+        "--max-cached-workflows", "0", "--max-concurrent-activities", "3", "--lease-duration", "3",
+        "--graceful-shutdown-timeout", "0", "--no-watchdog", "--watchdog-interval", "2s", "--log-level", "debug",
+        "--json", "--url", url,
+    )  # fmt: skip
+    started = worker.line()
+    assert started["task_queues"] == ["a", "b"]
+    assert started["workflows"] == ["Doubling"]
+    for queue in ("a", "b"):
+        done = holdfast(
+            "start", "Doubling", "--input", "1", "--task-queue", queue, "--wait", "--timeout", "30s"
+        )
+        assert done.code == 0
+    assert worker.stop().code == 0
+
+
+def test_a_watchdog_enforces_deadlines_without_a_worker(
+    start_process: Callable[..., Running], holdfast: Command, url: str
+) -> None:
+    holdfast("migrate")
+    watchdog = start_process("watchdog", "--interval", "100ms", "--json", "--url", url)
+    assert set(watchdog.line()) >= {"passed_at", "counts", "left", "next_deadline_at"}
+    holdfast("start", "sleep_long", "--id", "w", "--run-timeout", "1")
+    ended = holdfast("result", "w", "--timeout", "30s", "--json")
+    assert ended.json["status"] == "timed_out"
+    assert watchdog.line()["counts"] == {"run_timeout": 1}
+    done = watchdog.stop()
+    assert (done.code, "Traceback" in done.err) == (0, False)
+
+
+def test_one_pass_of_the_watchdog_prints_its_report(process: Command, holdfast: Command, url: str) -> None:
+    holdfast("start", "sleep_long", "--id", "w", "--run-timeout", "1")
+    report = process("watchdog", "--once", "--json", "--url", url)
+    assert report.code == 0, report.err
+    assert report.json["left"] == {}
+    holdfast("result", "w", "--timeout", "1100ms")
+    done = process("watchdog", "--once", "--url", url)
+    assert done.code == 0
+    assert done.out.startswith(("run timeout 1, at worst", "nothing was due"))
+    assert holdfast("result", "w", "--json").json["status"] == "timed_out"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--max-cached-workflows=-1"], "max cached workflows must be a whole number, 0 or more"),
+        (["--max-concurrent-activities=-1"], "max concurrent activities must be a whole number, 0 or more"),
+        (["--max-cached-workflows", "many"], "Invalid value for '--max-cached-workflows'"),
+        (["--lease-duration", "0.5"], "lease duration must be at least 1 second"),
+        (["--lease-duration", "long"], "lease duration must be a number of seconds"),
+        (["--lease-duration", "nan"], "lease duration must be finite"),
+        (["--graceful-shutdown-timeout=-1"], "graceful shutdown timeout must not be negative"),
+        (["--watchdog-interval", "0"], "watchdog interval must be positive"),
+        (["--task-queue", ""], "task queue must not be empty"),
+        (["--log-level", "loud"], "log level must be debug, info, warning or error"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_worker_refuses_what_can_not_be(
+    bare: Command, sqlite_url: str, options: list[str], message: str
+) -> None:
+    done = bare("worker", PROGRAMS, *options, "--url", sqlite_url)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_module_in_the_current_folder_is_found(process: Command, tmp_path: Path, sqlite_url: str) -> None:
+    (tmp_path / "broken_orders.py").write_text("1 / 0")
+    done = process("worker", "broken_orders", "--url", sqlite_url, cwd=tmp_path)
+    assert done.code == 1
+    assert "module 'broken_orders' can't be imported: ZeroDivisionError: division by zero" in done.err
+    assert "Traceback" not in done.err
+    shown = process("worker", "broken_orders", "--url", sqlite_url, cwd=tmp_path, HOLDFAST_DEBUG="1")
+    assert 'broken_orders.py", line 1' in shown.err
+
+
+def test_a_module_that_is_not_there_is_bad_usage(bare: Command, sqlite_url: str) -> None:
+    missing = bare("worker", "no_orders", "--url", sqlite_url)
+    assert missing.code == 2
+    assert "there is no module 'no_orders'" in missing.err
+
+
+# --- loading --------------------------------------------------------------------------------------------------------
+
+
+def names(*targets: str) -> tuple[set[str], set[str]]:
+    workflows, activities = load(targets)
+    return {thing.__name__ for thing in workflows}, {thing.name for thing in activities}
+
+
+def test_a_module_stands_for_what_it_defines() -> None:
+    assert names(PROGRAMS) == ({"Doubling", "fail", "sleep_long", "hanging"}, {"double", "hang"})
+
+
+def test_a_name_stands_for_one_thing_or_a_list() -> None:
+    assert names(f"{PROGRAMS}:Doubling") == ({"Doubling"}, set())
+    assert names(f"{PROGRAMS}:double") == (set(), {"double"})
+    assert names(f"{PROGRAMS}:fail", f"{PROGRAMS}:ACTIVITIES") == ({"fail"}, {"double", "hang"})
+    assert names(f"{PROGRAMS}:EVERYTHING", PROGRAMS) == names(PROGRAMS)
+    assert names("tests.cli:programs") == names(PROGRAMS)
+
+
+def test_what_with_options_gives_is_the_same_activity_once() -> None:
+    _, activities = load([PROGRAMS, f"{PROGRAMS}:patient_double"])
+    assert [thing for thing in activities if thing.name == "double"] == [programs.double]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no.such.module", "there is no module 'no'"),
+        ("tests.cli.nothing", "there is no module 'tests.cli.nothing'"),
+        ("", "'' is not a module's name"),
+        ("tests/cli/programs.py", "leave '.py' and folders out, as in tests.cli.programs"),
+        (f"{PROGRAMS}:nothing", f"module '{PROGRAMS}' has no 'nothing'"),
+        (f"{PROGRAMS}:", f"module '{PROGRAMS}' has no ''"),
+        (
+            f"{PROGRAMS}:NUMBER",
+            "is neither a workflow nor an activity, nor a list of them: it is (or holds) a int",
+        ),
+        ("json", "module 'json' defines no workflow and no activity"),
+        (
+            "tests.cli.borrowing",
+            "it imports tests.cli.programs:Doubling, tests.cli.programs:double: name those",
+        ),
+    ],
+)
+def test_a_target_that_can_not_be_says_what_is_wrong(
+    target: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    borrowing = type(sys)("tests.cli.borrowing")
+    vars(borrowing).update(Doubling=programs.Doubling, double=programs.double)
+    monkeypatch.setitem(sys.modules, "tests.cli.borrowing", borrowing)
+    with pytest.raises(InvalidOptionError) as caught:
+        load([target])
+    assert message in str(caught.value)
+
+
+def test_a_module_that_needs_what_is_not_there_says_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needy_orders.py").write_text("import a_module_that_is_not_there")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(CommandFailedError, match="No module named 'a_module_that_is_not_there'"):
+        load(["needy_orders"])
+
+
+class Backwards:
+    name = "backwards"
+
+    def encode(self, data: bytes) -> bytes:
+        return data[::-1]
+
+    def decode(self, data: bytes) -> bytes:
+        return data[::-1]
+
+
+backwards = Backwards()
+
+
+def make_backwards() -> Backwards:
+    return Backwards()
+
+
+@pytest.mark.parametrize("name", ["Backwards", "backwards", "make_backwards"])
+def test_a_codec_may_be_an_object_a_class_or_a_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "some_codecs", sys.modules[__name__])
+    found = converter(f"some_codecs:{name}")
+    assert found is not None
+    assert found.encode([1]).value["$codec"] == "backwards"
+    assert converter(None) is None
+
+
+def test_the_command_line_reads_and_writes_through_the_codec(
+    holdfast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "some_codecs", sys.modules[__name__])
+    holdfast(
+        "start",
+        "Order",
+        "--id",
+        "o",
+        "--memo",
+        '{"a": 1}',
+        "--input",
+        "1",
+        "--codec",
+        "some_codecs:backwards",
+    )
+    assert holdfast("describe", "o", "--json", "--codec", "some_codecs:backwards").json["run"]["memo"] == {
+        "a": 1
+    }
+    assert holdfast("describe", "o", "--json").json["run"]["memo"]["$codec"] == "backwards"
+    (started, *_) = holdfast("history", "o", "--json").lines
+    assert started["payload"]["input"]["$codec"] == "backwards"
