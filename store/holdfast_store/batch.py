@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+import orjson
 from sqlalchemy import Table
 
 from holdfast_store import tables
@@ -50,6 +51,11 @@ class Change(Protocol[T_co]):
         ...
 
     @property
+    def closes(self) -> Sequence[str]:
+        """The runs that it is likely to close: what is open in them is read for the whole batch at once."""
+        ...
+
+    @property
     def instances(self) -> Sequence[str]:
         """The workflow ids whose instance rows it may change."""
         ...
@@ -75,6 +81,7 @@ class BaseChange:
     runs: Sequence[str] = ()
     activities: Sequence[ActivityKey] = ()
     instances: Sequence[str] = ()
+    closes: Sequence[str] = ()
     new_instances: Sequence[InstanceRow] = ()
     weight: int = 1024
 
@@ -87,6 +94,17 @@ class Entry(Generic[R]):
     def __init__(self, row: R, before: dict[str, Any] | None) -> None:
         self.row = row
         self.before = before
+
+
+class Opened:
+    """What was open in a run when its batch began: for changes that close it."""
+
+    __slots__ = ("activities", "children", "timers")
+
+    def __init__(self) -> None:
+        self.activities: list[int] = []
+        self.timers: list[int] = []
+        self.children: list[str] = []
 
 
 class Committed:
@@ -165,6 +183,7 @@ class Batch:
         self._attempts: list[Values] = []
         self._failures: list[Values] = []
         self._touched = False
+        self._opened: dict[str, Opened] = {}
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +206,28 @@ class Batch:
             self._load_runs(runs)
         if activities:
             self._load_activities(activities)
+        closing = {run_id for change in changes for run_id in change.closes}
+        if len(closing) > 1:
+            self._look_into(sorted(closing))
+
+    def _look_into(self, run_ids: list[str]) -> None:
+        """What is open in runs that are about to be closed: a statement a table for all of them, not for each."""
+        values = (orjson.dumps(run_ids).decode(),) if self.link.qmark else (run_ids,)
+        among = "IN (SELECT value FROM json_each(?))" if self.link.qmark else "= ANY(?)"
+        opened: dict[str, Opened] = {run_id: Opened() for run_id in run_ids}
+        text = (
+            f"SELECT run_id, activity_id FROM activity_executions WHERE closed_at IS NULL AND run_id {among}"
+        )
+        for run_id, activity_id in self._scan(text, values):
+            opened[run_id].activities.append(activity_id)
+        for run_id, timer_id in self._scan(
+            f"SELECT run_id, timer_id FROM timers WHERE run_id {among}", values
+        ):
+            opened[run_id].timers.append(timer_id)
+        text = f"SELECT parent_run_id, run_id FROM workflow_runs WHERE parent_run_id {among} AND closed_at IS NULL"
+        for parent_run_id, run_id in self._scan(text, values):
+            opened[parent_run_id].children.append(run_id)
+        self._opened = opened
 
     def _load_instances(
         self, wanted: dict[str, InstanceRow], named: set[str], runs: set[str], now: int
@@ -318,8 +359,12 @@ class Batch:
 
     def open_activities(self, run_id: str) -> list[ActivityRow]:
         """The run's activities that are still open, locked, in the order in which they were scheduled."""
-        text = "SELECT activity_id FROM activity_executions WHERE run_id = ? AND closed_at IS NULL"
-        keys = [(run_id, row[0]) for row in self._scan(text, (run_id,))]
+        known = self._opened.get(run_id)
+        if known is not None:
+            keys = [(run_id, activity_id) for activity_id in known.activities]
+        else:
+            text = "SELECT activity_id FROM activity_executions WHERE run_id = ? AND closed_at IS NULL"
+            keys = [(run_id, row[0]) for row in self._scan(text, (run_id,))]
         for key, entry in self._activities.items():
             if key[0] == run_id and entry.before is None:
                 keys.append(key)
@@ -329,7 +374,11 @@ class Batch:
 
     def open_timers(self, run_id: str) -> list[int]:
         """The run's timers that are still open."""
-        found = {row[0] for row in self._scan("SELECT timer_id FROM timers WHERE run_id = ?", (run_id,))}
+        known = self._opened.get(run_id)
+        if known is not None:
+            found = set(known.timers)
+        else:
+            found = {row[0] for row in self._scan("SELECT timer_id FROM timers WHERE run_id = ?", (run_id,))}
         found.update(timer for run, timer in self._timers if run == run_id)
         return sorted(timer for timer in found if (run_id, timer) not in self._fired)
 
@@ -338,8 +387,11 @@ class Batch:
         mine = [entry.row for entry in self._runs.values() if entry.row.parent_run_id == run_id]
         if any(row.is_open for row in mine):
             return True
-        text = "SELECT run_id FROM workflow_runs WHERE parent_run_id = ? AND closed_at IS NULL LIMIT ?"
         known = {row.run_id for row in mine}
+        opened = self._opened.get(run_id)
+        if opened is not None:
+            return any(child not in known for child in opened.children)
+        text = "SELECT run_id FROM workflow_runs WHERE parent_run_id = ? AND closed_at IS NULL LIMIT ?"
         return any(row[0] not in known for row in self._scan(text, (run_id, len(known) + 1)))
 
     def timer(self, run_id: str, timer_id: int) -> int | None:

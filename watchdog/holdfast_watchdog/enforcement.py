@@ -69,7 +69,7 @@ class EnforceRunDeadline(BaseChange):
     """
 
     def __init__(self, run_id: str, workflow_id: str, *, retries: bool = True) -> None:
-        self.runs = (run_id,)
+        self.runs = self.closes = (run_id,)
         if retries:  # the next run changes the instance, whose lock comes before the run's
             self.instances = (workflow_id,)
 
