@@ -27,6 +27,7 @@ from holdfast_store.pulse import Pulse
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow import events
 from holdfast_workflow.environment import Environment, SystemClock
+from holdfast_workflow.errors import JournalClosedError
 from holdfast_workflow.events import Event
 
 logger = logging.getLogger("holdfast.hub")
@@ -62,6 +63,7 @@ class Hub:
         self.workers: list[Any] = []
         self.ringers: list[Callable[[], None]] = []
         self._users = 0
+        self._closed = False
         self._key: tuple[str, int, int] | None = None
         self._endings: WeakValueDictionary[str, Ending] = WeakValueDictionary()
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
@@ -131,6 +133,7 @@ class Hub:
         self._users -= 1
         if self._users:
             return
+        self._closed = True
         if self._key is not None:
             _hubs.pop(self._key, None)
         if self._watching is not None:
@@ -160,12 +163,18 @@ class Hub:
     def read_now(
         self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Ask it here and now, blocking."""
+        """Ask it here and now, blocking.
+
+        Raises:
+            JournalClosedError: the last client has been closed.
+        """
+        if self._closed:
+            raise JournalClosedError
         try:
             with self.database.reader() as connection:
                 return question(connection, *args, **kwargs)
         except SQLAlchemyError as error:
-            raise translate(error) from error
+            raise translate(error, self.url) from error
 
     # --- waiting for the end of runs --------------------------------------------------------------------------------
 
@@ -188,6 +197,8 @@ class Hub:
         """
         if ending.event is not None:
             return ending.event
+        if self._closed:
+            raise JournalClosedError
         run_id = ending.run_id
         future: asyncio.Future[None] = self.loop.create_future()
         waiting = self._waiters.setdefault(run_id, [])

@@ -167,7 +167,8 @@ class Worker:
 def _by_name(noun: str, definitions: Iterable[Any]) -> dict[str, Any]:
     found: dict[str, WorkflowDefinition | ActivityDefinition[..., Any]] = {}
     for definition in definitions:
-        if definition.name in found and found[definition.name] is not definition:
+        known = found.get(definition.name)
+        if known is not None and known is not definition and known.fn is not definition.fn:
             raise InvalidOptionError(f"two definitions of {noun} {definition.name!r}: give one another name")
         found[definition.name] = definition
     return found

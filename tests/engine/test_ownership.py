@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast import Client
 from holdfast.activation import Activate, Activation
 from holdfast.hub import Hub
 from holdfast.ownership import STEAL_AFTER, ClaimRuns, RegisterWorker, StealRuns
@@ -11,7 +12,7 @@ from holdfast_store.rows import RunRow, WorkerRow
 from holdfast_store.runs import started_event
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import RefusedError
+from holdfast_workflow.errors import JournalClosedError, RefusedError
 from holdfast_workflow.kinds import DuplicatePolicy
 from holdfast_workflow.options import StartOptions
 from holdfast_workflow.payloads import Payload
@@ -75,3 +76,12 @@ async def test_a_run_that_its_owner_leaves_waiting_is_stolen_and_the_owner_is_re
         assert await hub.journal.apply(StealRuns("owner", [run.run_id]))
     finally:
         await hub.leave()
+
+
+async def test_a_closed_client_says_so(sqlite_url: str) -> None:
+    async with Client.connect(sqlite_url) as client:
+        handle = client.handle("w")
+    with pytest.raises(JournalClosedError, match="connect again"):
+        await handle.result()
+    with pytest.raises(JournalClosedError, match="connect again"):
+        await handle.cancel()
