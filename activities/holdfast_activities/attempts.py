@@ -348,12 +348,17 @@ def record_failure(
     )
 
 
-def request_cancel(batch: Batch, run: RunRow, row: ActivityRow | None) -> None:
-    """The workflow's code no longer wants an activity: end it if nobody runs it, else have its handler told."""
+def request_cancel(batch: Batch, run: RunRow, row: ActivityRow | None, *, wait: bool = False) -> None:
+    """The workflow's code no longer wants an activity: end it if nobody runs it, else have its handler told.
+
+    With ``wait`` the code wants to hear of the end: where that is now, it is news.
+    """
     if row is None or not row.is_open:
         return
     if row.status == ActivityStatus.PENDING and passed(row, batch.now) is None:
-        cancel_activity(batch, run, row, by="cancel_requested")
+        cancel_activity(batch, run, row, by=None if wait else "cancel_requested")
+        if wait:
+            run.wake(batch.now)
     else:
         row.cancel_requested = True
         refresh(row)

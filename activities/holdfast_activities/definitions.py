@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast,
 from holdfast_workflow.activity_options import ActivityOptions
 from holdfast_workflow.api import current_machine
 from holdfast_workflow.errors import DurableCallError, InvalidOptionError
+from holdfast_workflow.kinds import CancellationType
 from holdfast_workflow.machine import RunLoop
 from holdfast_workflow.retries import RetryPolicy
 from holdfast_workflow.signatures import CallSignature
@@ -102,6 +103,7 @@ class ActivityDefinition(Generic[P, T]):
         heartbeat_timeout: float | timedelta | None = None,
         retry_policy: RetryPolicy | None = None,
         priority: int | None = None,
+        cancellation_type: CancellationType | str | None = None,
     ) -> ActivityDefinition[P, T]:
         """The same activity with other options where these say something; called in the same way.
 
@@ -116,6 +118,7 @@ class ActivityDefinition(Generic[P, T]):
             heartbeat_timeout=heartbeat_timeout,
             retry_policy=retry_policy,
             priority=priority,
+            cancellation_type=cancellation_type,
         )
         return self._variant(self.fn, self.options.merged(over), self._is_method)
 
@@ -253,6 +256,7 @@ def defn(
     heartbeat_timeout: float | timedelta | None = None,
     retry_policy: RetryPolicy | None = None,
     priority: int | None = None,
+    cancellation_type: CancellationType | str | None = None,
     executor: Executor = "thread",
 ) -> ActivityDecorator: ...
 
@@ -269,6 +273,7 @@ def defn(
     heartbeat_timeout: float | timedelta | None = None,
     retry_policy: RetryPolicy | None = None,
     priority: int | None = None,
+    cancellation_type: CancellationType | str | None = None,
     executor: Executor = "thread",
 ) -> Any:
     """Declare an activity.
@@ -283,6 +288,7 @@ def defn(
         heartbeat_timeout: How long a running attempt may be silent.
         retry_policy: By default 1 s, doubled, at most 100 s, without end.
         priority: 0 (first) to 9; by default the workflow's.
+        cancellation_type: What cancelling a call does: ``try`` (the default), ``wait`` or ``abandon``.
         executor: Where a ``def`` runs: a thread, or a process if it computes for long. An activity of a process is a
             function at the top of a module that can be imported.
 
@@ -303,6 +309,7 @@ def defn(
         heartbeat_timeout=heartbeat_timeout,
         retry_policy=retry_policy,
         priority=priority,
+        cancellation_type=cancellation_type,
     )
     decorator = ActivityDecorator(name, options, executor)
     return decorator if fn is None else decorator(fn)

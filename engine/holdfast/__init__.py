@@ -12,6 +12,7 @@ from holdfast.client import Client
 from holdfast.handle import HistoryEvent, WorkflowHandle
 from holdfast.version import __version__
 from holdfast.views import RunSummary, WorkflowDescription
+from holdfast_workflow.child_errors import ChildWorkflowError
 from holdfast_workflow.converter import DataConverter, PayloadCodec
 from holdfast_workflow.errors import (
     ActivityError,
@@ -32,8 +33,10 @@ from holdfast_workflow.errors import (
 from holdfast_workflow.kinds import (
     ActivityStatus,
     Attention,
+    CancellationType,
     DuplicatePolicy,
     FailureCategory,
+    ParentClosePolicy,
     RetryState,
     RunStatus,
     TimeoutKind,
@@ -51,6 +54,8 @@ __all__ = [
     "ActivityTimeoutError",
     "ApplicationError",
     "Attention",
+    "CancellationType",
+    "ChildWorkflowError",
     "Client",
     "DataConverter",
     "DuplicatePolicy",
@@ -58,6 +63,7 @@ __all__ = [
     "HistoryEvent",
     "HoldfastError",
     "InvalidOptionError",
+    "ParentClosePolicy",
     "PayloadCodec",
     "RetryPolicy",
     "RetryState",

@@ -8,19 +8,22 @@ enforced instead, whoever asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import orjson
 
 from holdfast_activities.attempts import complete, request_cancel, schedule
 from holdfast_activities.deadlines import passed
 from holdfast_store.batch import ActivityKey, BaseChange, Batch
+from holdfast_store.children import NewChild, cancel_child, start_child
 from holdfast_store.rows import ActivityRow, RunRow
 from holdfast_store.runs import (
     add_next_run,
     close_run,
     deadline_passed,
+    first_event,
     new_seed,
     next_run,
     retry_run,
@@ -33,6 +36,9 @@ from holdfast_workflow.events import (
     ActivityCancelRequested,
     ActivityCompleted,
     ActivityScheduled,
+    ChildWorkflowCancelRequested,
+    ChildWorkflowScheduled,
+    ChildWorkflowStartFailed,
     Event,
     TimerCancelled,
     TimerScheduled,
@@ -88,6 +94,8 @@ class Activation:
     build_id: str | None = None
     next_run_id: str | None = None
     next_owner_id: str | None = None
+    children: Mapping[int, NewChild] = field(default_factory=dict)
+    """The children that begin with it, by command id."""
 
 
 @dataclass(slots=True)
@@ -100,6 +108,8 @@ class Applied:
     following: RunRow | None = None
     claimed: list[tuple[ActivityRow, ActivityScheduled]] = field(default_factory=list)
     """The activities that start here now."""
+    consequences: list[Callable[[], None]] = field(default_factory=list)
+    """What follows from commands: it is written when they all stand, so that no event comes between them."""
 
 
 def apply_activation(batch: Batch, run: RunRow, activation: Activation) -> Applied:
@@ -129,6 +139,8 @@ def apply_activation(batch: Batch, run: RunRow, activation: Activation) -> Appli
             _end(batch, run, activation, command, applied)
         else:
             _carry_out(batch, run, activation, command, applied)
+    for consequence in applied.consequences:
+        consequence()
     return applied
 
 
@@ -185,7 +197,26 @@ def _carry_out(batch: Batch, run: RunRow, activation: Activation, command: Event
     elif isinstance(command, TimerCancelled):
         batch.remove_timer(run.run_id, command.command_id)
     elif isinstance(command, ActivityCancelRequested):
-        request_cancel(batch, run, batch.activity(run.run_id, command.command_id))
+        target = batch.activity(run.run_id, command.command_id)
+        if command.wait:
+            applied.consequences.append(partial(request_cancel, batch, run, target, wait=True))
+        else:
+            request_cancel(batch, run, target)
+    elif isinstance(command, ChildWorkflowScheduled):
+        child = activation.children[command.command_id]
+        answer = start_child(batch, run, command, child)
+        wakes = child.awaited or isinstance(answer, ChildWorkflowStartFailed)
+        applied.consequences.append(partial(_answer, batch, run, answer, wakes=wakes))
+    elif isinstance(command, ChildWorkflowCancelRequested):
+        applied.consequences.append(partial(cancel_child, batch, run, command))
+
+
+def _answer(batch: Batch, run: RunRow, event: Event, *, wakes: bool) -> None:
+    """Tell a run what became of its command, unless it has ended with it."""
+    if run.is_open:
+        batch.append(run, event)
+        if wakes:
+            run.wake(batch.now)
 
 
 def _end(batch: Batch, run: RunRow, activation: Activation, command: Event, applied: Applied) -> None:
@@ -279,7 +310,8 @@ def _continue(batch: Batch, run: RunRow, activation: Activation, command: Workfl
         else None,
         memo=command.memo.json.decode() if command.memo is not None else None,
     )
-    started = started_event(following, input=command.input, seed=new_seed(batch))
+    parent = first_event(batch, run.run_id).parent if run.parent_run_id is not None else None
+    started = started_event(following, input=command.input, seed=new_seed(batch), parent=parent)
     command.next_run_id = following.run_id
     return add_next_run(batch, run, following, started)
 
@@ -296,8 +328,15 @@ class Activate(BaseChange):
         self.runs = (run.run_id,)
         self.activities = tuple(_activities(run.run_id, activation))
         commands = activation.commands
-        if commands and isinstance(commands[-1], WorkflowContinuedAsNew | WorkflowFailed):
-            self.instances = (run.workflow_id,)
+        if commands and commands[-1].terminal:
+            if isinstance(commands[-1], WorkflowContinuedAsNew | WorkflowFailed):
+                self.instances = (run.workflow_id,)
+            if (
+                run.parent_run_id is not None
+            ):  # which is told: its lock is taken in order, not when it is needed
+                self.runs = (run.run_id, run.parent_run_id)
+        if activation.children:
+            self.new_instances = [child.instance for child in activation.children.values()]
         self.weight = 1024 + 512 * len(commands)
 
     def apply(self, batch: Batch) -> Applied:

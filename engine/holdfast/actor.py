@@ -11,11 +11,12 @@ else has written, and the owner must read what is between before it goes on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.activation import Activate, Activation, OwnResult
 from holdfast.starting import StartRun
 from holdfast_activities.task import ActivityTask
+from holdfast_store.children import NewChild
 from holdfast_store.rows import RunRow
 from holdfast_workflow.events import (
     ActivityCancelled,
@@ -23,11 +24,20 @@ from holdfast_workflow.events import (
     ActivityFailed,
     ActivityScheduled,
     ActivityTimedOut,
+    ChildWorkflowCancelled,
+    ChildWorkflowCompleted,
+    ChildWorkflowFailed,
+    ChildWorkflowScheduled,
+    ChildWorkflowStarted,
+    ChildWorkflowStartFailed,
+    ChildWorkflowTerminated,
+    ChildWorkflowTimedOut,
     Event,
     TimerCancelled,
     TimerFired,
     TimerScheduled,
     WorkflowContinuedAsNew,
+    WorkflowTaskCompleted,
 )
 from holdfast_workflow.machine import WorkflowMachine
 from holdfast_workflow.options import ActivityOptions
@@ -35,6 +45,20 @@ from holdfast_workflow.payloads import Payload
 from holdfast_workflow.replay import activation_record
 
 PYTHON = sys.version_info[1]
+
+ENDS = (
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityTimedOut,
+    ActivityCancelled,
+    TimerFired,
+    ChildWorkflowCompleted,
+    ChildWorkflowFailed,
+    ChildWorkflowTimedOut,
+    ChildWorkflowCancelled,
+    ChildWorkflowTerminated,
+    ChildWorkflowStartFailed,
+)
 
 
 class Actor:
@@ -50,6 +74,7 @@ class Actor:
         "own_tasks",
         "pending",
         "queued",
+        "quiet",
         "run",
         "run_id",
         "seen_seq",
@@ -64,9 +89,11 @@ class Actor:
         self.machine = machine
         self.seen_seq = seen_seq
         self.open_ids = open_ids
-        """The command ids of open activities and timers; ``None`` where the run came back by replay."""
+        """The command ids of open activities, timers and children; ``None`` where the run came back by replay."""
         self.tail: dict[int, Event | None] = {}
         self.pending: list[Event] = []
+        self.quiet = False
+        """Whether what is pending is no reason for an activation: starts of children that no code waits for."""
         self.own: list[OwnResult] = []
         self.own_tasks: list[tuple[ActivityTask, Payload]] = []
         self.own_in_flight: list[tuple[ActivityTask, Payload]] = []
@@ -82,7 +109,7 @@ class Actor:
     @property
     def has_work(self) -> bool:
         """Whether there is anything to activate for."""
-        return bool(self.pending or self.own or self.gap)
+        return bool((self.pending and not self.quiet) or self.own or self.gap)
 
     @property
     def idle(self) -> bool:
@@ -95,10 +122,17 @@ class Actor:
         """Take in what a batch of this process did to the run."""
         self.run = run
         tail, change, seen = self.tail, self.change, self.seen_seq
+        recorded = False  # what stands after the record of its own activation was not applied by it
         for seq, event, author in events:
             if seq > seen:
-                news = event.inbound and author is not change and getattr(event, "by", None) is None
+                news = (
+                    event.inbound
+                    and (recorded or author is not change)
+                    and getattr(event, "by", None) is None
+                )
                 tail[seq] = event if news else None
+                if type(event) is WorkflowTaskCompleted and author is change:
+                    recorded = True
         self.advance()
 
     def advance(self) -> None:
@@ -108,6 +142,11 @@ class Actor:
             seq += 1
             event = tail.pop(seq)
             if event is not None:
+                self.quiet = (
+                    type(event) is ChildWorkflowStarted
+                    and (self.quiet or not self.pending)
+                    and not self.machine.children.awaits_start(event.command_id)
+                )
                 self.pending.append(event)
                 self.forget_open(event)
         self.seen_seq = seq
@@ -128,10 +167,8 @@ class Actor:
         self.own_tasks.append((task, payload))
 
     def forget_open(self, event: Event) -> None:
-        """An activity or a timer has ended."""
-        if self.open_ids is not None and isinstance(
-            event, ActivityCompleted | ActivityFailed | ActivityTimedOut | ActivityCancelled | TimerFired
-        ):
+        """An activity, a timer or a child has ended."""
+        if self.open_ids is not None and isinstance(event, ENDS):
             self.open_ids.discard(event.command_id)
 
     # --- activating -------------------------------------------------------------------------------------------------
@@ -148,6 +185,7 @@ class Actor:
             events, now, history_events=run.last_seq, history_bytes=run.history_bytes
         )
         self.pending = []
+        self.quiet = False
         self.own = []
         self.own_in_flight, self.own_tasks = self.own_tasks, []
         return commands, own, seen
@@ -163,6 +201,7 @@ class Actor:
         eager: dict[int, ActivityOptions],
         next_run_id: str | None,
         next_owner_id: str | None,
+        children: Mapping[int, NewChild],
     ) -> Activation:
         """The activation to be committed."""
         record = activation_record(
@@ -182,6 +221,7 @@ class Actor:
             build_id=build_id,
             next_run_id=next_run_id,
             next_owner_id=next_owner_id,
+            children=children,
         )
 
     def _note_open(self, commands: list[Event], own: list[OwnResult]) -> None:
@@ -191,7 +231,7 @@ class Actor:
         for result in own:
             open_ids.discard(result.activity_id)
         for command in commands:
-            if isinstance(command, ActivityScheduled | TimerScheduled):
+            if isinstance(command, ActivityScheduled | TimerScheduled | ChildWorkflowScheduled):
                 open_ids.add(command.command_id)
             elif isinstance(command, TimerCancelled):
                 open_ids.discard(command.command_id)

@@ -1,6 +1,7 @@
 """The errors that users meet. Their tree is drawn in :mod:`holdfast_workflow.errors`."""
 
 from holdfast.blocking import BlockedLoopError, StillRunningError
+from holdfast_workflow.child_errors import ChildWorkflowError
 from holdfast_workflow.errors import (
     ActivityError,
     ActivityTimeoutError,
@@ -42,6 +43,7 @@ __all__ = [
     "ActivityTimeoutError",
     "ApplicationError",
     "BlockedLoopError",
+    "ChildWorkflowError",
     "DurableCallError",
     "FailureError",
     "ForkedConnectionError",

@@ -25,6 +25,7 @@ from holdfast_activities.changes import CompleteAttempt
 from holdfast_activities.task import ActivityTask
 from holdfast_store import queries
 from holdfast_store.batch import Committed
+from holdfast_store.children import NewChild, new_child
 from holdfast_store.rows import RunRow
 from holdfast_watchdog.enforcement import EnforceRunDeadline
 from holdfast_workflow.definitions import WorkflowDefinition
@@ -38,6 +39,7 @@ from holdfast_workflow.errors import (
 from holdfast_workflow.events import (
     ActivityCompleted,
     ActivityScheduled,
+    ChildWorkflowScheduled,
     Event,
     WorkflowFailed,
     WorkflowStarted,
@@ -198,7 +200,19 @@ class RunOwner:
             eager=self._eager(commands),
             next_run_id=next_run_id,
             next_owner_id=next_owner_id,
+            children=self._children(actor, commands),
         )
+
+    def _children(self, actor: Actor, commands: list[Event]) -> dict[int, NewChild]:
+        """The children that begin with this activation: owned here from the first write, if they are served here."""
+        children: dict[int, NewChild] = {}
+        for command in commands:
+            if type(command) is ChildWorkflowScheduled:
+                owner_id = self.worker_id if self.serves(command.workflow_type, command.task_queue) else None
+                awaited = actor.machine.children.awaits_start(command.command_id)
+                run_id = self.hub.environment.ids.next()
+                children[command.command_id] = new_child(command, run_id, owner_id, awaited=awaited)
+        return children
 
     def _eager(self, commands: list[Event]) -> dict[int, ActivityOptions]:
         """The activities that start here: their queue is served, their type known, and a slot is free."""

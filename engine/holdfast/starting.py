@@ -49,7 +49,9 @@ class StartRun(BaseChange):
         self.started = started
         self.policy = policy
         self.activation = activation
-        self.new_instances = (new_instance(run),)
+        self.new_instances = [new_instance(run)]
+        if activation is not None:
+            self.new_instances += [child.instance for child in activation.children.values()]
         self.weight = 2048 + len(started.input.json)
 
     def apply(self, batch: Batch) -> Started:

@@ -12,15 +12,20 @@ from holdfast_workflow.api import (
     time_remaining,
     uuid4,
 )
+from holdfast_workflow.child_api import execute_child, start_child
+from holdfast_workflow.child_calls import ChildWorkflowHandle
 from holdfast_workflow.definitions import defn, run
-from holdfast_workflow.info import WorkflowInfo
+from holdfast_workflow.info import ParentInfo, WorkflowInfo
 from holdfast_workflow.log import logger
 
 __all__ = [
+    "ChildWorkflowHandle",
+    "ParentInfo",
     "WorkflowInfo",
     "continue_as_new",
     "defn",
     "execute_activity",
+    "execute_child",
     "in_workflow",
     "info",
     "logger",
@@ -29,6 +34,7 @@ __all__ = [
     "run",
     "sleep",
     "start_activity",
+    "start_child",
     "time_remaining",
     "uuid4",
 ]

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from holdfast_store.batch import Batch
+from holdfast_store.parents import note_children, tell_parent
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RunRow
 from holdfast_workflow.events import (
     ActivityCancelled,
@@ -57,7 +58,13 @@ def new_instance(run: RunRow) -> InstanceRow:
 
 
 def started_event(
-    run: RunRow, *, input: Payload, seed: int, last_failure: Failure | None = None, headers: Any = None
+    run: RunRow,
+    *,
+    input: Payload,
+    seed: int,
+    last_failure: Failure | None = None,
+    headers: Any = None,
+    parent: dict[str, Any] | None = None,
 ) -> WorkflowStarted:
     """The first event of a run: what its row says, and its input."""
     deadline, run_deadline = run.execution_deadline_at, run.run_deadline_at
@@ -81,6 +88,7 @@ def started_event(
         retry_policy=orjson.loads(run.retry_policy) if run.retry_policy is not None else None,
         memo=Payload(run.memo.encode()) if run.memo is not None else None,
         last_failure=last_failure,
+        parent=parent,
         headers=headers,
     )
 
@@ -176,7 +184,8 @@ def close_run(
 ) -> None:
     """End a run: close what is open (marked with ``by``), append the terminal event, take the row out of every index.
 
-    ``nothing_open`` spares the reads where the owner knows that no activity and no timer is open.
+    The parent is told where the chain ends, and the open children await their close policy. ``nothing_open`` spares
+    the reads where the owner knows that no activity, no timer and no child is open.
     """
     if not nothing_open:
         for activity in batch.open_activities(run.run_id):
@@ -188,6 +197,10 @@ def close_run(
     if failure is not None:
         failure.event_seq = seq
         batch.add_failure(failure)
+    if not nothing_open or run.cascade_at is not None:
+        note_children(batch, run, nothing_open=nothing_open)
+    if run.parent_run_id is not None:
+        tell_parent(batch, run, event)
     run.status = status.value
     run.closed_at = run.last_event_at
     run.wake_at = None
@@ -310,7 +323,12 @@ def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None 
         run, run_id=batch.ids.next(), now=batch.now, attempt=run.attempt + 1, backoff=max(backoff, 1)
     )
     event = started_event(
-        following, input=started.input, seed=new_seed(batch), last_failure=failure, headers=started.headers
+        following,
+        input=started.input,
+        seed=new_seed(batch),
+        last_failure=failure,
+        headers=started.headers,
+        parent=started.parent,
     )
     return add_next_run(batch, run, following, event).run_id
 

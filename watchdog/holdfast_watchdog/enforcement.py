@@ -17,6 +17,7 @@ import orjson
 from holdfast_activities.attempts import RESCUED, TIMED_OUT, close_attempt
 from holdfast_activities.deadlines import options_of, passed, refresh
 from holdfast_store.batch import BaseChange, Batch
+from holdfast_store.children import Cascaded, cascade
 from holdfast_store.rows import ActivityRow, RunRow
 from holdfast_store.runs import deadline_passed, earliest, time_out_run
 from holdfast_workflow.errors import RefusedError
@@ -178,6 +179,32 @@ def check_readable(row: ActivityRow) -> None:
             "undecodable",
             f"activity {row.activity_id} of run {row.run_id} can't be read: {type(error).__name__}",
         ) from error
+
+
+# --- the children of chains that have ended ---------------------------------------------------------------------------
+
+
+class ApplyClosePolicy(BaseChange):
+    """One step of parent-close policy: at most a hundred children of a chain that has ended, then the next step.
+
+    ``children`` are those that a scan saw, named so that rows are locked in one order; which they are is looked at
+    again.
+    """
+
+    def __init__(self, run_id: str, children: Sequence[str]) -> None:
+        self.runs = (run_id, *children)
+        self.weight = 512 * (1 + len(self.runs))
+
+    def apply(self, batch: Batch) -> Cascaded | None:
+        """Returns what was done; ``None`` where another watchdog came first."""
+        run = batch.run(self.runs[0])
+        if run is None or run.cascade_at is None or run.cascade_at > batch.now:
+            return None
+        if run.is_open:
+            raise RefusedError(
+                "open_run", f"run {run.run_id} is open, but the close policy of its children is due"
+            )
+        return cascade(batch, run)
 
 
 # --- lost workers ---------------------------------------------------------------------------------------------------

@@ -3,11 +3,10 @@
 1. run deadlines, so that nothing else is done for a run whose time is over;
 2. activity deadlines, before any rescue could restart what has expired;
 3. due timers;
-4. lost workers: each is declared dead first (its row goes, so it can no longer renew), then what it held is found
+4. parent-close policy: the children of chains that have ended, at most a hundred a change;
+5. lost workers: each is declared dead first (its row goes, so it can no longer renew), then what it held is found
    by its name being gone. A pass that dies in between loses nothing: the next one, in whatever process, finds the
    same.
-
-Parent-close steps belong between 3 and 4.
 
 Each step reads in batches and hands a batch's changes to the journal together, so that one commit takes many. A row
 whose change is refused or fails for a reason of its own is *set aside*: counted, named once in the log, passed over
@@ -24,9 +23,11 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from holdfast_store.batch import Change
+from holdfast_store.children import Cascaded, next_children
 from holdfast_store.journal import Journal
 from holdfast_watchdog import scans
 from holdfast_watchdog.enforcement import (
+    ApplyClosePolicy,
     EnforceActivityDeadline,
     Enforced,
     EnforceRunDeadline,
@@ -37,7 +38,16 @@ from holdfast_watchdog.enforcement import (
     RescueActivity,
     Rescued,
 )
-from holdfast_watchdog.report import ACTIVITY_RESCUED, RUN_RELEASED, TIMER_FIRED, WORKER_LOST, WatchdogReport
+from holdfast_watchdog.report import (
+    ACTIVITY_RESCUED,
+    CHILD_CANCEL_REQUESTED,
+    CHILD_TERMINATED,
+    CHILD_TIMED_OUT,
+    RUN_RELEASED,
+    TIMER_FIRED,
+    WORKER_LOST,
+    WatchdogReport,
+)
 from holdfast_watchdog.scribe import Scribe
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import (
@@ -132,6 +142,8 @@ class Pass:
         if look.timers is not None and look.timers <= now:
             due = True
             await self._drain("timers", scans.due_timers, self._fire)
+        if report.counts or (look.cascades is not None and look.cascades <= now):
+            await self._drain("cascades", self._cascades, self._cascade)
         lapsed = look.leases is not None and look.leases <= now
         if lapsed and not self._declare:
             lapsed = False
@@ -192,6 +204,39 @@ class Pass:
                 self.report.note_lateness(outcome.at - fire_at)
                 self._scribe.timer_fired(run_id, timer_id, fire_at, outcome.at)
         return handled
+
+    def _cascades(
+        self, connection: Connection, now: int, cursor: scans.DueCascade | None, limit: int
+    ) -> list[scans.DueCascade]:
+        """Those of runs that this very pass has ended are due too."""
+        return scans.due_cascades(connection, self._hub.environment.clock.now(), cursor, limit)
+
+    async def _cascade(self, rows: list[scans.DueCascade]) -> int:
+        """Step by step until none is left, and then for the children that ended by it and have children themselves."""
+        handled = 0
+        for row in rows:
+            due = [row.run_id]
+            while due:
+                run_id = due.pop()
+                children = await self._hub.read(next_children, run_id)
+                [outcome] = await self._apply([ApplyClosePolicy(run_id, children)])
+                if self._set_aside(outcome, run_id=run_id) or not isinstance(outcome, Cascaded):
+                    continue
+                handled += 1
+                due += outcome.due
+                if outcome.done:
+                    self._note_cascaded(run_id, outcome)
+        return handled
+
+    def _note_cascaded(self, run_id: str, cascaded: Cascaded) -> None:
+        for kind, run_ids in (
+            (CHILD_TERMINATED, cascaded.terminated),
+            (CHILD_CANCEL_REQUESTED, cascaded.cancel_requested),
+            (CHILD_TIMED_OUT, cascaded.timed_out),
+        ):
+            if run_ids:
+                self.report.count(kind, len(run_ids))
+        self._scribe.cascaded(run_id, cascaded)
 
     async def _lose(self, rows: list[scans.LapsedWorker]) -> int:
         rows.sort(key=lambda row: row.worker_id)

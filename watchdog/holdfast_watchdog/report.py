@@ -8,6 +8,9 @@ from typing import Any
 from holdfast_workflow.times import iso
 
 TIMER_FIRED = "timer_fired"
+CHILD_TERMINATED = "child_terminated"
+CHILD_CANCEL_REQUESTED = "child_cancel_requested"
+CHILD_TIMED_OUT = "child_timed_out"
 WORKER_LOST = "worker_lost"
 RUN_RELEASED = "run_released"
 ACTIVITY_RESCUED = "activity_rescued"
@@ -19,12 +22,13 @@ class WatchdogReport:
 
     Attributes:
         passed_at: When it began, in microseconds since the epoch.
-        counts: How often what was done: the six timeout kinds, ``timer_fired``, ``worker_lost``, ``run_released`` and
-            ``activity_rescued``; only what happened.
+        counts: How often what was done: the six timeout kinds, ``timer_fired``, the children of ended parents
+            (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``, ``run_released``
+            and ``activity_rescued``; only what happened.
         worst_lateness_s: By how many seconds the latest deadline or timer was late.
         set_aside: How many rows could not be handled in this pass; each is named once in the log.
-        left: What is still due (``runs``, ``activities``, ``timers``, ``workers``, ``lost_work``), those set aside
-            included; only where there is any, counted up to 10,000.
+        left: What is still due (``runs``, ``activities``, ``timers``, ``cascades``, ``workers``, ``lost_work``), those
+            set aside included; only where there is any, counted up to 10,000.
         reached_limit: Whether more would have been done without a limit.
         next_deadline_at: The nearest deadline that lies ahead, in microseconds since the epoch.
         skipped: Whether nothing was done, because the machine's clock had jumped.

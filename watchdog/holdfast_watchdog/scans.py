@@ -42,6 +42,7 @@ LOOK = f"""
         (SELECT MIN(next_deadline_at) FROM workflow_runs WHERE next_deadline_at IS NOT NULL),
         (SELECT MIN(next_deadline_at) FROM activity_executions WHERE next_deadline_at IS NOT NULL),
         (SELECT MIN(fire_at) FROM timers),
+        (SELECT MIN(cascade_at) FROM workflow_runs WHERE cascade_at IS NOT NULL),
         (SELECT MIN(lease_expires_at) FROM workers),
         EXISTS ({LOST_OWNERS}),
         EXISTS ({LOST_CLAIMERS})"""
@@ -67,6 +68,11 @@ DUE_TIMERS = """
     WHERE fire_at <= ? AND fire_at >= ? AND (fire_at, run_id, timer_id) > (?, ?, ?)
     ORDER BY fire_at, run_id, timer_id LIMIT ?"""
 
+DUE_CASCADES = """
+    SELECT cascade_at, run_id FROM workflow_runs
+    WHERE cascade_at <= ? AND cascade_at >= ? AND (cascade_at, run_id) > (?, ?)
+    ORDER BY cascade_at, run_id LIMIT ?"""
+
 LAPSED_WORKERS = """
     SELECT lease_expires_at, worker_id FROM workers
     WHERE lease_expires_at <= ? AND lease_expires_at >= ? AND (lease_expires_at, worker_id) > (?, ?)
@@ -86,6 +92,7 @@ COUNTS = {
     "runs": "SELECT 1 FROM workflow_runs WHERE next_deadline_at <= ? LIMIT ?",
     "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at <= ? LIMIT ?",
     "timers": "SELECT 1 FROM timers WHERE fire_at <= ? LIMIT ?",
+    "cascades": "SELECT 1 FROM workflow_runs WHERE cascade_at <= ? LIMIT ?",
     "workers": "SELECT 1 FROM workers WHERE lease_expires_at <= ? LIMIT ?",
 }
 
@@ -103,6 +110,7 @@ class Look:
     runs: int | None
     activities: int | None
     timers: int | None
+    cascades: int | None
     leases: int | None
     lost_owners: bool
     lost_claimers: bool
@@ -142,6 +150,14 @@ class DueTimer:
 
 
 @dataclass(slots=True, frozen=True)
+class DueCascade:
+    """A run that has ended and whose children await their close policy."""
+
+    due_at: int
+    run_id: str
+
+
+@dataclass(slots=True, frozen=True)
 class LapsedWorker:
     """A worker whose lease is over."""
 
@@ -155,8 +171,8 @@ def _least(*instants: int | None) -> int | None:
 
 def look(connection: Connection) -> Look:
     """Whether anything is due, and when the next thing is."""
-    runs, activities, timers, leases, owners, claimers = fetch(connection, LOOK)[0]
-    return Look(runs, activities, timers, leases, bool(owners), bool(claimers))
+    runs, activities, timers, cascades, leases, owners, claimers = fetch(connection, LOOK)[0]
+    return Look(runs, activities, timers, cascades, leases, bool(owners), bool(claimers))
 
 
 def nearest_deadline(connection: Connection, after: int = BEGINNING) -> int | None:
@@ -186,6 +202,12 @@ def due_timers(connection: Connection, now: int, cursor: DueTimer | None, limit:
     if cursor is not None:
         at, run_id, number = cursor.fire_at, cursor.run_id, cursor.timer_id
     return [DueTimer(*row) for row in fetch(connection, DUE_TIMERS, (now, at, at, run_id, number, limit))]
+
+
+def due_cascades(connection: Connection, now: int, cursor: DueCascade | None, limit: int) -> list[DueCascade]:
+    """Ended runs whose children await their close policy."""
+    at, run_id = (cursor.due_at, cursor.run_id) if cursor is not None else (BEGINNING, "")
+    return [DueCascade(*row) for row in fetch(connection, DUE_CASCADES, (now, at, at, run_id, limit))]
 
 
 def lapsed_workers(

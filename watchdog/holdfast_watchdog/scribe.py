@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from holdfast_store.children import Cascaded
 from holdfast_watchdog.enforcement import Enforced
 from holdfast_workflow.errors import RefusedError
 from holdfast_workflow.times import iso
@@ -49,6 +50,21 @@ class Scribe:
         lateness = (at - fire_at) / 1_000_000
         facts = {"run_id": run_id, "timer_id": timer_id, "deadline_at": iso(fire_at), "lateness_s": lateness}
         logger.debug("timer %s of run %s fired, %.3f s late", timer_id, run_id, lateness, extra=facts)
+
+    def cascaded(self, run_id: str, cascaded: Cascaded) -> None:
+        """A step of parent-close policy."""
+        facts = {
+            "run_id": run_id,
+            "terminated": len(cascaded.terminated),
+            "cancel_requested": len(cascaded.cancel_requested),
+            "timed_out": len(cascaded.timed_out),
+        }
+        logger.info(
+            "run %s has ended, and %d of its children met their close policy",
+            run_id,
+            cascaded.done,
+            extra=facts,
+        )
 
     def worker_lost(self, worker_id: str, lease_expired_at: int, at: int) -> None:
         """A worker was declared dead."""

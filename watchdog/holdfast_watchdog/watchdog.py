@@ -244,6 +244,9 @@ class TaskWatchdog:
             at = run.next_deadline_at
             if at is not None and at < nearest:
                 nearest = at
+            at = run.cascade_at
+            if at is not None and at < nearest:
+                nearest = at
         for activity in committed.activities:
             at = activity.next_deadline_at
             if at is not None and at < nearest:

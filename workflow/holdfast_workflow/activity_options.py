@@ -9,11 +9,12 @@ from typing import Any, Self
 import orjson
 
 from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.kinds import CancellationType
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.retries import DEFAULT_RETRY_POLICY, RetryPolicy
 from holdfast_workflow.times import microseconds
 from holdfast_workflow.validation import priority as valid_priority
-from holdfast_workflow.validation import timeout_seconds, validate_task_queue
+from holdfast_workflow.validation import timeout_seconds, valid_cancellation_type, validate_task_queue
 from holdfast_workflow.values import Value
 
 _TIMEOUTS = ("schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat")
@@ -36,6 +37,8 @@ class ActivityOptions(Value):
         heartbeat_timeout: how long a running attempt may be silent.
         retry_policy: by default 1 s, doubled, at most 100 s, without end.
         priority: 0 (first) to 9; by default the workflow's.
+        cancellation_type: what cancelling the call does: ``try`` (the default), ``wait`` or ``abandon``; see
+            :class:`CancellationType`.
 
     Timeouts take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
 
@@ -45,6 +48,7 @@ class ActivityOptions(Value):
 
     __slots__ = (
         "_snapshot",
+        "cancellation_type",
         "heartbeat_timeout",
         "heartbeat_us",
         "is_bounded",
@@ -66,6 +70,7 @@ class ActivityOptions(Value):
         "heartbeat_timeout",
         "retry_policy",
         "priority",
+        "cancellation_type",
     )
 
     task_queue: str | None
@@ -75,6 +80,7 @@ class ActivityOptions(Value):
     heartbeat_timeout: int | float | None
     retry_policy: RetryPolicy | None
     priority: int | None
+    cancellation_type: CancellationType | None
     schedule_to_start_us: int | None
     start_to_close_us: int | None
     schedule_to_close_us: int | None
@@ -93,6 +99,7 @@ class ActivityOptions(Value):
         heartbeat_timeout: float | timedelta | None = None,
         retry_policy: RetryPolicy | None = None,
         priority: int | None = None,
+        cancellation_type: CancellationType | str | None = None,
     ) -> None:
         timeouts = {
             "schedule_to_start": _timeout("schedule-to-start timeout", schedule_to_start_timeout),
@@ -111,6 +118,7 @@ class ActivityOptions(Value):
             retry_policy,
             None if task_queue is None else validate_task_queue(task_queue),
             None if priority is None else valid_priority(priority),
+            None if cancellation_type is None else valid_cancellation_type(cancellation_type),
         )
 
     def _fill(
@@ -119,8 +127,10 @@ class ActivityOptions(Value):
         retry_policy: RetryPolicy | None,
         task_queue: str | None,
         priority: int | None,
+        cancellation_type: CancellationType | None,
     ) -> None:
         values: dict[str, Any] = {
+            "cancellation_type": cancellation_type,
             "task_queue": task_queue,
             "retry_policy": retry_policy,
             "priority": priority,
@@ -190,6 +200,10 @@ class ActivityOptions(Value):
         """The same with another priority, 0 (first) to 9."""
         return self.replace(priority=priority)
 
+    def with_cancellation_type(self, cancellation_type: CancellationType | str | None) -> Self:
+        """The same with another way to be cancelled."""
+        return self.replace(cancellation_type=cancellation_type)
+
 
 def _timeout(field: str, value: Any) -> int | float | None:
     return None if value is None else timeout_seconds(field, value)
@@ -233,6 +247,7 @@ def _read(document: dict[str, Any]) -> ActivityOptions:
     options._fill(
         {name: document.get(f"{name}_timeout") for name in _TIMEOUTS},
         None if policy is None else RetryPolicy.from_document(policy),
+        None,
         None,
         None,
     )

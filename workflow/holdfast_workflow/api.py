@@ -18,6 +18,7 @@ from holdfast_workflow.activity_options import ActivityOptions
 from holdfast_workflow.calls import NO_OPTIONS, ActivityCallable, ActivityFuture
 from holdfast_workflow.errors import ContinueAsNew, DurableCallError, InvalidOptionError, WorkflowTaskError
 from holdfast_workflow.info import WorkflowInfo
+from holdfast_workflow.kinds import CancellationType
 from holdfast_workflow.machine import RunLoop, WorkflowMachine
 from holdfast_workflow.retries import RetryPolicy
 from holdfast_workflow.signatures import CallSignature
@@ -39,6 +40,7 @@ class ActivityCallOptions(TypedDict, total=False):
     heartbeat_timeout: Seconds | None
     retry_policy: RetryPolicy | None
     priority: int | None
+    cancellation_type: CancellationType | str | None
     options: ActivityOptions | None
 
 
@@ -171,9 +173,19 @@ def _schedule(
                 )
             ) from None
         hint = signature.result_hint if result_type is None else result_type
-    if given and not machine.replaying:
-        options = _over(machine, options, given)
+    if given:
+        options = _kept_in_replay(options, given) if machine.replaying else _over(machine, options, given)
     return machine.calls.schedule(name, args, signature, options, hint)
+
+
+def _kept_in_replay(options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:
+    """Of a call's options, what decides in replay too: how it is cancelled."""
+    cancellation_type = given.get("cancellation_type")
+    if cancellation_type is None and given.get("options") is not None:
+        cancellation_type = given["options"].cancellation_type
+    if cancellation_type is None:
+        return options
+    return NO_OPTIONS.replace(cancellation_type=cancellation_type)
 
 
 def _over(machine: WorkflowMachine, options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:

@@ -23,6 +23,7 @@ from holdfast_workflow.events import (
     WorkflowStarted,
 )
 from holdfast_workflow.failures import activity_error
+from holdfast_workflow.kinds import CancellationType
 from holdfast_workflow.loop import DeterministicLoop
 from holdfast_workflow.payloads import NOT_NEEDED
 from holdfast_workflow.signatures import CallSignature
@@ -56,23 +57,37 @@ class ActivityCallable(Protocol):
 class ActivityFuture(DurableFuture[T]):
     """An activity under way: awaitable as often as you like, with ``cancel()``, ``done()`` and ``result()``."""
 
-    __slots__ = ("activation", "activity_type", "calls", "command_id", "hint", "index")
+    __slots__ = (
+        "activation",
+        "activity_type",
+        "calls",
+        "cancelling",
+        "command_id",
+        "hint",
+        "index",
+        "options",
+    )
 
-    def __init__(self, calls: ActivityCalls, command_id: int, activity_type: str, hint: Any) -> None:
+    def __init__(
+        self, calls: ActivityCalls, command_id: int, activity_type: str, hint: Any, options: ActivityOptions
+    ) -> None:
         super().__init__(calls.loop.hashes, calls.loop)
         self.calls = calls
         self.command_id = command_id
         self.activity_type = activity_type
         self.hint = hint
+        self.options = options
+        self.cancelling = False
         self.activation = 0
         self.index = 0
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Give the activity up: it is asked to stop, and whoever awaits it is cancelled at once."""
+        """Give the activity up: it is asked to stop, and who awaits it is cancelled, as the cancellation type says."""
         if self.done():
             return False
-        self.calls.give_up(self)
-        return super().cancel(msg)
+        if self.calls.give_up(self):
+            return super().cancel(msg)
+        return True
 
     def default_name(self) -> str:
         """The activity's type and command id."""
@@ -118,7 +133,7 @@ class ActivityCalls:
             command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0)
         else:
             command = self._command(command_id, activity_type, args, signature, options)
-        future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint)
+        future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint, options)
         future.activation = log.activation
         future.index = log.add(command)
         self.open[command_id] = future
@@ -154,15 +169,32 @@ class ActivityCalls:
             run.priority if options.priority is None else options.priority,
         )
 
-    def give_up(self, future: ActivityFuture[Any]) -> None:
-        """The code no longer wants it: withdraw the call if it was not sent, else ask the activity to stop."""
-        if self.open.pop(future.command_id, None) is None:
-            return
-        log = self.log
+    def give_up(self, future: ActivityFuture[Any]) -> bool:
+        """The code no longer wants it: withdraw the call if it was not sent, else ask the activity to stop.
+
+        Returns whether its future is cancelled now, rather than at the activity's end.
+        """
+        command_id, log = future.command_id, self.log
+        if command_id not in self.open or log.closed:
+            return True
         if future.activation == log.activation:
             log.withdraw(future.index)
         else:
-            log.add(ActivityCancelRequested(future.command_id))
+            cancellation = self._cancellation_type(future.options)
+            if cancellation is CancellationType.WAIT:
+                if not future.cancelling:
+                    future.cancelling = True
+                    log.add(ActivityCancelRequested(command_id, wait=True))
+                return False
+            if cancellation is not CancellationType.ABANDON:
+                log.add(ActivityCancelRequested(command_id))
+        del self.open[command_id]
+        return True
+
+    def _cancellation_type(self, options: ActivityOptions) -> CancellationType | None:
+        if options.cancellation_type is None and self.default_options is not None:
+            return self.default_options.cancellation_type
+        return options.cancellation_type
 
     # --- what history says ----------------------------------------------------------------------------------------
 

@@ -29,8 +29,9 @@
     ├── StructuralLimitError                   something grew past its limit
     ├── FailureError                           what workflow code sees of failures elsewhere
     │   ├── ApplicationError                   user code failed; raise it yourself to say how
-    │   └── ActivityError                      an activity ended without a result; ``__cause__`` says why
-    │       └── ActivityTimeoutError (TimeoutError)
+    │   ├── ActivityError                      an activity ended without a result; ``__cause__`` says why
+    │   │   └── ActivityTimeoutError (TimeoutError)
+    │   └── ChildWorkflowError                 a child workflow did (see :mod:`~holdfast_workflow.child_errors`)
     └── WorkflowResultError                    what ``handle.result()`` raises
         ├── WorkflowFailedError                the run failed; ``__cause__`` is the failure
         ├── WorkflowTimeoutError (TimeoutError)

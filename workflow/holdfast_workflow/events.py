@@ -297,10 +297,12 @@ class ActivityTimedOut(Event):
 
 @record
 class ActivityCancelRequested(Event):
-    """The code no longer wants the activity."""
+    """The code no longer wants the activity; with ``wait`` it goes on waiting until the activity has ended."""
 
     command = True
+    compared = ("command_id",)
     command_id: int
+    wait: bool | None = None
 
 
 @record
@@ -419,6 +421,16 @@ class ChildWorkflowStartFailed(Event):
 
 
 @record
+class ChildWorkflowCancelRequested(Event):
+    """The code no longer wants the child. ``run_id`` is the child's first run."""
+
+    command = True
+    command_id: int
+    workflow_id: str
+    run_id: str
+
+
+@record
 class ChildWorkflowCompleted(Event):
     """The child's chain ended with a result."""
 
@@ -434,6 +446,7 @@ class ChildWorkflowFailed(Event):
     inbound = True
     command_id: int
     failure: Failure
+    retry_state: str | None = None
 
 
 @record

@@ -11,6 +11,14 @@ from holdfast_workflow.events import WorkflowStarted
 from holdfast_workflow.times import to_datetime
 
 
+@dataclass(frozen=True, slots=True)
+class ParentInfo:
+    """The workflow that started this one as its child: its id, and the run that did."""
+
+    workflow_id: str
+    run_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowInfo:
     """``workflow.info()``: facts about the run, the same on every replay.
@@ -27,6 +35,7 @@ class WorkflowInfo:
     run_number: int
     first_run_id: str
     previous_run_id: str | None
+    parent: ParentInfo | None
     start_time: datetime
     execution_deadline_at: datetime | None
     run_deadline_at: datetime | None
@@ -59,6 +68,7 @@ def info_of(
         run_number=started.run_number,
         first_run_id=started.first_run_id,
         previous_run_id=started.previous_run_id,
+        parent=_parent(started.parent),
         start_time=to_datetime(start_time),
         execution_deadline_at=_instant(started.execution_deadline_at),
         run_deadline_at=_instant(started.run_deadline_at),
@@ -70,6 +80,10 @@ def info_of(
         history_bytes=history_bytes,
         continue_as_new_suggested=suggested,
     )
+
+
+def _parent(document: dict[str, Any] | None) -> ParentInfo | None:
+    return None if document is None else ParentInfo(document["workflow_id"], document["run_id"])
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -118,6 +118,18 @@ class ParentClosePolicy(StrEnum):
     REQUEST_CANCEL = "request_cancel"
 
 
+class CancellationType(StrEnum):
+    """What cancelling a durable call does.
+
+    ``try``: ask what was called to stop, and go on at once. ``wait``: ask, and wait until it has ended. ``abandon``:
+    ask nothing, and go on at once.
+    """
+
+    TRY = "try"
+    WAIT = "wait"
+    ABANDON = "abandon"
+
+
 class Attention(StrEnum):
     """Why a run needs a person."""
 

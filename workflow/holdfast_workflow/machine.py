@@ -29,6 +29,8 @@ from typing import Any
 from holdfast_workflow import compat
 from holdfast_workflow.activity_options import ActivityOptions
 from holdfast_workflow.calls import ActivityCalls
+from holdfast_workflow.child_calls import ChildCalls
+from holdfast_workflow.child_failures import BadEnd
 from holdfast_workflow.commands import CommandLog
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.definitions import WorkflowDefinition
@@ -38,6 +40,13 @@ from holdfast_workflow.events import (
     ActivityCompleted,
     ActivityFailed,
     ActivityTimedOut,
+    ChildWorkflowCancelled,
+    ChildWorkflowCompleted,
+    ChildWorkflowFailed,
+    ChildWorkflowStarted,
+    ChildWorkflowStartFailed,
+    ChildWorkflowTerminated,
+    ChildWorkflowTimedOut,
     Event,
     TimerFired,
     WorkflowCancelRequested,
@@ -96,6 +105,7 @@ class WorkflowMachine:
     """
 
     __slots__ = (
+        "_children",
         "_coroutine",
         "_outcomes",
         "_random",
@@ -142,6 +152,7 @@ class WorkflowMachine:
         self._outcomes = Outcomes(self.log, definition, converter, task_failure_types)
         self._coroutine: Coroutine[Any, Any, None] | None = None
         self._task: Any = None
+        self._children: ChildCalls | None = None
         self._random: Random | None = None
 
     @property
@@ -272,7 +283,23 @@ class WorkflowMachine:
     def _fired(self, event: TimerFired) -> None:
         self.loop.fire(event.command_id)
 
+    def _child_started(self, event: ChildWorkflowStarted) -> None:
+        self.children.started(event)
+
+    def _child_completed(self, event: ChildWorkflowCompleted) -> None:
+        self.children.completed(event)
+
+    def _child_ended_badly(self, event: BadEnd) -> None:
+        self.children.ended_badly(event)
+
     # --- what the code may ask ------------------------------------------------------------------------------------
+
+    @property
+    def children(self) -> ChildCalls:
+        """The run's children; made for the first of them."""
+        if self._children is None:
+            self._children = ChildCalls(self.loop, self.started, self.converter)
+        return self._children
 
     def info(self) -> WorkflowInfo:
         """What ``workflow.info()`` shows."""
@@ -315,7 +342,12 @@ class WorkflowMachine:
         if self.terminal is not None:
             loop.report_unseen()
         self.log.close()
-        close_loop(loop, self.calls.open.values(), self.started.workflow_id)
+        calls: list[DurableFuture[Any]] = list(self.calls.open.values())
+        if self._children is not None:
+            calls += self._children.open.values()
+            calls += [handle.start for handle in self._children.open.values() if handle.start is not None]
+            self._children.open.clear()
+        close_loop(loop, calls, self.started.workflow_id)
         self.calls.open.clear()
         loop.machine = None
         self._task = self._coroutine = None
@@ -328,5 +360,12 @@ _APPLY: dict[type[Event], Callable[[WorkflowMachine, Any], None]] = {
     ActivityFailed: WorkflowMachine._ended_badly,
     ActivityTimedOut: WorkflowMachine._ended_badly,
     ActivityCancelled: WorkflowMachine._cancelled,
+    ChildWorkflowStarted: WorkflowMachine._child_started,
+    ChildWorkflowStartFailed: WorkflowMachine._child_ended_badly,
+    ChildWorkflowCompleted: WorkflowMachine._child_completed,
+    ChildWorkflowFailed: WorkflowMachine._child_ended_badly,
+    ChildWorkflowTimedOut: WorkflowMachine._child_ended_badly,
+    ChildWorkflowCancelled: WorkflowMachine._child_ended_badly,
+    ChildWorkflowTerminated: WorkflowMachine._child_ended_badly,
     TimerFired: WorkflowMachine._fired,
 }

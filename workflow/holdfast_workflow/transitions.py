@@ -55,8 +55,11 @@ TRANSITIONS: dict[str, Table] = {
     ),
     "child": _table(
         START="ChildWorkflowScheduled",
-        ChildWorkflowScheduled=f"ChildWorkflowStarted ChildWorkflowStartFailed {_CHILD_ENDS}",
-        ChildWorkflowStarted=_CHILD_ENDS,
+        ChildWorkflowScheduled="ChildWorkflowStarted ChildWorkflowStartFailed",
+        ChildWorkflowStarted=f"ChildWorkflowCancelRequested {_CHILD_ENDS}",
+        ChildWorkflowCancelRequested=_CHILD_ENDS,
+        # As with activities: what has ended may still be cancelled, to no effect.
+        **dict.fromkeys(_CHILD_ENDS.split(), "ChildWorkflowCancelRequested"),
     ),
     "update": _table(START="UpdateAccepted", UpdateAccepted="UpdateCompleted"),
     "external_signal": _table(
@@ -77,6 +80,7 @@ _IDENTITY: dict[str, str] = {"run": "", "update": "update_id"}
 _ENDS_TWICE = {  # what the code asked for about something that had ended
     ("activity", "ActivityCancelRequested"),
     ("timer", "TimerCancelled"),
+    ("child", "ChildWorkflowCancelRequested"),
 }
 
 

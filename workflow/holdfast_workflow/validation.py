@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.kinds import CancellationType, ParentClosePolicy
 from holdfast_workflow.times import MICROSECONDS_PER_SECOND, timedelta_microseconds
+
+E = TypeVar("E", bound=StrEnum)
 
 Seconds = float | timedelta
 """A duration as users give it: seconds, or a timedelta."""
@@ -107,6 +111,23 @@ def number(field: str, value: Any, minimum: float, maximum: float | None = None)
 def priority(value: Any) -> int:
     """A priority: 0 (first) to 9."""
     return integer("priority", value, 0, 9)
+
+
+def valid_cancellation_type(value: Any) -> CancellationType:
+    """A cancellation type: try, wait or abandon."""
+    return _one_of(CancellationType, "cancellation type", value)
+
+
+def valid_parent_close_policy(value: Any) -> ParentClosePolicy:
+    """A parent close policy: terminate, abandon or request_cancel."""
+    return _one_of(ParentClosePolicy, "parent close policy", value)
+
+
+def _one_of(kind: type[E], field: str, value: Any) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        raise _bad(field, f"must be one of {', '.join(kind)}") from None
 
 
 def validate_name(field: str, value: Any) -> str:

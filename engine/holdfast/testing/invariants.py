@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Table
 
 from holdfast.testing.invariants_activities import check_activity, check_attempts
 from holdfast.testing.invariants_activities import deadlines_of_activity as deadlines
+from holdfast.testing.invariants_families import check_families
 from holdfast_store import tables
 from holdfast_store.queries import fetch
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RunRow
@@ -141,6 +142,8 @@ class _Checker:
             self.say(f"run {orphan}", "has rows but is not in workflow_runs")
         self.check_chains()
         self.check_instances()
+        for where, what in check_families(self.runs, self.histories):
+            self.say(where, what)
         return self.violations
 
     # --- one run ----------------------------------------------------------------------------------------------------
@@ -192,7 +195,9 @@ class _Checker:
             said = getattr(started, f"{name}_timeout_seconds")
             if (microseconds(said) if said is not None else None) != duration:
                 self.say(where, f"WorkflowStarted says an {name} timeout of {said} s, the row {duration} µs")
-            if (duration is None) != (getattr(run, f"{name}_deadline_at") is None):
+            if (duration is None) != (getattr(run, f"{name}_deadline_at") is None) and not (
+                name == "execution" and duration is None and run.parent_close_policy == "terminate"
+            ):  # such a child has its parent's deadline
                 self.say(where, f"{name} timeout and {name} deadline are not both set")
         if (run.run_deadline_at or 0) < run.created_at + (
             run.run_timeout or 0

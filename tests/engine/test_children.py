@@ -1,0 +1,195 @@
+"""Children: started with their parent's decision, told of once, typed errors; on every store and in both modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.engine import family, programs
+from tests.engine.conftest import MakeEnvironment
+from tests.engine.family import Parent
+
+from holdfast.client import Client
+from holdfast.testing import TestEnvironment
+from holdfast_store import queries
+from holdfast_workflow.child_errors import ChildWorkflowError
+from holdfast_workflow.errors import (
+    ApplicationError,
+    StructuralLimitError,
+    WorkflowFailedError,
+    WorkflowNotFoundError,
+    WorkflowTimeoutError,
+)
+from holdfast_workflow.limits import StructuralLimits
+from holdfast_workflow.options import StartOptions
+
+
+@pytest.fixture
+def engine(engine: MakeEnvironment) -> MakeEnvironment:
+    """The engine with families."""
+
+    def make(**options: Any) -> TestEnvironment:
+        workflows = [*programs.WORKFLOWS, *family.WORKFLOWS]
+        return engine(**{"workflows": workflows, **options})
+
+    return make
+
+
+async def types_of(client: Client, workflow_id: str) -> list[str]:
+    return [event.type async for event in client.handle(workflow_id).history()]
+
+
+async def test_a_parent_gets_its_childs_result(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        assert await env.client.execute(Parent.run, 2, 3, id="parent") == 5
+        assert await env.client.handle("child").result() == 5
+        assert await types_of(env.client, "parent") == [
+            "WorkflowStarted",
+            "WorkflowTaskCompleted",
+            "ChildWorkflowScheduled",
+            "ChildWorkflowStarted",
+            "ChildWorkflowCompleted",
+            "WorkflowTaskCompleted",
+            "WorkflowCompleted",
+        ]
+
+
+async def test_children_of_all_kinds(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        result = await env.client.execute(family.parent_of_all_kinds, id="parent")
+        assert result == ["rested", "rested", 30, 2, len("napper"), 36]
+        description = await env.client.describe("napper")
+        assert description.run.memo == {"who": "napper"}
+
+
+async def test_a_child_knows_its_parent_and_inherits_its_priority(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        options = StartOptions(priority=3)
+        (parent_id, run_id, priority), childs = await env.client.execute(
+            family.parent_of_kin, id="parent", options=options
+        )
+        assert childs[:3] == [parent_id, run_id, priority] == ["parent", run_id, 3]
+
+
+async def test_many_children_at_once(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        assert await env.client.execute(family.fan_out, 40) == sum(range(1, 41)) + 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "facts"),
+    [
+        ("failed", "ApplicationError", {"details": [42]}),
+        ("timed_out", "WorkflowTimeoutError", {"timeout_kind": "run_timeout"}),
+        ("taken", "WorkflowAlreadyStartedError", {"status": "running"}),
+        ("retried", "ApplicationError", {"details": [42]}),
+    ],
+)
+async def test_a_parent_sees_how_its_child_ended(
+    engine: MakeEnvironment, kind: str, cause: str, facts: dict[str, Any]
+) -> None:
+    async with engine() as env:
+        await env.client.start(family.napping, 1000.0, id="taken")
+        await env.settle()
+        found = await env.client.execute(family.told_how_it_ended, kind, id="parent")
+        child = "taken" if kind == "taken" else "child"
+        state = "maximum_attempts_reached" if kind == "retried" else None
+        assert found == [cause, found[1], child, kind != "taken", state, facts]
+        assert child in found[1]
+        if kind != "taken":
+            assert (await env.client.describe("parent")).failures[0].source_kind == "child_workflow"
+
+
+async def test_a_parent_sees_that_its_child_was_terminated_or_cancelled(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        for kind, cause in (("terminate", "WorkflowTerminatedError"), ("cancel", "WorkflowCancelledError")):
+            handle = await env.client.start(family.told_how_it_ended, "slow", id=f"parent-{kind}")
+            await env.settle()
+            await getattr(env.client.handle("child"), kind)("why not")
+            found = await handle.result()
+            assert found[0] == cause
+            assert found[5] == {"reason": "why not"}
+
+
+async def test_a_childs_failure_that_nobody_catches_fails_its_parent(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        with pytest.raises(WorkflowFailedError) as caught:
+            await env.client.execute(family.lets_it_through, "no way", id="parent")
+        error = caught.value.__cause__
+        assert isinstance(error, ChildWorkflowError)
+        assert (error.workflow_id, error.workflow_type) == ("child", "hopeless")
+        assert isinstance(error.__cause__, ApplicationError)
+        assert error.__cause__.details == (42,)
+        failures = (await env.client.describe("parent")).failures
+        assert [row.propagation_kind for row in failures] == ["terminal", "child"]
+        assert {row.failure_category for row in failures} == {"child_workflow"}
+
+
+async def test_a_parent_is_told_once_at_the_end_of_the_childs_chain(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        handle = await env.client.start("relay", id="parent")
+        assert await handle.result() == ["counted", 3]
+        types = await types_of(env.client, "parent")
+        assert types.count("ChildWorkflowCompleted") == 2
+        assert (await env.client.describe("counted")).run_count == 4
+
+
+async def test_a_child_with_a_closed_id_begins_a_new_chain(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        assert await env.client.execute(Parent.run, 1, 1, id="parent") == 2
+        assert await env.client.execute(Parent.run, 2, 2, id="parent-2") == 4
+        assert await env.client.handle("child").result() == 4
+
+
+async def test_a_child_starts_even_if_its_parent_ends_in_the_same_activation(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        assert await env.client.execute(family.leaves, "abandon", 1, id="parent") == "left"
+        await env.settle()
+        assert (await env.client.describe("child-0")).run.status == "running"
+        await env.client.handle("child-0").terminate()
+
+
+async def test_a_parent_that_ended_is_not_told(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        run_id = await env.client.execute(family.waits_for_the_start_only, id="parent")
+        child = await env.client.describe("child")
+        assert child.run.run_id == run_id
+        assert child.run.status == "running"
+        assert await env.client.handle("child").result() == "rested"
+        assert (await types_of(env.client, "parent"))[-1] == "WorkflowCompleted"
+
+
+async def test_a_child_that_is_terminated_with_its_parent_gets_the_parents_deadline(
+    engine: MakeEnvironment,
+) -> None:
+    async with engine() as env:
+        options = StartOptions(execution_timeout=60)
+        handle = await env.client.start(family.told_how_it_ended, "slow", id="parent", options=options)
+        await env.settle()
+        row = await env.client.handle("child").run()
+        parent = await env.client.hub.read(queries.run, str(handle.run_id))
+        assert parent is not None
+        assert row.execution_deadline_at == parent.execution_deadline_at
+        assert row.execution_timeout is None
+        with pytest.raises(WorkflowTimeoutError):
+            await handle.result()
+        with pytest.raises(WorkflowTimeoutError) as caught:
+            await env.client.handle("child").result()
+        assert caught.value.timeout_kind == "execution_timeout"
+
+
+async def test_too_many_open_children_fail_the_run(engine: MakeEnvironment) -> None:
+    async with engine(limits=StructuralLimits(open_children=3)) as env:
+        with pytest.raises(WorkflowFailedError) as caught:
+            await env.client.execute(family.fan_out, 4)
+        assert isinstance(caught.value.__cause__, StructuralLimitError)
+        assert caught.value.__cause__.kind == "open_children"
+
+
+async def test_a_refused_start_of_a_parent_leaves_no_child(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        await env.client.start(family.napping, 1000.0, id="parent")
+        with pytest.raises(Exception, match="already started"):
+            await env.client.start(Parent.run, 1, 2, id="parent")
+        with pytest.raises(WorkflowNotFoundError):
+            await env.client.describe("child")
