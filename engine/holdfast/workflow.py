@@ -17,6 +17,7 @@ from holdfast_workflow.child_calls import ChildWorkflowHandle
 from holdfast_workflow.definitions import defn, run
 from holdfast_workflow.info import ParentInfo, WorkflowInfo
 from holdfast_workflow.log import logger
+from holdfast_workflow.shielding import shield
 
 __all__ = [
     "ChildWorkflowHandle",
@@ -32,6 +33,7 @@ __all__ = [
     "now",
     "random",
     "run",
+    "shield",
     "sleep",
     "start_activity",
     "start_child",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PROGRAMS = ["children.md"]
+PROGRAMS = ["cancellation.md", "children.md"]
 
 
 @pytest.mark.parametrize("page", PROGRAMS)

@@ -218,11 +218,8 @@ async def cancelled_parent_of_a_stubborn_child() -> str:
 async def gives_up_a_child(kind: str) -> list[Any]:
     """Cancels a child itself, and goes on."""
     handle = workflow.start_child(CleaningUp.run, "child", id="child", cancellation_type=kind)
-    if kind == "before it was sent":
-        handle.cancel()
-    else:
-        await asyncio.sleep(3)
-        handle.cancel()
+    await asyncio.sleep(3)
+    handle.cancel()
     before = workflow.now()
     try:
         await handle
@@ -251,6 +248,75 @@ async def waits_for_its_activity(cancellation_type: str) -> str:
     finally:
         calls["went on"] += 1
     return "came"
+
+
+@workflow.defn
+async def shields(seconds: float) -> list[str]:
+    """Does the middle part to its end, whenever the cancel comes."""
+    said: list[str] = []
+
+    async def middle() -> str:
+        try:
+            async with asyncio.timeout(seconds / 2):
+                await asyncio.sleep(seconds)
+        except TimeoutError:
+            said.append("inner timeout")
+        await note("middle done")
+        return "middle"
+
+    try:
+        said.append(await workflow.shield(middle()))
+    except asyncio.CancelledError:
+        said.append("cancelled after")
+        await note("cleanup")
+    return said
+
+
+@workflow.defn
+async def shields_as_asyncio_does(seconds: float) -> list[str]:
+    call = asyncio.ensure_future(wait_long(seconds))
+    try:
+        await asyncio.shield(call)
+    except asyncio.CancelledError:
+        return ["cancelled at once", await call]
+    return ["came"]
+
+
+@workflow.defn
+async def shields_a_failure() -> str:
+    async def fails() -> None:
+        await asyncio.sleep(10)
+        raise ApplicationError("cleanup failed", type="Cleanup")
+
+    await workflow.shield(fails())
+    return "never"
+
+
+@workflow.defn
+async def whichever_came_first(seconds: float) -> str:
+    try:
+        return str(await add(1, 1))
+    except asyncio.CancelledError:
+        return "cancelled"
+    finally:
+        await asyncio.sleep(seconds)
+
+
+@workflow.defn
+async def gives_up_before() -> list[Any]:
+    handle = workflow.start_child(CleaningUp.run, "child", id="child")
+    handle.cancel()
+    before = workflow.now()
+    try:
+        await handle
+    except asyncio.CancelledError:
+        return [(workflow.now() - before).total_seconds(), handle.cancelled()]
+    return ["came"]
+
+
+@workflow.defn
+async def waits_for_a_chain() -> str:
+    return await workflow.execute_child(counting_down, 100, 10.0, id="chain")
 
 
 @workflow.defn

@@ -1,0 +1,204 @@
+"""Cancellation: types of activities and children, shields, and what arrives together with a cancel request."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.engine import family, programs
+from tests.engine.conftest import MakeEnvironment
+
+from holdfast.testing import TestEnvironment
+from holdfast_workflow.errors import (
+    ApplicationError,
+    WorkflowCancelledError,
+    WorkflowFailedError,
+    WorkflowTerminatedError,
+)
+
+
+@pytest.fixture
+def engine(engine: MakeEnvironment) -> MakeEnvironment:
+    """The engine with families."""
+
+    def make(**options: Any) -> TestEnvironment:
+        workflows = [*programs.WORKFLOWS, *family.WORKFLOWS]
+        return engine(**{"workflows": workflows, **options})
+
+    return make
+
+
+async def types_of(env: TestEnvironment, workflow_id: str) -> list[str]:
+    return [event.type async for event in env.client.handle(workflow_id).history()]
+
+
+# --- activities -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["try", "wait", "abandon"])
+async def test_a_running_activity(engine: MakeEnvironment, kind: str) -> None:
+    async with engine() as env:
+        handle = await env.client.start(family.waits_for_its_activity, kind, id="w")
+        await env.sleep(5)
+        await handle.cancel()
+        with pytest.raises(WorkflowCancelledError):
+            await handle.result()
+        await env.sleep(1)
+        assert programs.calls["went on"] >= 1
+        assert programs.calls["wait_long"] == 1
+        types = await types_of(env, "w")
+        assert ("ActivityCancelRequested" in types) == (kind != "abandon")
+        if kind == "wait":  # the end of the activity is applied, and leads to that of the run
+            assert types.index("ActivityCancelled") < types.index("WorkflowCancelled")
+            assert programs.calls["wait_long cancelled"] == 1
+
+
+async def test_an_activity_that_nobody_runs_is_waited_for_no_longer(engine: MakeEnvironment) -> None:
+    async with engine(activities=()) as env:
+        handle = await env.client.start(family.waits_for_its_activity, "wait", id="w")
+        await env.sleep(5)
+        await handle.cancel()
+        with pytest.raises(WorkflowCancelledError):
+            await handle.result()
+        types = await types_of(env, "w")
+        assert types[-4:] == [
+            "ActivityCancelRequested",
+            "ActivityCancelled",
+            "WorkflowTaskCompleted",
+            "WorkflowCancelled",
+        ]
+
+
+# --- children -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["try", "wait", "abandon"])
+async def test_a_parent_that_is_cancelled(engine: MakeEnvironment, kind: str) -> None:
+    async with engine() as env:
+        handle = await env.client.start(family.cancelled_parent, kind, "abandon", id="parent")
+        await env.sleep(5)
+        began = env.now()
+        await handle.cancel("enough")
+        with pytest.raises(WorkflowCancelledError, match="enough"):
+            await handle.result()
+        waited = env.now() - began
+        assert (waited >= timedelta(seconds=7)) == (kind == "wait")
+        child = env.client.handle("child")
+        if kind == "abandon":
+            await env.sleep(20)
+            assert (await child.describe()).run.cancel_requested_at is None
+            await child.terminate()
+        else:
+            with pytest.raises(WorkflowCancelledError, match="its parent parent asked for it"):
+                await child.result()
+            assert programs.calls["child cleaned up"] == 1
+
+
+async def test_by_default_a_child_may_clean_up_before_its_parents_end_terminates_it(
+    engine: MakeEnvironment,
+) -> None:
+    async with engine() as env:
+        for kind, error in (("wait", WorkflowCancelledError), ("try", WorkflowTerminatedError)):
+            handle = await env.client.start(family.cancelled_parent, kind, "terminate", id=f"parent-{kind}")
+            await env.sleep(5)
+            await handle.cancel()
+            with pytest.raises(WorkflowCancelledError):
+                await handle.result()
+            with pytest.raises(error):
+                await env.client.handle("child").result()
+        assert programs.calls["child cleaned up"] == 1
+
+
+async def test_a_child_that_does_not_give_way_is_waited_for(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        handle = await env.client.start(family.cancelled_parent_of_a_stubborn_child, id="parent")
+        await env.sleep(5)
+        await handle.cancel()
+        assert await handle.result() == "done all the same"
+
+
+async def test_a_child_that_is_given_up_at_once_is_never_started(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        assert await env.client.execute(family.gives_up_before, id="parent") == [0, True]
+        assert "ChildWorkflowScheduled" not in await types_of(env, "parent")
+
+
+@pytest.mark.parametrize(("kind", "waited"), [("wait", 7), ("try", 0), ("abandon", 0)])
+async def test_a_parent_that_gives_up_a_child(engine: MakeEnvironment, kind: str, waited: float) -> None:
+    async with engine() as env:
+        handle = await env.client.start(family.gives_up_a_child, kind, id="parent")
+        assert await handle.result() == [waited, True]
+        types = await types_of(env, "parent")
+        assert types.count("ChildWorkflowCancelRequested") == (0 if kind == "abandon" else 1)
+
+
+async def test_a_timeout_around_a_child_asks_it_to_cancel(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        assert await env.client.execute(family.timed_out_of_waiting, id="parent") == [10]
+        assert programs.calls["child cleaned up"] == 1
+
+
+async def test_a_cancel_reaches_the_latest_run_of_a_childs_chain(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        handle = await env.client.start("waits_for_a_chain", id="parent")
+        await env.sleep(25)
+        await handle.cancel()
+        with pytest.raises(WorkflowCancelledError):
+            await handle.result()
+        description = await env.client.describe("chain")
+        assert (description.run_count, description.run.status) == (3, "cancelled")
+
+
+# --- shields --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_shield_lets_work_end_and_then_lets_the_cancel_through(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        assert await env.client.execute(family.shields, 20.0) == ["inner timeout", "middle"]
+        handle = await env.client.start(family.shields, 20.0, id="w")
+        await env.sleep(5)
+        await handle.cancel()
+        assert await handle.result() == ["inner timeout", "cancelled after"]
+        assert programs.calls["middle done"] == 2
+        assert programs.calls["cleanup"] == 1
+
+
+async def test_asyncios_own_shield_works_too(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        handle = await env.client.start(family.shields_as_asyncio_does, 20.0, id="w")
+        await env.sleep(5)
+        await handle.cancel()
+        assert await handle.result() == ["cancelled at once", "waited"]
+        assert programs.calls["wait_long cancelled"] == 0
+
+
+async def test_a_failure_under_a_shield_goes_before_the_cancel(engine: MakeEnvironment) -> None:
+    async with engine() as env:
+        handle = await env.client.start(family.shields_a_failure, id="w")
+        await env.sleep(5)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailedError) as caught:
+            await handle.result()
+        assert isinstance(caught.value.__cause__, ApplicationError)
+        assert caught.value.__cause__.type == "Cleanup"
+
+
+# --- arriving together ----------------------------------------------------------------------------------------------
+
+
+async def test_a_result_that_arrived_before_the_cancel_counts(engine: MakeEnvironment) -> None:
+    async with engine(workflows=(), activities=()) as env:
+        handle = await env.client.start("whichever_came_first", 10.0, id="w")
+        async with env.new_worker(workflows=family.WORKFLOWS):
+            await env.settle()
+        async with env.new_worker(activities=programs.ACTIVITIES):
+            await env.sleep(5)
+        await handle.cancel()  # both wait for a worker now, in this order
+        async with env.new_worker(workflows=family.WORKFLOWS):
+            with pytest.raises(WorkflowCancelledError):
+                await handle.result()
+        types = await types_of(env, "w")
+        assert types.index("ActivityCompleted") < types.index("WorkflowCancelRequested")
+        assert "ActivityCancelRequested" not in types
+        assert "TimerCancelled" in types or "TimerScheduled" not in types
