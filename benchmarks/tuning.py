@@ -9,15 +9,12 @@ from __future__ import annotations
 import gc
 import sys
 
-from holdfast.cli.working import GC_THRESHOLDS, SWITCH_INTERVAL_S
+from holdfast.tuning import GC_THRESHOLDS, SWITCH_INTERVAL_S, tune_process
 
 
 def tune() -> dict[str, str]:
     """Set this process up for work; returns what was set, for the report."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    tune_process()
     return {
         "garbage collector": f"frozen, thresholds {' '.join(map(str, GC_THRESHOLDS))}",
         "switch interval": f"{SWITCH_INTERVAL_S * 1e3:g} ms",

@@ -28,6 +28,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 DEFAULT_QUEUE = "default"
+_DEFAULTS = StartOptions()
 
 
 class Client:
@@ -162,7 +163,8 @@ class Client:
             signature.check(args, name)
             result_type = signature.result_hint
         workflow_id = validate_workflow_id(id) if id is not None else environment.ids.next()
-        validate_task_queue(task_queue)
+        if task_queue != DEFAULT_QUEUE:
+            validate_task_queue(task_queue)
         payload = self.converter.encode_args(args, signature, name)
         self.limits.check("payload_bytes", len(payload.json), whose=workflow_id)
         memo = self.converter.encode(options.memo, "the memo") if options.memo else None
@@ -306,7 +308,7 @@ class Client:
 
 def _start_options(options: object) -> StartOptions:
     if options is None:
-        return StartOptions()
+        return _DEFAULTS
     if not isinstance(options, StartOptions):
         raise InvalidOptionError(
             f"options must be StartOptions, not {type(options).__name__}", field="options"
@@ -329,6 +331,13 @@ class Connecting:
     async def _connect(self) -> Client:
         hub = await Hub.open(DatabaseUrl.parse(self._url), self._environment)
         return Client(self._url, hub, self._converter, self._limits)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # Only for what it lacks: a client that was not awaited is the first mistake that everybody makes.
+        raise AttributeError(
+            f"not connected, so there is no {name!r}: write `client = await Client.connect(…)`, or "
+            "`async with Client.connect(…) as client`"
+        )
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self._connect().__await__()

@@ -11,6 +11,7 @@ from typing import Any, Self
 from holdfast.client import Client
 from holdfast.loop_worker import LoopWorker
 from holdfast.settings import WorkerSettings
+from holdfast.tuning import tune_process
 from holdfast.worker_thread import WorkerThread
 from holdfast_activities.definitions import ActivityDefinition
 from holdfast_activities.definitions import definition_of as activity_definition_of
@@ -141,7 +142,12 @@ class Worker:
         await self.stop()
 
     async def run(self) -> None:
-        """Work until SIGINT or SIGTERM, or until :meth:`request_stop`; then stop in good order."""
+        """Work until SIGINT or SIGTERM, or until :meth:`request_stop`; then stop in good order.
+
+        The process is taken to be the worker's own: its garbage collector and thread switching are set up for that
+        (:mod:`holdfast.tuning`). Inside another program use the worker as a context manager.
+        """
+        tune_process()
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:

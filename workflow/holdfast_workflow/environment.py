@@ -52,13 +52,15 @@ class Ids:
     The 74 bits below the millisecond are a 32-bit counter, seeded at random each millisecond, and 42 random bits.
     """
 
-    __slots__ = ("_clock", "_counter", "_millisecond", "_random")
+    __slots__ = ("_clock", "_counter", "_head", "_head_of", "_millisecond", "_random")
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
         self._random = rng
         self._millisecond = 0
         self._counter = 0
+        self._head_of = (0, 0)
+        self._head = ""
 
     def next(self) -> str:
         """The next id, as canonical text."""
@@ -72,16 +74,14 @@ class Ids:
                 self._millisecond += 1
                 self._counter = self._random.getrandbits(31)
         counter = self._counter
-        value = (
-            (self._millisecond & 0xFFFFFFFFFFFF) << 80
-            | 0x7000 << 64
-            | (counter >> 20) << 64
-            | 0b10 << 62
-            | (counter & 0xFFFFF) << 42
-            | self._random.getrandbits(42)
-        )
-        text = f"{value:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        # The head changes once a millisecond at most times: it is made once for all ids that share it.
+        head_of = (self._millisecond, counter >> 20)
+        if head_of != self._head_of:
+            self._head_of = head_of
+            text = f"{(self._millisecond & 0xFFFFFFFFFFFF) << 16 | 0x7000 | counter >> 20:016x}"
+            self._head = f"{text[:8]}-{text[8:12]}-{text[12:]}"
+        tail = f"{0b10 << 62 | (counter & 0xFFFFF) << 42 | self._random.getrandbits(42):016x}"
+        return f"{self._head}-{tail[:4]}-{tail[4:]}"
 
     def next_uuid(self) -> UUID:
         """The next id, as a UUID."""

@@ -17,7 +17,7 @@ A field that is ``None`` is left out of the stored payload.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import orjson
@@ -76,6 +76,29 @@ class Event:
 REGISTRY: dict[str, type[Event]] = {}
 
 
+def _writer(cls: type[Event]) -> Any:
+    """``to_json`` written out for one class, as dataclasses writes its ``__init__``: half the time of a loop."""
+    needed = {field.name for field in fields(cls) if field.default is MISSING}  # type: ignore[arg-type]
+
+    def form(name: str, value: str) -> str:
+        return f"fragment({value}.json)" if name in cls.payload_names else value
+
+    always = [name for name in cls.names if name in needed]
+    lines = [
+        "def to_json(self):",
+        "  document = {" + ", ".join(f"{name!r}: {form(name, 'self.' + name)}" for name in always) + "}",
+    ]
+    for name in cls.names:
+        if name not in needed:
+            lines.append(
+                f"  if (value := self.{name}) is not None: document[{name!r}] = {form(name, 'value')}"
+            )
+    lines.append("  return dumps(document)")
+    scope: dict[str, Any] = {"fragment": orjson.Fragment, "dumps": dumps}
+    exec("\n".join(lines), scope)
+    return scope["to_json"]
+
+
 E = TypeVar("E", bound=Event)
 
 
@@ -88,6 +111,7 @@ def record(cls: type[E]) -> type[E]:
     made.payload_names = frozenset(field.name for field in fields(made) if "Payload" in str(field.type))
     if not made.compared and "command_id" in made.names:
         made.compared = ("command_id",)
+    made.to_json = _writer(made)
     REGISTRY[made.type] = made
     return made  # type: ignore[no-any-return]
 

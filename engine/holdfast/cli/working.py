@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -17,13 +16,10 @@ from holdfast.cli.loading import load
 from holdfast.cli.options import AsJson, Codec, Url, database_url, duration
 from holdfast.cli.output import document, show, tell
 from holdfast.client import DEFAULT_QUEUE, Client
+from holdfast.tuning import tune_process
 from holdfast.watchdog import TaskWatchdog, WatchdogReport
 from holdfast.worker import Worker
 from holdfast_workflow.errors import InvalidOptionError
-
-SWITCH_INTERVAL_S = 0.001
-"""How long a computing thread may keep the interpreter; Python's 5 ms cost the event loop ten times as much."""
-GC_THRESHOLDS = (50_000, 20, 100)
 
 Interval = Annotated[
     str, typer.Option("--interval", metavar="TIME", help="The longest sleep between two passes.")
@@ -94,7 +90,7 @@ def worker(
             build_id=build_id,
         )
         _log(level)
-        _tune()
+        tune_process()
         _say_hello(made, json=json)
         await made.run()
         if json:
@@ -120,14 +116,6 @@ def _say_hello(worker: Worker, *, json: bool) -> None:
         return
     names = ", ".join((*sorted(worker.workflows), *sorted(worker.activities)))
     tell(f"worker {worker.worker_id} serves {', '.join(queues)}: {names}; Ctrl-C stops it")
-
-
-def _tune() -> None:
-    """What a process that does nothing but work should have: see the constants."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _level(level: str) -> int:

@@ -1,0 +1,29 @@
+"""Events as JSON: what is written by the generated code is what the plain way would write."""
+
+import dataclasses
+from typing import Any
+
+import orjson
+import pytest
+
+from holdfast_workflow.events import REGISTRY, Event, from_json
+from holdfast_workflow.payloads import Payload, dumps
+
+
+def made(cls: type[Event], *, whole: bool) -> Event:
+    """An event with its needed fields, or with all of them."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if whole or field.default is dataclasses.MISSING:
+            payload = field.name in cls.payload_names
+            values[field.name] = Payload.of({"é": [1]}) if payload else 7
+    return cls(**values)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("cls", REGISTRY.values(), ids=REGISTRY)
+def test_an_event_is_written_as_its_document(cls: type[Event], whole: bool) -> None:
+    event = made(cls, whole=whole)
+    assert event.to_json() == dumps(event.document())
+    assert from_json(cls.type, event.to_json()) == event
+    assert list(orjson.loads(event.to_json())) == list(event.document())
