@@ -40,6 +40,7 @@ from holdfast_workflow.events import (
     ChildWorkflowScheduled,
     ChildWorkflowStartFailed,
     Event,
+    MemoUpserted,
     TimerCancelled,
     TimerScheduled,
     WorkflowCancelled,
@@ -207,6 +208,8 @@ def _carry_out(batch: Batch, run: RunRow, activation: Activation, command: Event
         answer = start_child(batch, run, command, child)
         wakes = child.awaited or isinstance(answer, ChildWorkflowStartFailed)
         applied.consequences.append(partial(_answer, batch, run, answer, wakes=wakes))
+    elif isinstance(command, MemoUpserted):
+        run.memo = command.memo.json.decode()
     elif isinstance(command, ChildWorkflowCancelRequested):
         applied.consequences.append(partial(cancel_child, batch, run, command))
 

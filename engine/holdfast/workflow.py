@@ -15,6 +15,7 @@ from holdfast_workflow.api import (
 from holdfast_workflow.child_api import execute_child, start_child
 from holdfast_workflow.child_calls import ChildWorkflowHandle
 from holdfast_workflow.definitions import defn, run
+from holdfast_workflow.facts_api import deprecate_patch, patched, side_effect, upsert_memo
 from holdfast_workflow.info import ParentInfo, WorkflowInfo
 from holdfast_workflow.log import logger
 from holdfast_workflow.shielding import shield
@@ -25,18 +26,22 @@ __all__ = [
     "WorkflowInfo",
     "continue_as_new",
     "defn",
+    "deprecate_patch",
     "execute_activity",
     "execute_child",
     "in_workflow",
     "info",
     "logger",
     "now",
+    "patched",
     "random",
     "run",
     "shield",
+    "side_effect",
     "sleep",
     "start_activity",
     "start_child",
     "time_remaining",
+    "upsert_memo",
     "uuid4",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PROGRAMS = ["cancellation.md", "children.md"]
+PROGRAMS = ["cancellation.md", "children.md", "versioning.md"]
 
 
 @pytest.mark.parametrize("page", PROGRAMS)

@@ -51,6 +51,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
+from holdfast_workflow.control_flow import ContinueAsNew as ContinueAsNew
 from holdfast_workflow.diffs import first_difference, line_at, side_by_side
 from holdfast_workflow.error_root import REGISTRY as REGISTRY
 from holdfast_workflow.error_root import HoldfastError as HoldfastError
@@ -254,6 +255,7 @@ class NonDeterminismError(WorkflowTaskError):
         command_index: where the two first differ, from 0; found if left out.
         source: the line of workflow code that asked, as ``file:line``.
         workflow_type: whose code it is.
+        notes: what else differs from when history was recorded: another Python, behaviours that are not known here.
     """
 
     facts: ClassVar[tuple[str, ...]] = (
@@ -263,6 +265,7 @@ class NonDeterminismError(WorkflowTaskError):
         "first_difference",
         "source",
         "workflow_type",
+        "notes",
     )
 
     def __init__(
@@ -273,7 +276,9 @@ class NonDeterminismError(WorkflowTaskError):
         command_index: int | None = None,
         source: str | None = None,
         workflow_type: str | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
+        self.notes = list(notes)
         self.expected = list(expected)
         self.actual = list(actual)
         self.command_index = first_difference(expected, actual) if command_index is None else command_index
@@ -288,6 +293,7 @@ class NonDeterminismError(WorkflowTaskError):
         super().__init__(
             f"workflow{whose} no longer does what its history records. First difference: {self.first_difference}"
             f"{where}\n{side_by_side(self.expected, self.actual, self.command_index)}\n"
+            f"{''.join(f'Note: {note}.' + chr(10) for note in notes)}"
             "Restore the order of calls for runs that are under way: put the new code behind "
             "`if workflow.patched('…'):`, or reset the run to a point before the change."
         )
@@ -557,36 +563,3 @@ class WorkflowTerminatedError(WorkflowResultError):
             run_id=run_id,
         )
         self.reason = reason
-
-
-# --- control flow ----------------------------------------------------------------------------------------------------
-
-
-class ContinueAsNew(BaseException):
-    """Raised by ``workflow.continue_as_new()``: ends the run by starting the next one. Don't catch it.
-
-    A ``BaseException``, so that ``except Exception`` in workflow code lets it pass.
-
-    Attributes:
-        arguments: what the next run is given.
-        workflow_type: the next run's type, or None for the same.
-        task_queue: the next run's queue, or None for the same.
-        run_timeout: seconds, or None for the same.
-        memo: or None for the same.
-    """
-
-    def __init__(
-        self,
-        arguments: tuple[Any, ...] = (),
-        *,
-        workflow_type: str | None = None,
-        task_queue: str | None = None,
-        run_timeout: float | None = None,
-        memo: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__("continue as new")
-        self.arguments = arguments
-        self.workflow_type = workflow_type
-        self.task_queue = task_queue
-        self.run_timeout = run_timeout
-        self.memo = memo

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.events import WorkflowStarted
+from holdfast_workflow.payloads import Payload
 from holdfast_workflow.times import to_datetime
 
 
@@ -52,6 +53,7 @@ def info_of(
     started: WorkflowStarted,
     *,
     run_id: str,
+    memo: Payload | None,
     start_time: int,
     history_events: int,
     history_bytes: int,
@@ -75,7 +77,7 @@ def info_of(
         execution_timeout_seconds=started.execution_timeout_seconds,
         run_timeout_seconds=started.run_timeout_seconds,
         priority=started.priority,
-        memo={} if started.memo is None else dict(converter.decode(started.memo, what="the memo")),
+        memo={} if memo is None else dict(converter.decode(memo, what="the memo")),
         history_events=history_events,
         history_bytes=history_bytes,
         continue_as_new_suggested=suggested,

@@ -57,11 +57,15 @@ from holdfast_workflow.info import WorkflowInfo, info_of
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.loop import DeterministicLoop
 from holdfast_workflow.outcomes import Outcomes
+from holdfast_workflow.payloads import Payload
 from holdfast_workflow.places import line_of, waiting_line
+from holdfast_workflow.recall import Recall
 from holdfast_workflow.tasks import DurableFuture
 
 compat.mend()
 logger = logging.getLogger("holdfast.workflow")
+
+NOTHING_RECALLED = Recall()
 
 
 class RunLoop(DeterministicLoop):
@@ -119,6 +123,9 @@ class WorkflowMachine:
         "limits",
         "log",
         "loop",
+        "memo",
+        "patches",
+        "recall",
         "run_id",
         "started",
         "terminal",
@@ -149,6 +156,9 @@ class WorkflowMachine:
         self.history_events = 0
         self.history_bytes = 0
         self.terminal: Event | None = None
+        self.patches: dict[str, bool] = {}
+        self.recall = NOTHING_RECALLED
+        self.memo: Payload | None = None
         self._outcomes = Outcomes(self.log, definition, converter, task_failure_types)
         self._coroutine: Coroutine[Any, Any, None] | None = None
         self._task: Any = None
@@ -306,6 +316,7 @@ class WorkflowMachine:
         return info_of(
             self.started,
             run_id=self.run_id,
+            memo=self.memo if self.memo is not None else self.started.memo,
             start_time=self.loop.started_at,
             history_events=self.history_events,
             history_bytes=self.history_bytes,

@@ -23,6 +23,7 @@ Rows are decoded one at a time and no further than needed: of a command only wha
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,11 +31,22 @@ from typing import Any
 import orjson
 
 from holdfast_workflow.errors import NonDeterminismError
-from holdfast_workflow.events import REGISTRY, Event, WorkflowTaskCompleted
-from holdfast_workflow.machine import WorkflowMachine
+from holdfast_workflow.events import (
+    REGISTRY,
+    Event,
+    SideEffectRecorded,
+    VersionMarkerRecorded,
+    WorkflowTaskCompleted,
+)
+from holdfast_workflow.machine import NOTHING_RECALLED, WorkflowMachine
+from holdfast_workflow.payloads import Payload
+from holdfast_workflow.recall import NotRecalled, Recall
 
 Row = tuple[int, str, str | bytes]
 """A history row: seq, event type, payload."""
+
+BEHAVIOURS: frozenset[str] = frozenset()
+"""The engine behaviours that this version knows how to replay, by the name that an activation's record gives them."""
 
 _RECORD = WorkflowTaskCompleted.type
 
@@ -77,7 +89,7 @@ def replay(machine: WorkflowMachine, rows: Iterable[Row]) -> Replayed:
 class _Reader:
     """One walk along the rows of a history."""
 
-    __slots__ = ("asked", "machine", "recorded", "replayed", "wanted")
+    __slots__ = ("asked", "due", "machine", "recall", "record", "recorded", "replayed", "wanted")
 
     def __init__(self, machine: WorkflowMachine, replayed: Replayed) -> None:
         self.machine = machine
@@ -85,10 +97,13 @@ class _Reader:
         self.asked: list[Event] = []  # what the activation under comparison asked for
         self.recorded: list[tuple[Any, ...]] = []  # … and what history says, so far
         self.wanted = 0  # how many more commands belong to it
+        self.record: dict[str, Any] = {}  # its record, and what it applied
+        self.due: list[Event] = []
+        self.recall = NOTHING_RECALLED
 
     def read(self, seq: int, kind: str, payload: str | bytes) -> None:
         if kind == _RECORD:
-            self.activate(seq, orjson.loads(payload))
+            self.begin(seq, orjson.loads(payload))
             return
         cls = REGISTRY[kind]
         if cls.terminal:
@@ -101,30 +116,55 @@ class _Reader:
             if "by" not in document:
                 self.replayed.unapplied.append((seq, cls.from_document(document)))
 
+    def begin(self, seq: int, record: dict[str, Any]) -> None:
+        """An activation: it is run when its whole block of commands has been read, for that holds what it recalls."""
+        if self.wanted:
+            self.activate()
+        self.record = record
+        self.due = self._due(seq, record["through"], record["own"])
+        self.recorded = []
+        self.recall = NOTHING_RECALLED
+        self.wanted = record["commands"]
+        if not self.wanted:
+            self.activate()
+
     def command(self, cls: type[Event], document: dict[str, Any]) -> None:
         if document.get("by") is not None:
             return
         self.recorded.append(cls.recorded_signature(document))
+        if cls is SideEffectRecorded or cls is VersionMarkerRecorded:
+            self.remember(cls, document)
         self.wanted -= 1
         if not self.wanted:
-            self.compare()
+            self.activate()
 
-    def activate(self, seq: int, record: dict[str, Any]) -> None:
-        if self.wanted:
-            self.compare()
-        replayed = self.replayed
-        events = self._due(seq, record["through"], record["own"])
-        self.asked = self.machine.activate(
-            events,
-            record["at"],
-            history_events=record["history_events"],
-            history_bytes=record["history_bytes"],
-        )
+    def remember(self, cls: type[Event], document: dict[str, Any]) -> None:
+        """What the code must be told when it gets there."""
+        if self.recall is NOTHING_RECALLED:
+            self.recall = Recall()
+        if cls is SideEffectRecorded:
+            self.recall.values[document["command_id"]] = Payload.of(document["value"])
+            return
+        self.recall.patches.add(document["patch_id"])
+        if document.get("deprecated"):
+            self.recall.deprecated.add(document["patch_id"])
+
+    def activate(self) -> None:
+        self.wanted = 0
+        machine, record, replayed = self.machine, self.record, self.replayed
+        machine.recall = self.recall
+        try:
+            self.asked = machine.activate(
+                self.due,
+                record["at"],
+                history_events=record["history_events"],
+                history_bytes=record["history_bytes"],
+            )
+        except NotRecalled:
+            self.asked = machine.log.take()
         replayed.activations += 1
-        replayed.last_activation_at = self.machine.time
-        self.wanted = record["commands"]
-        self.recorded = []
-        if not self.wanted and self.asked:
+        replayed.last_activation_at = machine.time
+        if self.recorded or self.asked:
             self.compare()
 
     def _due(self, seq: int, through: int, own: int) -> list[Event]:
@@ -139,18 +179,27 @@ class _Reader:
         return seen
 
     def compare(self) -> None:
-        self.wanted = 0
         asked = [command.signature() for command in self.asked]
-        if asked != self.recorded:
-            raise _difference(self.machine, self.recorded, asked)
+        if asked == self.recorded:
+            return
+        # A deprecated patch may go from the code altogether.
+        optional = {(VersionMarkerRecorded.type, patch_id) for patch_id in self.recall.deprecated} - set(
+            asked
+        )
+        recorded = [signature for signature in self.recorded if signature not in optional]
+        if asked != recorded:
+            raise _difference(self.machine, recorded, asked, self.record)
 
     def finish(self) -> None:
         if self.wanted:
-            self.compare()
+            self.activate()
 
 
 def _difference(
-    machine: WorkflowMachine, recorded: Sequence[tuple[Any, ...]], asked: Sequence[tuple[Any, ...]]
+    machine: WorkflowMachine,
+    recorded: Sequence[tuple[Any, ...]],
+    asked: Sequence[tuple[Any, ...]],
+    record: dict[str, Any],
 ) -> NonDeterminismError:
     index = 0
     while index < len(recorded) and index < len(asked) and recorded[index] == asked[index]:
@@ -161,7 +210,22 @@ def _difference(
         command_index=index,
         source=machine.where(index),
         workflow_type=machine.definition.name,
+        notes=_other_circumstances(record),
     )
+
+
+def _other_circumstances(record: dict[str, Any]) -> list[str]:
+    """What else was different when the activation was recorded, and may be why."""
+    notes: list[str] = []
+    python, here = record.get("python"), sys.version_info[1]
+    if python is not None and python != here:
+        notes.append(
+            f"it was recorded on Python 3.{python} and is replayed on 3.{here}, whose asyncio may order tasks otherwise"
+        )
+    unknown = sorted(set(record.get("flags") or ()) - BEHAVIOURS)
+    if unknown:
+        notes.append(f"it was recorded with behaviours that this version does not know: {', '.join(unknown)}")
+    return notes
 
 
 def _words(signature: tuple[Any, ...]) -> str:
