@@ -14,10 +14,12 @@ from functools import partial
 
 import orjson
 
+from holdfast.signalling import signal_other
 from holdfast_activities.attempts import complete, request_cancel, schedule
 from holdfast_activities.deadlines import passed
 from holdfast_store.batch import ActivityKey, BaseChange, Batch
 from holdfast_store.children import NewChild, cancel_child, start_child
+from holdfast_store.requests import move_signals, unapplied_signals
 from holdfast_store.rows import ActivityRow, RunRow
 from holdfast_store.runs import (
     add_next_run,
@@ -40,7 +42,9 @@ from holdfast_workflow.events import (
     ChildWorkflowScheduled,
     ChildWorkflowStartFailed,
     Event,
+    ExternalSignalRequested,
     MemoUpserted,
+    SignalReceived,
     TimerCancelled,
     TimerScheduled,
     WorkflowCancelled,
@@ -97,6 +101,10 @@ class Activation:
     next_owner_id: str | None = None
     children: Mapping[int, NewChild] = field(default_factory=dict)
     """The children that begin with it, by command id."""
+    buffered: Sequence[SignalReceived] = ()
+    """The signals that wait without a handler."""
+    most_signals: int = 0
+    """How many signals may wait in a run that this one signals; 0 for any number."""
 
 
 @dataclass(slots=True)
@@ -212,6 +220,8 @@ def _carry_out(batch: Batch, run: RunRow, activation: Activation, command: Event
         run.memo = command.memo.json.decode()
     elif isinstance(command, ChildWorkflowCancelRequested):
         applied.consequences.append(partial(cancel_child, batch, run, command))
+    elif isinstance(command, ExternalSignalRequested):
+        applied.consequences.append(partial(signal_other, batch, run, command, activation.most_signals))
 
 
 def _answer(batch: Batch, run: RunRow, event: Event, *, wakes: bool) -> None:
@@ -229,6 +239,8 @@ def _end(batch: Batch, run: RunRow, activation: Activation, command: Event, appl
         close_run(batch, run, command, RunStatus.COMPLETED, by="completed", nothing_open=nothing_open)
     elif isinstance(command, WorkflowContinuedAsNew):
         applied.following = _continue(batch, run, activation, command)
+        signals = [*activation.buffered, *_unapplied(batch, run, activation, applied)]
+        move_signals(batch, applied.following, signals)
         close_run(
             batch, run, command, RunStatus.CONTINUED_AS_NEW, by="continued_as_new", nothing_open=nothing_open
         )
@@ -262,6 +274,9 @@ def _fail(batch: Batch, run: RunRow, activation: Activation, command: WorkflowFa
     command.next_run_id = retry_run(
         batch, run, document, delay=microseconds(delay) if delay is not None else None
     )
+    following = batch.run(command.next_run_id) if command.next_run_id is not None else None
+    if following is not None and activation.buffered:
+        move_signals(batch, following, activation.buffered)
     command.retry_state = None
     if command.next_run_id is None and run.retry_policy is not None:
         command.retry_state = _retry_state(run, document).value
@@ -296,6 +311,15 @@ def _retry_state(run: RunRow, failure: dict[str, object]) -> RetryState:
     if not policy.allows(run.attempt):
         return RetryState.MAXIMUM_ATTEMPTS_REACHED
     return RetryState.TIMEOUT
+
+
+def _unapplied(
+    batch: Batch, run: RunRow, activation: Activation, applied: Applied
+) -> Sequence[SignalReceived]:
+    """The signals that this activation had not seen, in order. The database is asked only if it may know of any."""
+    if applied.first_seq - 1 == activation.seen_seq:
+        return ()
+    return unapplied_signals(batch, run, activation.seen_seq)
 
 
 def _continue(batch: Batch, run: RunRow, activation: Activation, command: WorkflowContinuedAsNew) -> RunRow:
@@ -340,6 +364,9 @@ class Activate(BaseChange):
                 self.runs = (run.run_id, run.parent_run_id)
         if activation.children:
             self.new_instances = [child.instance for child in activation.children.values()]
+        signalled = {one.workflow_id for one in commands if type(one) is ExternalSignalRequested}
+        if signalled:
+            self.instances = (*self.instances, *signalled)
         self.weight = 1024 + 512 * len(commands)
 
     def apply(self, batch: Batch) -> Applied:
@@ -384,6 +411,7 @@ class TaskFailed(BaseChange):
         run.task_failures += 1
         backoff = min(FIRST_TASK_BACKOFF << min(run.task_failures - 1, 16), LONGEST_TASK_BACKOFF)
         run.not_before = batch.now + backoff
+        run.start_delayed = False
         run.wake(batch.now)
         attention = self.attention
         if attention is None and run.task_failures >= FAILURES_TO_ATTENTION:

@@ -222,6 +222,8 @@ class Actor:
             next_run_id=next_run_id,
             next_owner_id=next_owner_id,
             children=children,
+            buffered=self.machine.buffered,
+            most_signals=self.machine.limits.unhandled_signals,
         )
 
     def _note_open(self, commands: list[Event], own: list[OwnResult]) -> None:

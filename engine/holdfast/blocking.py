@@ -25,6 +25,7 @@ from holdfast.listing import Filters, Listing
 from holdfast.views import RunPage, RunSummary, WorkerSummary, WorkflowDescription
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.errors import ForkedConnectionError, HoldfastError, JournalClosedError
+from holdfast_workflow.handlers import SignalCall
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import StartOptions, timeout_seconds
 
@@ -301,6 +302,78 @@ class Client:
         """Start a workflow and wait for its result."""
         return self._caller.call(lambda: self._client.execute(workflow, *args, **options))
 
+    # --- signals ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def signal_with_start(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        signal: SignalCall | str,
+        signal_args: Sequence[Any] = (),
+        request_id: str | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> BlockingHandle[T]: ...
+
+    @overload
+    def signal_with_start(
+        self,
+        workflow: str,
+        *args: Any,
+        signal: SignalCall | str,
+        signal_args: Sequence[Any] = (),
+        request_id: str | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> BlockingHandle[Any]: ...
+
+    def signal_with_start(  # type: ignore[misc]  # as above
+        self, workflow: Any, *args: Any, **options: Any
+    ) -> BlockingHandle[Any]:
+        """Signal a workflow, and start it first where the id is not open."""
+        handle: WorkflowHandle[Any] = self._caller.call(
+            lambda: self._client.signal_with_start(workflow, *args, **options)
+        )
+        return BlockingHandle(handle, self._caller)
+
+    @overload
+    def signal(
+        self,
+        workflow_id: str,
+        signal: Callable[[*Ts], SignalCall],
+        *args: *Ts,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    @overload
+    def signal(
+        self,
+        workflow_id: str,
+        signal: SignalCall,
+        *,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    @overload
+    def signal(
+        self,
+        workflow_id: str,
+        signal: str,
+        *args: Any,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    def signal(self, workflow_id: str, signal: Any, *args: Any, **options: Any) -> None:  # type: ignore[misc]  # as above
+        """Send a signal to a workflow by its id."""
+        self._caller.call(lambda: self._client.signal(workflow_id, signal, *args, **options))
+
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def handle(
@@ -380,6 +453,21 @@ class BlockingHandle(Generic[T]):
 
     def _page(self, after_seq: int) -> Sequence[HistoryEvent]:
         return self._caller.call(lambda: self._handle.history_page(after_seq))
+
+    @overload
+    def signal(
+        self, signal: Callable[[*Ts], SignalCall], *args: *Ts, request_id: str | None = None
+    ) -> None: ...
+
+    @overload
+    def signal(self, signal: SignalCall, *, request_id: str | None = None) -> None: ...
+
+    @overload
+    def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
+
+    def signal(self, signal: Any, *args: Any, request_id: str | None = None) -> None:  # type: ignore[misc]  # as above
+        """Send a signal; when this returns it is durable."""
+        self._caller.call(lambda: self._handle.signal(signal, *args, request_id=request_id))
 
     def cancel(self, reason: str | None = None) -> None:
         """Ask the workflow to cancel; its code decides."""

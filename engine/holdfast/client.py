@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
+from typing import Any, NoReturn, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 from holdfast.describe import workers
 from holdfast.handle import WorkflowHandle
 from holdfast.hub import Hub
 from holdfast.listing import Filters, Listing, run_filter
+from holdfast.sending import signal_event
 from holdfast.starting import Started, StartRun, check_memo, first_run
 from holdfast.views import WorkerSummary, WorkflowDescription
 from holdfast_store import listings
@@ -20,7 +21,8 @@ from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.definitions import definition_of
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import InvalidOptionError
-from holdfast_workflow.events import WorkflowStarted
+from holdfast_workflow.events import SignalReceived, WorkflowStarted
+from holdfast_workflow.handlers import SignalCall
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import StartOptions, validate_name, validate_task_queue, validate_workflow_id
 
@@ -142,7 +144,98 @@ class Client:
         value = await self._submit(run, started, options)
         if not value.created:
             ending = self.hub.ending(value.run_id)
-        return WorkflowHandle(self.hub, self.converter, run.workflow_id, value.run_id, result_type, ending)
+        return WorkflowHandle(
+            self.hub,
+            self.converter,
+            run.workflow_id,
+            value.run_id,
+            result_type,
+            ending,
+            limits=self.limits,
+        )
+
+    @overload
+    async def signal_with_start(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        signal: SignalCall | str,
+        signal_args: Sequence[Any] = (),
+        request_id: str | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> WorkflowHandle[T]: ...
+
+    @overload
+    async def signal_with_start(
+        self,
+        workflow: str,
+        *args: Any,
+        signal: SignalCall | str,
+        signal_args: Sequence[Any] = (),
+        request_id: str | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> WorkflowHandle[Any]: ...
+
+    async def signal_with_start(  # type: ignore[misc]  # as above
+        self,
+        workflow: Any,
+        *args: Any,
+        signal: SignalCall | str,
+        signal_args: Sequence[Any] = (),
+        request_id: str | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> WorkflowHandle[Any]:
+        """Signal a workflow, and start it first where the id is not open: one change, so nothing comes between.
+
+        The signal is handled before the first step of a run method that it starts; ``@workflow.init`` gives the
+        instance its input before that.
+
+        Args:
+            workflow: As for :meth:`start`.
+            args: The workflow's arguments.
+            signal: ``Order.approve("ada")``, or a signal's name.
+            signal_args: The arguments of a signal that is named.
+            request_id: A key of your own: a signal with the same key reaches the workflow once.
+            id: The workflow id.
+            task_queue: As for :meth:`start`.
+            options: As for :meth:`start`; the duplicate policy says what to do if the id is closed, and
+                ``terminate_existing`` also what to do if it is open.
+            result_type: As for :meth:`start`.
+
+        Raises:
+            InvalidOptionError: As for :meth:`start`.
+            WorkflowAlreadyStartedError: The id is closed, and the policy is ``reject_duplicate``.
+            StructuralLimitError: Too many signals wait already.
+        """
+        options = options if options is not None else StartOptions()
+        run, started, result_type = self._prepare(workflow, args, id, task_queue, options, result_type)
+        event = signal_event(
+            signal,
+            tuple(signal_args),
+            request_id,
+            converter=self.converter,
+            limits=self.limits,
+            whose=run.workflow_id,
+        )
+        value = await self._submit(run, started, options, event)
+        ending = self.hub.ending(value.run_id)
+        return WorkflowHandle(
+            self.hub,
+            self.converter,
+            run.workflow_id,
+            value.run_id,
+            result_type,
+            ending,
+            limits=self.limits,
+        )
 
     def _prepare(
         self,
@@ -181,11 +274,18 @@ class Client:
         )
         return run, started_event(run, input=payload, seed=environment.random.getrandbits(52)), result_type
 
-    async def _submit(self, run: RunRow, started: WorkflowStarted, options: StartOptions) -> Started:
-        policy = options.duplicate_policy
+    async def _submit(
+        self,
+        run: RunRow,
+        started: WorkflowStarted,
+        options: StartOptions,
+        signal: SignalReceived | None = None,
+    ) -> Started:
+        change = StartRun(run, started, options.duplicate_policy, signal=signal)
+        change.most_signals = self.limits.unhandled_signals
         owner = self._eager_owner(run, options)
         if owner is None:
-            return await self.hub.journal.apply(StartRun(run, started, policy))
+            return await self.hub.journal.apply(change)
         run.owner_id = owner.worker_id
         run.fence = 1
         future: asyncio.Future[Started] = self.hub.loop.create_future()
@@ -198,7 +298,7 @@ class Client:
             else:
                 future.set_exception(error or AssertionError("a start without an outcome"))
 
-        owner.start(run, started, policy, done)
+        owner.start(change, done)
         return await future
 
     def _eager_owner(self, run: RunRow, options: StartOptions) -> Any:
@@ -256,8 +356,55 @@ class Client:
         if run_id is not None:
             validate_name("run id", run_id)
         return WorkflowHandle(
-            self.hub, self.converter, workflow_id, run_id, result_type, pinned=run_id is not None
+            self.hub,
+            self.converter,
+            workflow_id,
+            run_id,
+            result_type,
+            pinned=run_id is not None,
+            limits=self.limits,
         )
+
+    @overload
+    async def signal(
+        self,
+        workflow_id: str,
+        signal: Callable[[*Ts], SignalCall],
+        *args: *Ts,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    @overload
+    async def signal(
+        self,
+        workflow_id: str,
+        signal: SignalCall,
+        *,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    @overload
+    async def signal(
+        self,
+        workflow_id: str,
+        signal: str,
+        *args: Any,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    async def signal(  # type: ignore[misc]  # as above
+        self,
+        workflow_id: str,
+        signal: Any,
+        *args: Any,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Send a signal to a workflow by its id: :meth:`handle` and :meth:`WorkflowHandle.signal` in one."""
+        await self.handle(workflow_id, run_id=run_id).signal(signal, *args, request_id=request_id)
 
     async def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
         """What a workflow is doing: its current run, or the run of ``run_id``, as one state of the database.

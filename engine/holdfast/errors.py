@@ -37,6 +37,16 @@ from holdfast_workflow.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
+from holdfast_workflow.request_errors import (
+    NoWorkerError,
+    QueryFailedError,
+    ReadOnlyContextError,
+    RequestError,
+    RequestTimeoutError,
+    UnknownHandlerError,
+    UpdateFailedError,
+    UpdateRejectedError,
+)
 
 __all__ = [
     "ActivityError",
@@ -52,9 +62,14 @@ __all__ = [
     "InvalidUrlError",
     "JournalClosedError",
     "MissingCodeError",
+    "NoWorkerError",
     "NonDeterminismError",
     "PayloadDecodeError",
     "PayloadEncodeError",
+    "QueryFailedError",
+    "ReadOnlyContextError",
+    "RequestError",
+    "RequestTimeoutError",
     "RunNotFoundError",
     "SchemaMissingError",
     "SchemaTooNewError",
@@ -65,7 +80,10 @@ __all__ = [
     "StoreUnreachableError",
     "StructuralLimitError",
     "UnknownActivityTypeError",
+    "UnknownHandlerError",
     "UnknownWorkflowTypeError",
+    "UpdateFailedError",
+    "UpdateRejectedError",
     "WorkflowAlreadyStartedError",
     "WorkflowCancelledError",
     "WorkflowClosedError",

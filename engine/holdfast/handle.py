@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
 import orjson
 
 from holdfast.describe import describe
 from holdfast.hub import Ending, Hub
 from holdfast.requests import RequestCancel, Terminate
+from holdfast.sending import SendSignal, signal_event
 from holdfast.views import WorkflowDescription
 from holdfast_store import queries
 from holdfast_store.batch import Change
@@ -28,10 +29,13 @@ from holdfast_workflow.errors import (
     WorkflowTimeoutError,
 )
 from holdfast_workflow.failures import exception_of
+from holdfast_workflow.handlers import SignalCall
 from holdfast_workflow.kinds import TimeoutKind
+from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.times import from_iso, to_datetime
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 PAGE = 1000
 
 
@@ -63,8 +67,10 @@ class WorkflowHandle(Generic[T]):
         ending: Ending | None = None,
         *,
         pinned: bool = False,
+        limits: StructuralLimits | None = None,
     ) -> None:
         self.hub = hub
+        self._limits = limits or StructuralLimits()
         self._ending = ending
         self.workflow_id = workflow_id
         self.run_id = run_id
@@ -139,6 +145,43 @@ class WorkflowHandle(Generic[T]):
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
+    @overload
+    async def signal(
+        self, signal: Callable[[*Ts], SignalCall], *args: *Ts, request_id: str | None = None
+    ) -> None: ...
+
+    @overload
+    async def signal(self, signal: SignalCall, *, request_id: str | None = None) -> None: ...
+
+    @overload
+    async def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
+
+    async def signal(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
+        self, signal: Any, *args: Any, request_id: str | None = None
+    ) -> None:
+        """Send a signal; when this returns it is durable, and it will be handled in the order of arrival.
+
+        Args:
+            signal: ``Order.approve``, or a signal's name.
+            *args: Its arguments.
+            request_id: A key of your own: signals with the same key reach the workflow once, whatever is retried.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            WorkflowClosedError: It has ended already.
+            StructuralLimitError: Too many signals wait already; this one was refused.
+        """
+        event = signal_event(
+            signal,
+            args,
+            request_id,
+            converter=self._converter,
+            limits=self._limits,
+            whose=self.workflow_id,
+        )
+        most = self._limits.unhandled_signals
+        await self._ask(lambda run_id: SendSignal(self.workflow_id, run_id, event, most))
+
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the workflow to cancel: ``asyncio.CancelledError`` arrives in its code, which decides.
 
@@ -160,7 +203,15 @@ class WorkflowHandle(Generic[T]):
     async def _ask(self, change: Callable[[str], Change[str | None]]) -> None:
         run_id = await self._resolve()
         while True:
-            following = await self.hub.journal.apply(change(run_id))
+            try:
+                following = await self.hub.journal.apply(change(run_id))
+            except WorkflowClosedError:
+                if (
+                    self.run_id is None and (now := await self._resolve()) != run_id
+                ):  # it was started anew meanwhile
+                    run_id = now
+                    continue
+                raise
             if following is None:
                 return
             if following == "":

@@ -226,7 +226,9 @@ class Hub:
         for run_id, run in committed.runs.items():
             if run.closed_at is not None:
                 ending = self._endings.get(run_id)
-                if ending is not None and run_id in committed.events:  # not so where only its row changed since
+                if (
+                    ending is not None and run_id in committed.events
+                ):  # not so where only its row changed since
                     ending.event = committed.events[run_id][-1][1]
                     self._release(run_id)
 

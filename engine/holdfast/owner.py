@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.activation import Activate, Activation, Applied, TaskFailed
 from holdfast.actor import Actor
+from holdfast.closing import ActivateLocked, HeldBack
 from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
 from holdfast.loading import RELOAD_AFTER, Load, Result, RunLoader
@@ -42,12 +43,10 @@ from holdfast_workflow.events import (
     ChildWorkflowScheduled,
     Event,
     WorkflowFailed,
-    WorkflowStarted,
     WorkflowTaskFailed,
     from_json,
 )
 from holdfast_workflow.failures import failure_of
-from holdfast_workflow.kinds import DuplicatePolicy
 from holdfast_workflow.machine import WorkflowMachine
 from holdfast_workflow.options import ActivityOptions
 from holdfast_workflow.outcomes import BY_LIMIT
@@ -81,6 +80,7 @@ class RunOwner:
         self._clock = hub.environment.clock
         self._pump = Pump(hub.loop, self._clock)
         self._loader = RunLoader(hub, self._loaded, self._commit_alone)
+        self._held_back = HeldBack()
         self._claiming = False
         self._stopping = False
 
@@ -184,7 +184,8 @@ class RunOwner:
     def _change(self, actor: Actor, commands: list[Event], own: Any, seen: int) -> Activate:
         return Activate(actor.run, self._decide(actor, commands, own, seen))
 
-    def _decide(self, actor: Actor, commands: list[Event], own: Any, seen: int) -> Any:
+    def _decide(self, actor: Actor, commands: list[Event], own: Any, seen: int, *, here: bool = True) -> Any:
+        """The activation to be committed; what can start at once begins ``here`` when it is."""
         next_run_id = next_owner_id = None
         if actor.continues:
             terminal: Any = actor.machine.terminal
@@ -197,7 +198,7 @@ class RunOwner:
             seen,
             worker_id=self.worker_id,
             build_id=self.settings.build_id,
-            eager=self._eager(commands),
+            eager=self._eager(commands) if here else {},
             next_run_id=next_run_id,
             next_owner_id=next_owner_id,
             children=self._children(actor, commands),
@@ -242,6 +243,7 @@ class RunOwner:
         self._dispatcher.give_back(len(eager) - len(applied.claimed))
         for row, event in applied.claimed:
             self._dispatcher.start_eager(row, event.input, run)
+        self._held_back.forget(actor.run_id)
         if run.closed_at is not None or run.owner_id != self.worker_id:
             self._discard(actor)
             return
@@ -256,11 +258,38 @@ class RunOwner:
         self._discard(actor, own)
         if isinstance(error, RefusedError):
             logger.debug("an activation of run %s was refused: %s", actor.run_id, error.reason)
-            if error.reason not in ("fenced", "unknown_run"):
+            if error.reason == "unseen" and self._held_back.enough(actor.run_id):
+                self._end_locked(actor.run)
+            elif error.reason not in ("fenced", "unknown_run"):
                 self.load(actor.run_id)
         elif not isinstance(error, JournalClosedError):
             logger.warning("an activation of run %s could not be committed: %s", actor.run_id, error)
             self.hub.loop.call_later(RELOAD_AFTER, self.load, actor.run_id)
+
+    # --- ends that are held back ------------------------------------------------------------------------------------
+
+    def _end_locked(self, run: RunRow) -> None:
+        """News has held back a run's end so often that it now ends under the lock; see `closing`."""
+        self.activations += 1
+        change = ActivateLocked(run, self._decide_at_once)
+        self.hub.journal.submit(change, partial(self._ended_locked, run.run_id))
+
+    def _decide_at_once(self, run: RunRow, rows: list[Any], now: int) -> Activation:
+        """Bring a run back, activate it, and forget it. On the journal's thread: nothing of the owner may change."""
+        machine = self._machine(run)
+        try:
+            replayed = replay(machine, rows)
+            actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=None)
+            actor.pending = [event for _, event in replayed.unapplied]
+            commands, own, seen = actor.activate(now)
+            activation: Activation = self._decide(actor, commands, own, seen, here=False)
+            return activation
+        finally:
+            machine.evict()
+
+    def _ended_locked(self, run_id: str, applied: Applied | None, error: BaseException | None) -> None:
+        if applied is None and not (isinstance(error, RefusedError) and error.reason == "fenced"):
+            self.load(run_id)
 
     # --- what goes wrong --------------------------------------------------------------------------------------------
 
@@ -338,19 +367,18 @@ class RunOwner:
     # --- eager starts -----------------------------------------------------------------------------------------------
 
     def start(
-        self,
-        run: RunRow,
-        started: WorkflowStarted,
-        policy: DuplicatePolicy,
-        callback: Callable[[Started | None, BaseException | None], None],
+        self, change: StartRun, callback: Callable[[Started | None, BaseException | None], None]
     ) -> None:
         """Start a workflow and fold its first activation into the same change."""
-        self._pump.enqueue(partial(self._start, run, started, policy, callback))
+        self._pump.enqueue(partial(self._start, change, callback))
 
-    def _start(self, run: RunRow, started: WorkflowStarted, policy: DuplicatePolicy, callback: Any) -> None:
+    def _start(self, change: StartRun, callback: Any) -> None:
+        run, signal = change.run, change.signal
         machine = self._machine(run)
-        actor = Actor(run, machine, seen_seq=1, open_ids=set())
-        actor.pending.append(started)
+        actor = Actor(run, machine, seen_seq=1 if signal is None else 2, open_ids=set())
+        actor.pending.append(change.started)
+        if signal is not None:
+            actor.pending.append(signal)
         try:
             commands, own, seen = actor.activate(self._clock.now())
         except BaseException as error:
@@ -362,10 +390,10 @@ class RunOwner:
             )
             run.owner_id = None
             run.fence = 0
-            self.hub.journal.submit(StartRun(run, started, policy), callback)
+            self.hub.journal.submit(change, callback)
             return
         self.activations += 1
-        change = StartRun(run, started, policy, self._decide(actor, commands, own, seen))
+        change.fold(self._decide(actor, commands, own, seen))
         actor.change = change
         self._keep(actor)
         self.hub.journal.submit(change, partial(self._started, actor, change, callback))

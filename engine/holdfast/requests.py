@@ -9,7 +9,7 @@ from holdfast_workflow.errors import RunNotFoundError, WorkflowClosedError
 from holdfast_workflow.events import WorkflowCancelRequested
 
 
-class _RunChange(BaseChange):
+class RunChange(BaseChange):
     """A change of one open run; on a closed one of a chain that went on it returns the run to ask instead."""
 
     def __init__(self, workflow_id: str, run_id: str) -> None:
@@ -33,7 +33,7 @@ class _RunChange(BaseChange):
         raise WorkflowClosedError(run.workflow_id, run_id=run.run_id, status=run.status)
 
 
-class RequestCancel(_RunChange):
+class RequestCancel(RunChange):
     """Ask a run to cancel; its code decides. A second request adds no event."""
 
     def __init__(self, workflow_id: str, run_id: str, reason: str | None) -> None:
@@ -49,7 +49,7 @@ class RequestCancel(_RunChange):
         return None
 
 
-class Terminate(_RunChange):
+class Terminate(RunChange):
     """End a run at once, without its code."""
 
     def __init__(self, workflow_id: str, run_id: str, reason: str | None) -> None:

@@ -15,12 +15,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.activation import Activation, Applied, apply_activation
+from holdfast.signalling import deliver
 from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.beginnings import first_run as first_run
 from holdfast_store.rows import RunRow
-from holdfast_store.runs import new_instance, terminate
+from holdfast_store.runs import (
+    deadline_passed,
+    new_instance,
+    terminate,
+    time_out_run,
+)
 from holdfast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
-from holdfast_workflow.events import WorkflowStarted
+from holdfast_workflow.events import SignalReceived, WorkflowStarted
 from holdfast_workflow.kinds import DuplicatePolicy
 from holdfast_workflow.payloads import Payload
 
@@ -44,15 +50,28 @@ class StartRun(BaseChange):
         started: WorkflowStarted,
         policy: DuplicatePolicy,
         activation: Activation | None = None,
+        *,
+        signal: SignalReceived | None = None,
     ) -> None:
+        self.signal = signal
+        """What to send to the run that stands for the id then, be it new or not."""
+        self.most_signals = 0
         self.run = run
         self.started = started
         self.policy = policy
-        self.activation = activation
+        self.activation: Activation | None = None
         self.new_instances = [new_instance(run)]
         if activation is not None:
-            self.new_instances += [child.instance for child in activation.children.values()]
+            self.fold(activation)
         self.weight = 2048 + len(started.input.json)
+
+    def fold(self, activation: Activation) -> None:
+        """Make the first activation part of the start."""
+        self.activation = activation
+        self.new_instances = [
+            *self.new_instances,
+            *[child.instance for child in activation.children.values()],
+        ]
 
     def apply(self, batch: Batch) -> Started:
         """Start it, or return the run that stands for the id already.
@@ -67,7 +86,12 @@ class StartRun(BaseChange):
             return self._begin(batch)
         current = batch.run(instance.current_run_id)
         if current is not None:
+            if self.signal is not None:
+                current = self._in_time(batch, current)
             if current.is_open:
+                if self.signal is not None and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
+                    deliver(batch, current, self.signal, self.most_signals)
+                    return Started(current.run_id, current.first_run_id, created=False)
                 if self.policy is DuplicatePolicy.RETURN_EXISTING:
                     return Started(current.run_id, current.first_run_id, created=False)
                 if self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
@@ -83,9 +107,20 @@ class StartRun(BaseChange):
     def _refused(self, current: RunRow) -> WorkflowAlreadyStartedError:
         return WorkflowAlreadyStartedError(self.run.workflow_id, run_id=current.run_id, status=current.status)
 
+    @staticmethod
+    def _in_time(batch: Batch, current: RunRow) -> RunRow:
+        """The run that is to be signalled: not one whose deadline has passed."""
+        if current.is_open and deadline_passed(current, batch.now) is not None:
+            time_out_run(batch, current)
+            following = batch.run(current.next_run_id) if current.next_run_id is not None else None
+            return following if following is not None else current
+        return current
+
     def _begin(self, batch: Batch) -> Started:
         row = batch.add_run(self.run)
         batch.append(row, self.started)
+        if self.signal is not None:
+            deliver(batch, row, self.signal, self.most_signals)
         if self.activation is None:
             return Started(row.run_id, row.run_id, created=True)
         return Started(

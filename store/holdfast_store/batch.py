@@ -110,7 +110,7 @@ class Opened:
 class Committed:
     """What a committed batch did, for those in this process who would rather be told than ask."""
 
-    __slots__ = ("activities", "events", "now", "runs", "timers")
+    __slots__ = ("activities", "answered", "events", "now", "runs", "timers")
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -118,6 +118,8 @@ class Committed:
         self.events: dict[str, list[tuple[int, Event, object]]] = {}
         self.activities: list[ActivityRow] = []
         self.timers: list[int] = []
+        self.answered: set[tuple[str, str, str]] = set()
+        """The keys of the requests that got nearer to an answer."""
 
 
 class Cache:
@@ -184,6 +186,7 @@ class Batch:
         self._failures: list[Values] = []
         self._touched = False
         self._opened: dict[str, Opened] = {}
+        self.answered: set[tuple[str, str, str]] = set()
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -567,4 +570,5 @@ class Batch:
             if activity.before is None or activity.row.__dict__ != activity.before:
                 committed.activities.append(activity.row)
         committed.timers = list(self._timers.values())
+        committed.answered = self.answered
         return committed

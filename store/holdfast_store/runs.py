@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from holdfast_store import requests
 from holdfast_store.batch import Batch
 from holdfast_store.parents import note_children, tell_parent
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RunRow
@@ -155,6 +156,8 @@ def add_next_run(batch: Batch, run: RunRow, following: RunRow, started: Workflow
     row = batch.add_run(following)
     batch.append(row, started)
     run.next_run_id = row.run_id
+    if run.inbox:
+        requests.move_updates(batch, run, row)
     instance = batch.lock_instance(run.workflow_id)
     if instance is not None and instance.current_run_id == run.run_id:
         instance.current_run_id = row.run_id
@@ -330,7 +333,9 @@ def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None 
         headers=started.headers,
         parent=started.parent,
     )
-    return add_next_run(batch, run, following, event).run_id
+    row = add_next_run(batch, run, following, event)
+    requests.move_signals(batch, row, requests.unapplied_signals(batch, run))
+    return row.run_id
 
 
 def terminate(batch: Batch, run: RunRow, reason: str | None) -> None:

@@ -81,6 +81,19 @@ def test_cancel_and_terminate(holdfast: Command) -> None:
     assert "has ended already" in too_late.err
 
 
+def test_signal(holdfast: Command) -> None:
+    holdfast("start", "sleep_long", "--id", "s")
+    sent = holdfast("signal", "s", "note", "--input", '"a"', "--input", "2", "--request-id", "k")
+    assert sent.out == "sent note to s\n"
+    again = holdfast("signal", "s", "note", "--request-id", "k", "--json")
+    assert again.json == {"workflow_id": "s", "signal": "note", "delivered": True}
+    signals = [line for line in holdfast("history", "s", "--json").lines if line["type"] == "SignalReceived"]
+    assert [line["payload"] for line in signals] == [{"name": "note", "input": ["a", 2], "request_id": "k"}]
+    assert holdfast("signal", "nope", "note").code == 3
+    holdfast("terminate", "s")
+    assert "has ended already" in holdfast("signal", "s", "note").err
+
+
 @pytest.mark.parametrize("command", ["describe", "history", "result", "cancel", "terminate"])
 def test_what_is_not_there_exits_with_3(holdfast: Command, command: str) -> None:
     done = holdfast(command, "nope")

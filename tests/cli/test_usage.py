@@ -23,7 +23,7 @@ def test_the_version_is_the_last_word(process: Command) -> None:
 
 def test_help_lists_the_commands_and_each_has_its_own(bare: Command) -> None:
     names = [command.name for command in app.registered_commands]
-    assert len(names) == 13
+    assert len(names) == 14
     for arguments in (["--help"], ["-h"], []):
         done = bare(*arguments)
         assert done.code == (0 if arguments else 2)

@@ -30,7 +30,6 @@ from holdfast_workflow.events import (
     ActivityScheduled,
     ActivityTimedOut,
     Event,
-    SignalReceived,
     TimerCancelled,
     TimerFired,
     TimerScheduled,
@@ -39,6 +38,7 @@ from holdfast_workflow.events import (
     WorkflowCompleted,
     WorkflowContinuedAsNew,
     WorkflowFailed,
+    WorkflowReset,
 )
 from holdfast_workflow.failures import activity_timeout_failure, failure_of
 from holdfast_workflow.kinds import RetryState, TimeoutKind
@@ -607,8 +607,8 @@ def test_an_event_of_a_later_version_fails_the_task():
         await asyncio.sleep(1)
 
     machine, _ = begin(order)
-    with pytest.raises(MissingCodeError, match="SignalReceived"):
-        go(machine, SignalReceived("s", Payload.of([])))
+    with pytest.raises(MissingCodeError, match="WorkflowReset"):
+        go(machine, WorkflowReset("run-2"))
 
 
 def test_code_that_swallows_a_refusal_gets_no_further_than_its_next_await():

@@ -54,6 +54,19 @@ def current_machine() -> WorkflowMachine:
 
     Raises:
         DurableCallError: No run's is.
+        ReadOnlyContextError: It is, but this part of it may only look.
+    """
+    machine = looking_machine()
+    if machine.log.looking is not None:
+        machine.log.looking.refuse("make a durable call")
+    return machine
+
+
+def looking_machine() -> WorkflowMachine:
+    """The run whose code is calling, which may be code that only looks (a query, a validator, a predicate).
+
+    Raises:
+        DurableCallError: No run's is.
     """
     loop = events._get_running_loop()
     machine = loop.machine if isinstance(loop, RunLoop) else None
@@ -222,12 +235,12 @@ def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
 
 def now() -> datetime:
     """The activation's time (aware, UTC): the same on every replay, and the same until the code waits."""
-    return to_datetime(current_machine().time)
+    return to_datetime(looking_machine().time)
 
 
 def time_remaining() -> timedelta | None:
     """How long until the nearer deadline of the run; None if it has none; negative if it has passed."""
-    machine = current_machine()
+    machine = looking_machine()
     started = machine.started
     deadlines = [from_iso(text) for text in (started.execution_deadline_at, started.run_deadline_at) if text]
     return timedelta(microseconds=min(deadlines) - machine.time) if deadlines else None
@@ -238,7 +251,7 @@ def time_remaining() -> timedelta | None:
 
 def info() -> WorkflowInfo:
     """Facts about the run."""
-    return current_machine().info()
+    return looking_machine().info()
 
 
 def uuid4() -> UUID:

@@ -10,7 +10,7 @@ forgets what it is asked: the code of a run that leaves memory may call what it 
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from holdfast_workflow.errors import StructuralLimitError
 from holdfast_workflow.events import Event
@@ -18,6 +18,14 @@ from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.places import Place, calling_place
 
 X = TypeVar("X", bound=BaseException)
+
+
+class Looks(Protocol):
+    """A stretch of code that may only look."""
+
+    def refuse(self, act: str) -> NoReturn:
+        """Refuse what it tries to do."""
+        ...
 
 
 class CommandLog:
@@ -30,6 +38,7 @@ class CommandLog:
         "entries",
         "last_id",
         "limits",
+        "looking",
         "places",
         "refusal",
         "replaying",
@@ -51,6 +60,7 @@ class CommandLog:
         self.replaying = False
         self.closed = False
         self.refusal: BaseException | None = None
+        self.looking: Looks | None = None  # what runs may only look, and is told so
 
     def next_id(self) -> int:
         """The number of the next durable call."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.handlers import HandlerSet, handlers_of, takes_input
 from holdfast_workflow.signatures import CallSignature
 from holdfast_workflow.validation import validate_name
 
@@ -33,12 +34,24 @@ class WorkflowDefinition:
     signature: CallSignature
     source: str
     """Where the code is, as ``file:line``."""
+    handlers: HandlerSet = field(default_factory=HandlerSet)
+    takes_input: bool = False
+    """Whether the constructor is given the input too."""
+
+    def instance(self, args: tuple[Any, ...]) -> object | None:
+        """What the code of a run runs on; ``None`` for a function."""
+        if self.cls is None:
+            return None
+        made: object = self.cls(*args) if self.takes_input else self.cls()
+        return made
 
     def start(self, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
         """The coroutine of a run; makes the instance that it runs on."""
-        if self.cls is None:
-            return self.fn(*args)
-        return self.fn(self.cls(), *args)
+        return self.enter(self.instance(args), args)
+
+    def enter(self, instance: object | None, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
+        """The coroutine of a run on its instance."""
+        return self.fn(*args) if self.cls is None else self.fn(instance, *args)
 
 
 class RunReference(Generic[P, T]):
@@ -53,7 +66,10 @@ class RunReference(Generic[P, T]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         """Run it as plain code on a fresh instance; a durable call in it needs a run around it."""
         definition = self.definition
-        return self.fn(definition.cls() if definition.cls is not None else None, *args, **kwargs)
+        if definition.takes_input and kwargs:
+            given = inspect.signature(self.fn).bind(None, *args, **kwargs).args[1:]
+            return self.fn(definition.instance(given), *given)
+        return self.fn(definition.instance(args), *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<workflow {self.definition.name} at {self.definition.source}>"
@@ -181,10 +197,13 @@ def _class_definition(cls: type, name: str | None) -> WorkflowDefinition:
         raise InvalidOptionError(
             f"workflow {cls.__name__} has {len(marked)} run methods ({names}): keep one @workflow.run"
         )
-    _check_constructor(cls)
     (method,) = marked.values()
     signature = CallSignature.of(method.fn, skip_first=True)
-    return WorkflowDefinition(name or cls.__name__, cls, method.fn, signature, _source(method.fn))
+    given = takes_input(cls)
+    _check_constructor(cls, signature if given else None)
+    return WorkflowDefinition(
+        name or cls.__name__, cls, method.fn, signature, _source(method.fn), handlers_of(cls), given
+    )
 
 
 def _run_methods(cls: type) -> dict[str, RunMethod[Any, Any]]:
@@ -215,14 +234,28 @@ def _check_async(fn: Callable[..., Any], decorator: str) -> None:
         )
 
 
-def _check_constructor(cls: type) -> None:
+def _check_constructor(cls: type, takes: CallSignature | None) -> None:
+    """The constructor takes nothing, or (``@workflow.init``) just what the run method takes."""
+    if takes is not None:
+        own = CallSignature.of(cls.__init__, skip_first=True)  # type: ignore[misc]
+        if (own.names, own.required, own.var_positional) != (
+            takes.names,
+            takes.required,
+            takes.var_positional,
+        ):
+            raise InvalidOptionError(
+                f"workflow {cls.__name__}: an __init__ with @workflow.init must take what the run method takes "
+                f"({', '.join(takes.names) or 'nothing'}), under the same names"
+            )
+        return
     try:
         inspect.signature(cls).bind()
     except ValueError:  # no signature to be had: then nothing is known against it
         return
     except TypeError:
         raise InvalidOptionError(
-            f"workflow {cls.__name__} must be constructible without arguments: take them in the run method"
+            f"workflow {cls.__name__} must be constructible without arguments: take them in the run method, "
+            "or mark its __init__ with @workflow.init to be given the run's input"
         ) from None
 
 

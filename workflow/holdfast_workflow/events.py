@@ -159,6 +159,7 @@ class WorkflowTaskCompleted(Event):
     It applied every inbound event up to seq ``through`` that no earlier activation had applied, in seq order, and then
     the ``own`` inbound events that stand just before it. ``at`` is the activation's time in microseconds;
     ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. ``flags`` names engine behaviours.
+    ``buffered`` is how many signals wait without a handler.
     """
 
     through: int
@@ -170,6 +171,7 @@ class WorkflowTaskCompleted(Event):
     python: int
     build_id: str | None = None
     flags: list[str] | None = None
+    buffered: int | None = None
 
 
 @record

@@ -58,6 +58,8 @@ def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], wh
             _end_generator(generator)
         for future in [*calls, *_sleeps(loop)]:
             future.cancel()
+        for waiting in tuple(loop.conditions):
+            waiting.cancel()
         for task in reversed(
             loop.tasks
         ):  # whoever awaits a task was made before it: no cancellation has far to go

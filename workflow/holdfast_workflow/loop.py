@@ -16,7 +16,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from holdfast_workflow.commands import CommandLog
 from holdfast_workflow.events import TimerCancelled, TimerScheduled
@@ -60,6 +60,18 @@ class ReadyHandle(asyncio.Handle):
         self._source_traceback = None
 
 
+class Waiting(Protocol):
+    """A wait for a condition."""
+
+    def check(self) -> bool:
+        """Whether it is over; its waiter is ready then."""
+        ...
+
+    def cancel(self) -> bool:
+        """Stop waiting."""
+        ...
+
+
 class DurableTimer(asyncio.TimerHandle):
     """A callback that waits for its timer."""
 
@@ -98,18 +110,26 @@ class DeterministicLoop(NoWorld):
         self.generators: list[AsyncGenerator[Any, Any]] = []
         self._prune_tasks_at = self._prune_generators_at = _PRUNE_AT_LEAST
         self.closing = False
-        self._ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[asyncio.Handle] = deque()
+        self.conditions: list[Waiting] = []
         self._closed = False
 
     # --- what runs ------------------------------------------------------------------------------------------------
 
     def run_ready(self) -> None:
         """Run what is ready, and what that makes ready, until nothing is or the run must stop."""
-        ready, log = self._ready, self.log
-        while ready and log.refusal is None:
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+        ready, log = self.ready, self.log
+        while True:
+            while ready and log.refusal is None:
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if not self.conditions or log.refusal is not None or not self._condition_met():
+                return
+
+    def _condition_met(self) -> bool:
+        """Let the first waiter go whose condition holds, in the order of their registration."""
+        return any(waiting.check() for waiting in tuple(self.conditions))
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -117,7 +137,7 @@ class DeterministicLoop(NoWorld):
         """Queue a callback."""
         handle = ReadyHandle(callback, args, self, context)
         if not self._closed:
-            self._ready.append(handle)
+            self.ready.append(handle)
         return handle
 
     def create_future(self) -> DeterministicFuture[Any]:
@@ -176,7 +196,7 @@ class DeterministicLoop(NoWorld):
         timer = DurableTimer((at - self.started_at) / 1e6, callback, args, self, context)
         if at <= self.now:
             if not self._closed:
-                self._ready.append(timer)
+                self.ready.append(timer)
         elif at < _FOREVER_US:
             self._schedule(timer, cast(int, at))
         return timer
@@ -204,7 +224,7 @@ class DeterministicLoop(NoWorld):
         """A timer's time has come; one that was cancelled is ignored."""
         timer = self.timers.pop(command_id, None)
         if timer is not None:
-            self._ready.append(timer)
+            self.ready.append(timer)
 
     # --- errors ---------------------------------------------------------------------------------------------------
 
@@ -263,7 +283,7 @@ class DeterministicLoop(NoWorld):
 
     def drain(self) -> None:
         """Step to their end the tasks whose coroutines are closed."""
-        ready = self._ready
+        ready = self.ready
         for _ in range(_MOST_STEPS):
             if not ready:
                 return
@@ -274,10 +294,10 @@ class DeterministicLoop(NoWorld):
     def shut(self) -> None:
         """Forget everything."""
         self._closed = True
-        self.tasks, self.generators = [], []
+        self.tasks, self.generators, self.conditions = [], [], []
         for timer in list(self.timers.values()):
             timer.cancel()  # which lets go of its callback
-        self._ready.clear()
+        self.ready.clear()
 
     # --- asynchronous generators ----------------------------------------------------------------------------------
 

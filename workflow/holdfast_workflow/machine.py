@@ -48,11 +48,16 @@ from holdfast_workflow.events import (
     ChildWorkflowTerminated,
     ChildWorkflowTimedOut,
     Event,
+    ExternalSignalDelivered,
+    ExternalSignalFailed,
+    SignalReceived,
     TimerFired,
     WorkflowCancelRequested,
     WorkflowStarted,
 )
 from holdfast_workflow.eviction import close_loop
+from holdfast_workflow.external_calls import ExternalCalls
+from holdfast_workflow.handling import Handling
 from holdfast_workflow.info import WorkflowInfo, info_of
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.loop import DeterministicLoop
@@ -109,8 +114,14 @@ class WorkflowMachine:
     """
 
     __slots__ = (
+        "_arguments",
+        "_broken",
         "_children",
+        "_context",
         "_coroutine",
+        "_externals",
+        "_handling",
+        "_instance",
         "_outcomes",
         "_random",
         "_task",
@@ -164,6 +175,11 @@ class WorkflowMachine:
         self._task: Any = None
         self._children: ChildCalls | None = None
         self._random: Random | None = None
+        self._instance: object | None = None
+        self._arguments: tuple[Any, ...] = ()
+        self._broken: BaseException | None = None
+        self._handling: Handling | None = None
+        self._externals: ExternalCalls | None = None
 
     @property
     def replaying(self) -> bool:
@@ -213,6 +229,8 @@ class WorkflowMachine:
         commands = self.log.take()
         if self.terminal is not None:
             commands.append(self.terminal)
+            if self._handling is not None:
+                self._handling.log_unfinished()
         return commands
 
     def interrupt(self, reason: BaseException) -> None:
@@ -227,7 +245,7 @@ class WorkflowMachine:
             if type(event) is TimerFired and event.fire_at > at:
                 at = event.fire_at
         self.time = at
-        if self._coroutine is None:
+        if not hasattr(self, "loop"):
             started = events[0]
             assert isinstance(started, WorkflowStarted), "a run begins with WorkflowStarted"
             self.started = started
@@ -248,6 +266,8 @@ class WorkflowMachine:
                     name=event.type,
                 )
             apply(self, event)
+        if self._task is None:
+            self._enter()
 
     def _refused(self, refusal: BaseException) -> list[Event]:
         if not isinstance(refusal, StructuralLimitError):
@@ -258,28 +278,54 @@ class WorkflowMachine:
     # --- what events do -------------------------------------------------------------------------------------------
 
     def _begin(self, event: WorkflowStarted) -> None:
-        arguments = self.converter.decode_args(event.input, self.definition.signature)
-        self._coroutine = coroutine = self._run(tuple(arguments))
-        self._task = self.loop.create_task(coroutine, name=event.workflow_id, context=Context())
+        self._arguments = arguments = tuple(
+            self.converter.decode_args(event.input, self.definition.signature)
+        )
+        self._context = context = Context()
+        try:
+            self._instance = context.run(self.definition.instance, arguments)
+        except Exception as error:  # the run method raises it, as it were
+            self._broken = error
+
+    def _enter(self) -> None:
+        """Enter the run method, once what came before the first activation is handled."""
+        if self.loop.ready or self.loop.conditions:
+            self.loop.run_ready()
+        self._coroutine = coroutine = self._run(self._arguments)
+        self._arguments = ()
+        self._task = self.loop.create_task(coroutine, name=self.started.workflow_id, context=self._context)
 
     async def _run(self, arguments: tuple[Any, ...]) -> None:
         try:
-            result = await self.definition.start(arguments)
+            if self._broken is not None:
+                raise self._broken
+            result = await self.definition.enter(self._instance, arguments)
         except (GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             if not self.log.closed:
-                self.terminal = self._outcomes.raised(error)
+                self._end(self._outcomes.raised(error))
         else:
-            self.terminal = self._outcomes.returned(result)
+            self._end(self._outcomes.returned(result))
+
+    def _end(self, event: Event | None) -> None:
+        """The first end counts."""
+        if self.terminal is None:
+            self.terminal = event
 
     def _cancel(self, event: WorkflowCancelRequested) -> None:
         # What came before the request is dealt with before it: the order of arrival decides, not the order in which
         # asyncio would look at a future that is done and a task that is cancelled.
+        if self._task is None:
+            self._enter()
         self.loop.run_ready()
         if self._outcomes.cancel_request is None:
             self._outcomes.cancel_request = event
-            self._task.cancel()
+            task: Any = self._task
+            task.cancel()
+
+    def _signal(self, event: SignalReceived) -> None:
+        self.handling.signal(event)
 
     def _completed(self, event: ActivityCompleted) -> None:
         self.calls.completed(event)
@@ -302,6 +348,12 @@ class WorkflowMachine:
     def _child_ended_badly(self, event: BadEnd) -> None:
         self.children.ended_badly(event)
 
+    def _signal_delivered(self, event: ExternalSignalDelivered) -> None:
+        self.externals.delivered(event)
+
+    def _signal_failed(self, event: ExternalSignalFailed) -> None:
+        self.externals.failed(event)
+
     # --- what the code may ask ------------------------------------------------------------------------------------
 
     @property
@@ -310,6 +362,39 @@ class WorkflowMachine:
         if self._children is None:
             self._children = ChildCalls(self.loop, self.started, self.converter)
         return self._children
+
+    @property
+    def handling(self) -> Handling:
+        """The run's handlers; made for the first signal, update or query."""
+        if self._handling is None:
+            self._handling = Handling(
+                self.loop,
+                self.definition,
+                self._instance,
+                self._context,
+                self.converter,
+                self._outcomes,
+                self._end,
+                self.started.workflow_id,
+            )
+        return self._handling
+
+    @property
+    def externals(self) -> ExternalCalls:
+        """The run's signals to others; made for the first of them."""
+        if self._externals is None:
+            self._externals = ExternalCalls(self.loop, self.converter)
+        return self._externals
+
+    @property
+    def buffered(self) -> Sequence[SignalReceived]:
+        """The signals that wait without a handler, in order."""
+        return self._handling.buffered if self._handling is not None else ()
+
+    @property
+    def handlers_running(self) -> int:
+        """How many signals and updates are being handled."""
+        return self._handling.running if self._handling is not None else 0
 
     def info(self) -> WorkflowInfo:
         """What ``workflow.info()`` shows."""
@@ -326,6 +411,8 @@ class WorkflowMachine:
 
     def random(self) -> Random:
         """The run's own source of randomness."""
+        if self.log.looking is not None:
+            self.log.looking.refuse("take random numbers")
         if self._random is None:
             self._random = Random(self.started.seed)
         return self._random
@@ -358,10 +445,13 @@ class WorkflowMachine:
             calls += self._children.open.values()
             calls += [handle.start for handle in self._children.open.values() if handle.start is not None]
             self._children.open.clear()
+        if self._externals is not None:
+            calls += self._externals.open.values()
         close_loop(loop, calls, self.started.workflow_id)
         self.calls.open.clear()
         loop.machine = None
-        self._task = self._coroutine = None
+        self._task = self._coroutine = self._instance = self._broken = None
+        self._handling = self._externals = None
 
 
 _APPLY: dict[type[Event], Callable[[WorkflowMachine, Any], None]] = {
@@ -379,4 +469,7 @@ _APPLY: dict[type[Event], Callable[[WorkflowMachine, Any], None]] = {
     ChildWorkflowCancelled: WorkflowMachine._child_ended_badly,
     ChildWorkflowTerminated: WorkflowMachine._child_ended_badly,
     TimerFired: WorkflowMachine._fired,
+    SignalReceived: WorkflowMachine._signal,
+    ExternalSignalDelivered: WorkflowMachine._signal_delivered,
+    ExternalSignalFailed: WorkflowMachine._signal_failed,
 }

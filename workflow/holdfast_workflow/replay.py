@@ -269,4 +269,5 @@ def activation_record(
         history_bytes=machine.history_bytes,
         python=python,
         build_id=build_id,
+        buffered=len(machine.buffered) or None,
     )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import database, demonstrating, listing, looking, results, starting, working
+from holdfast.cli import database, demonstrating, listing, looking, results, speaking, starting, working
 from holdfast.cli.exits import Exit, exit_code, one_line
 from holdfast.cli.output import tell
 from holdfast.version import __version__
@@ -59,6 +59,7 @@ app.command("count")(listing.count)
 app.command("describe")(looking.describe)
 app.command("history")(looking.history)
 app.command("result")(results.result)
+app.command("signal")(speaking.signal)
 app.command("cancel")(results.cancel)
 app.command("terminate")(results.terminate)
 app.command("workers")(listing.workers)

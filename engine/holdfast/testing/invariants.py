@@ -18,8 +18,10 @@ from sqlalchemy import Connection, Table
 from holdfast.testing.invariants_activities import check_activity, check_attempts
 from holdfast.testing.invariants_activities import deadlines_of_activity as deadlines
 from holdfast.testing.invariants_families import check_families
+from holdfast.testing.invariants_requests import check_moved_signals, check_requests, check_signals_applied
 from holdfast_store import tables
 from holdfast_store.queries import fetch
+from holdfast_store.requests import RequestRow
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RunRow
 from holdfast_store.statements import columns_of
 from holdfast_workflow import events
@@ -113,8 +115,7 @@ class _Checker:
         self.timers: dict[str, dict[int, int]] = defaultdict(dict)
         for run_id, timer_id, fire_at in _all(connection, tables.timers):
             self.timers[run_id][timer_id] = fire_at
-        text = "SELECT run_id FROM workflow_requests WHERE state = 'open'"
-        self.asked = {row[0] for row in fetch(connection, text)}
+        self.requests = [RequestRow(*row) for row in _all(connection, tables.workflow_requests)]
 
     def _histories(self, connection: Connection) -> dict[str, History]:
         histories: dict[str, History] = defaultdict(History)
@@ -143,6 +144,9 @@ class _Checker:
         self.check_chains()
         self.check_instances()
         for where, what in check_families(self.runs, self.histories):
+            self.say(where, what)
+        histories = {run_id: history.events for run_id, history in self.histories.items()}
+        for where, what in check_requests(self.requests, self.runs, histories):
             self.say(where, what)
         return self.violations
 
@@ -254,8 +258,8 @@ class _Checker:
         for name in ("owner_id", "wake_at", "next_deadline_at", "attention"):
             if getattr(run, name) is not None:
                 self.say(where, f"is {run.status} but has {name}={getattr(run, name)}")
-        if run.run_id in self.asked:
-            self.say(where, f"is {run.status} but has open requests")
+        for what in check_signals_applied(history.events):
+            self.say(where, what)
         failures = [one for one in self.failures[run.run_id] if one.event_seq == run.last_seq]
         if (run.status in WITH_FAILURE) != (len(failures) == 1):
             self.say(where, f"is {run.status} with {len(failures)} failure rows for its terminal event")
@@ -372,6 +376,10 @@ class _Checker:
                     before, after = getattr(run, name), getattr(following, name)
                     self.say(where, f"{name} changed from {before} to {after} in run {following.run_number}")
             fresh = run.status == "continued_as_new"
+            if fresh:
+                histories = self.histories[run.run_id], self.histories[following.run_id]
+                for what in check_moved_signals(histories[0].events, histories[1].events):
+                    self.say(f"run {run.run_id} of {run.workflow_id}", what)
             if following.attempt != (1 if fresh else run.attempt + 1):
                 self.say(
                     where,

@@ -1,0 +1,77 @@
+"""The end of a run that is spoken to all the time: its last activation, with nobody able to come between.
+
+A terminal command is held back while something acknowledged is unseen, and the run is replayed with it. Where signals
+come faster than a replay takes, that would go on for ever. So after two such refusals the activation happens *inside*
+the change: the run's row is locked, the history is read under the lock, the code is brought back and activated with
+all that there is, and what it decides is written. Whoever wants to signal meanwhile waits for the lock and then finds
+the run closed, or open with one activation more. Nothing is refused, so it ends.
+
+The price is user code in the journal's transaction. It is paid only here: once for each run, at its end, in a storm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.activation import Activation, Applied, apply_activation
+from holdfast_store.batch import BaseChange, Batch
+from holdfast_store.rows import RunRow
+from holdfast_workflow.errors import RefusedError
+
+MOST_REFUSALS = 2
+"""How often a run's end may be held back before its tail is applied under the lock."""
+
+
+class HeldBack:
+    """How often news has held back the end of each run of a worker, since its last activation."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def enough(self, run_id: str) -> bool:
+        """Count once more; whether the run is now to end under the lock."""
+        count = self.counts[run_id] = self.counts.get(run_id, 0) + 1
+        if count < MOST_REFUSALS:
+            return False
+        del self.counts[run_id]
+        return True
+
+    def forget(self, run_id: str) -> None:
+        """The run has got on."""
+        if self.counts:
+            self.counts.pop(run_id, None)
+
+
+Decide = Callable[[RunRow, list[tuple[Any, ...]], int], Activation]
+"""Brings a run back from its history and activates it at a time; leaves nothing in memory."""
+
+
+class ActivateLocked(BaseChange):
+    """Activate a run with everything that its history holds, while its row is locked."""
+
+    def __init__(self, run: RunRow, decide: Decide) -> None:
+        self.run_id = run.run_id
+        self.fence = run.fence
+        self.runs = (run.run_id,)
+        self.instances = (run.workflow_id,)
+        self.decide = decide
+
+    def apply(self, batch: Batch) -> Applied:
+        """Read, activate and write.
+
+        Raises:
+            RefusedError: The run is closed or owned by another worker (``fenced``), or its code failed (``task``).
+        """
+        batch.insist()  # only what was read under its lock can't be written to meanwhile
+        run = batch.run(self.run_id)
+        if run is None or not run.is_open or run.fence != self.fence:
+            raise RefusedError("fenced", f"run {self.run_id} is closed or owned by another worker")
+        text = "SELECT seq, type, payload FROM history_events WHERE run_id = ? AND seq > ? ORDER BY seq"
+        rows = batch.scan(text, (self.run_id, 0))
+        rows += [(seq, event.type, event.to_json()) for seq, event, _ in batch.appended(self.run_id)]
+        try:
+            activation = self.decide(run, rows, batch.now)
+        except Exception as error:
+            raise RefusedError("task", f"the code of run {self.run_id} failed at its end") from error
+        return apply_activation(batch, run, activation)
