@@ -51,6 +51,11 @@ class Change(Protocol[T_co]):
         ...
 
     @property
+    def timers(self) -> Sequence[tuple[str, int]]:
+        """The timers that it looks at, of runs that it names."""
+        ...
+
+    @property
     def closes(self) -> Sequence[str]:
         """The runs that it is likely to close: what is open in them is read for the whole batch at once."""
         ...
@@ -82,6 +87,7 @@ class BaseChange:
     activities: Sequence[ActivityKey] = ()
     instances: Sequence[str] = ()
     closes: Sequence[str] = ()
+    timers: Sequence[tuple[str, int]] = ()
     new_instances: Sequence[InstanceRow] = ()
     weight: int = 1024
 
@@ -186,6 +192,7 @@ class Batch:
         self._failures: list[Values] = []
         self._touched = False
         self._opened: dict[str, Opened] = {}
+        self._named_timers: dict[tuple[str, int], int | None] = {}
         self.answered: set[tuple[str, str, str]] = set()
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -209,9 +216,18 @@ class Batch:
             self._load_runs(runs)
         if activities:
             self._load_activities(activities)
+        timers = {key for change in changes for key in change.timers}
+        if timers:
+            self._read_timers(sorted(timers))
         closing = {run_id for change in changes for run_id in change.closes}
         if len(closing) > 1:
             self._look_into(sorted(closing))
+
+    def _read_timers(self, keys: list[tuple[str, int]]) -> None:
+        """When the timers that changes name fire; their runs are locked."""
+        self._named_timers = dict.fromkeys(keys)
+        for run_id, timer_id, fire_at in self.read(tables.timers, ("run_id", "timer_id"), keys):
+            self._named_timers[run_id, timer_id] = fire_at
 
     def _look_into(self, run_ids: list[str]) -> None:
         """What is open in runs that are about to be closed: a statement a table for all of them, not for each."""
@@ -408,11 +424,12 @@ class Batch:
         return int(rows[0][0]) if rows else None
 
     def timers(self, run_id: str, timer_ids: Sequence[int]) -> dict[int, int]:
-        """When those of the run's timers fire that are open."""
-        marks = ", ".join("?" * len(timer_ids))
-        text = f"SELECT timer_id, fire_at FROM timers WHERE run_id = ? AND timer_id IN ({marks})"
-        found = {row[0]: row[1] for row in self._scan(text, (run_id, *timer_ids))}
+        """When those of the run's timers fire that are open; the change has named them."""
+        found: dict[int, int] = {}
         for timer_id in timer_ids:
+            fire_at = self._named_timers[run_id, timer_id]
+            if fire_at is not None:
+                found[timer_id] = fire_at
             key = (run_id, timer_id)
             if key in self._timers:
                 found[timer_id] = self._timers[key]

@@ -127,6 +127,7 @@ class FireTimers(BaseChange):
     def __init__(self, run_id: str, timer_ids: Sequence[int]) -> None:
         self.runs = (run_id,)
         self.timer_ids = timer_ids
+        self.timers = tuple((run_id, timer_id) for timer_id in timer_ids)
         self.weight = 256 * (1 + len(timer_ids))
 
     def apply(self, batch: Batch) -> Fired:
