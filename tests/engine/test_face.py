@@ -108,6 +108,12 @@ def test_importing_it_loads_no_migrations_scheduler_or_command_line() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("name", ["start", "hub", "handle"])
+def test_a_client_that_was_not_awaited_says_how_to_connect(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"not connected.*client = await Client\.connect"):
+        getattr(holdfast.Client.connect("sqlite://"), name)
+
+
 def test_the_version_has_one_place() -> None:
     version = Path(holdfast.__file__).with_name("version.py").read_text()
     assert f'__version__ = "{holdfast.__version__}"' in version

@@ -62,11 +62,8 @@ def import_module(name: str) -> ModuleType:
     if here not in sys.path:
         sys.path.insert(0, here)
     if not name or name.endswith(".py") or "/" in name:
-        hint = (
-            f": leave '.py' and folders out, as in {name.removesuffix('.py').replace('/', '.')}"
-            if name
-            else ""
-        )
+        dotted = ".".join(part for part in name.removesuffix(".py").split("/") if part not in ("", ".", ".."))
+        hint = f": leave '.py' and folders out, as in {dotted}" if dotted else ""
         raise InvalidOptionError(f"{name!r} is not a module's name{hint}", field="module")
     try:
         return importlib.import_module(name)
@@ -156,7 +153,14 @@ def converter(target: str | None) -> DataConverter | None:
         raise InvalidOptionError(f"codec must be MODULE:NAME, not {target!r}", field="codec")
     found = _attribute(import_module(module_name), path, target)
     if isinstance(found, type) or (callable(found) and not isinstance(found, PayloadCodec)):
-        found = found()
+        try:
+            found = found()
+        except Exception as error:
+            raise InvalidOptionError(
+                f"codec {target!r} can't be made without arguments: {type(error).__name__}: {error}: name a codec, a "
+                "data converter, or a function that makes one",
+                field="codec",
+            ) from error
     if isinstance(found, DataConverter):
         return found
     if isinstance(found, PayloadCodec):

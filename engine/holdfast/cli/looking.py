@@ -134,7 +134,8 @@ def _facts(found: WorkflowDescription, now: datetime) -> Table:
     if run.cancel_requested_at is not None:
         facts.add_row("cancel asked for", at(run.cancel_requested_at, now))
     if run.task_failures:
-        facts.add_row("task failures", Text(f"{run.task_failures} in a row", style="red"))
+        why = f"{run.task_failures} in a row; `holdfast history {found.workflow_id}` says why"
+        facts.add_row("task failures", Text(why, style="red"))
     if run.build_id is not None:
         facts.add_row("build", run.build_id)
     if run.memo is not None:

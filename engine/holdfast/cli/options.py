@@ -94,17 +94,21 @@ def moment(field: str, text: str | None, now: datetime, *, ahead: bool = False) 
                 f"not {text!r:.40}",
                 field=field.replace(" ", "_"),
             ) from None
-    return found.astimezone(UTC) if found.tzinfo is not None else found
+    if found.tzinfo is None:
+        raise InvalidOptionError(
+            f"{field} {text!r:.40} has no offset and names no instant: give it one, as in 2026-01-31T12:00:00+00:00",
+            field=field.replace(" ", "_"),
+        )
+    return found.astimezone(UTC)
 
 
-def json_value(what: str, text: str) -> Any:
+def json_value(what: str, text: str, *, hint: str = "text needs its own quotes, as in '\"o-1\"'") -> Any:
     """A value given as JSON."""
     try:
         return orjson.loads(text)
     except ValueError:
         raise InvalidOptionError(
-            f"{what} is not JSON: {text!r:.60}; text needs its own quotes, as in '\"o-1\"'",
-            field=what.partition(" ")[0],
+            f"{what} is not JSON: {text!r:.60}; {hint}", field=what.partition(" ")[0]
         ) from None
 
 
@@ -112,7 +116,8 @@ def json_object(what: str, text: str | None) -> dict[str, Any] | None:
     """A JSON object."""
     if text is None:
         return None
-    value = json_value(what, text)
+    hint = 'must be a JSON object, as in \'{"customer": "c-7"}\''
+    value = json_value(what, text, hint=f"it {hint}")
     if not isinstance(value, dict):
-        raise InvalidOptionError(f'{what} must be a JSON object, as in \'{{"customer": "c-7"}}\'', field=what)
+        raise InvalidOptionError(f"{what} {hint}", field=what)
     return value

@@ -11,6 +11,7 @@ from holdfast.cli.options import AsJson, Codec, Timeout, Url, duration, json_obj
 from holdfast.cli.output import document, show
 from holdfast.cli.results import print_result
 from holdfast.client import DEFAULT_QUEUE, Client
+from holdfast_workflow.errors import InvalidOptionError
 from holdfast_workflow.options import StartOptions
 
 
@@ -59,6 +60,11 @@ def start(
     json: AsJson = False,
 ) -> None:
     """Start a workflow."""
+    if timeout is not None and not wait:
+        raise InvalidOptionError(
+            "timeout is how long --wait waits: give both, or --execution-timeout to bound the workflow",
+            field="timeout",
+        )
     options = StartOptions(
         execution_timeout=duration("execution timeout", execution_timeout),
         run_timeout=duration("run timeout", run_timeout),

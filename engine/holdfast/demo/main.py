@@ -8,6 +8,7 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -51,9 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong as the other commands do: on one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"holdfast: {message}: see `{self.prog} --help`\n")
+
+
 def parse(arguments: Sequence[str] | None = None) -> Wishes:
     """What was asked for; exits with 2 where it makes no sense."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="holdfast demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     standard = Wishes()
