@@ -12,36 +12,20 @@ The price is user code in the journal's transaction. It is paid only here: once 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from holdfast.activation import Activation, Applied, apply_activation
+from holdfast.actor import Actor
+from holdfast.hub import Hub
 from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.rows import RunRow
 from holdfast_workflow.errors import RefusedError
+from holdfast_workflow.machine import WorkflowMachine
+from holdfast_workflow.replay import replay
 
 MOST_REFUSALS = 2
 """How often a run's end may be held back before its tail is applied under the lock."""
-
-
-class HeldBack:
-    """How often news has held back the end of each run of a worker, since its last activation."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def enough(self, run_id: str) -> bool:
-        """Count once more; whether the run is now to end under the lock."""
-        count = self.counts[run_id] = self.counts.get(run_id, 0) + 1
-        if count < MOST_REFUSALS:
-            return False
-        del self.counts[run_id]
-        return True
-
-    def forget(self, run_id: str) -> None:
-        """The run has got on."""
-        if self.counts:
-            self.counts.pop(run_id, None)
-
 
 Decide = Callable[[RunRow, list[tuple[Any, ...]], int], Activation]
 """Brings a run back from its history and activates it at a time; leaves nothing in memory."""
@@ -75,3 +59,60 @@ class ActivateLocked(BaseChange):
         except Exception as error:
             raise RefusedError("task", f"the code of run {self.run_id} failed at its end") from error
         return apply_activation(batch, run, activation)
+
+
+class Closing:
+    """The runs of a worker whose ends are held back.
+
+    Args:
+        hub: Where the journal is.
+        machine: Makes the machine of a run.
+        decide: Makes the activation of an actor, its commands, its results and what it has seen; starts nothing.
+        load: Brings a run back into memory.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        machine: Callable[[RunRow], WorkflowMachine],
+        decide: Callable[..., Activation],
+        load: Callable[[str], None],
+    ) -> None:
+        self._hub = hub
+        self._machine = machine
+        self._decide = decide
+        self._load = load
+        self._refusals: dict[str, int] = {}
+
+    def enough(self, run_id: str) -> bool:
+        """Count a refusal; whether the run is now to end under the lock."""
+        count = self._refusals[run_id] = self._refusals.get(run_id, 0) + 1
+        if count < MOST_REFUSALS:
+            return False
+        del self._refusals[run_id]
+        return True
+
+    def forget(self, run_id: str) -> None:
+        """The run has got on."""
+        if self._refusals:
+            self._refusals.pop(run_id, None)
+
+    def end(self, run: RunRow) -> None:
+        """Activate a run under its lock."""
+        self._hub.journal.submit(ActivateLocked(run, self._activate), partial(self._ended, run.run_id))
+
+    def _activate(self, run: RunRow, rows: list[tuple[Any, ...]], now: int) -> Activation:
+        """On the journal's thread: nothing of the worker may change."""
+        machine = self._machine(run)
+        try:
+            replayed = replay(machine, rows)
+            actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=None)
+            actor.pending = [event for _, event in replayed.unapplied]
+            commands, own, seen = actor.activate(now)
+            return self._decide(actor, commands, own, seen)
+        finally:
+            machine.evict()
+
+    def _ended(self, run_id: str, applied: Applied | None, error: BaseException | None) -> None:
+        if applied is None and not (isinstance(error, RefusedError) and error.reason == "fenced"):
+            self._load(run_id)

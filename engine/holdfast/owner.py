@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.activation import Activate, Activation, Applied, TaskFailed
 from holdfast.actor import Actor
-from holdfast.closing import ActivateLocked, HeldBack
+from holdfast.closing import Closing
 from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
 from holdfast.loading import RELOAD_AFTER, Load, Result, RunLoader
@@ -80,7 +80,7 @@ class RunOwner:
         self._clock = hub.environment.clock
         self._pump = Pump(hub.loop, self._clock)
         self._loader = RunLoader(hub, self._loaded, self._commit_alone)
-        self._held_back = HeldBack()
+        self._closing = Closing(hub, self._machine, partial(self._decide, here=False), self.load)
         self._claiming = False
         self._stopping = False
 
@@ -243,7 +243,7 @@ class RunOwner:
         self._dispatcher.give_back(len(eager) - len(applied.claimed))
         for row, event in applied.claimed:
             self._dispatcher.start_eager(row, event.input, run)
-        self._held_back.forget(actor.run_id)
+        self._closing.forget(actor.run_id)
         if run.closed_at is not None or run.owner_id != self.worker_id:
             self._discard(actor)
             return
@@ -258,38 +258,14 @@ class RunOwner:
         self._discard(actor, own)
         if isinstance(error, RefusedError):
             logger.debug("an activation of run %s was refused: %s", actor.run_id, error.reason)
-            if error.reason == "unseen" and self._held_back.enough(actor.run_id):
-                self._end_locked(actor.run)
+            if error.reason == "unseen" and self._closing.enough(actor.run_id):
+                self.activations += 1
+                self._closing.end(actor.run)
             elif error.reason not in ("fenced", "unknown_run"):
                 self.load(actor.run_id)
         elif not isinstance(error, JournalClosedError):
             logger.warning("an activation of run %s could not be committed: %s", actor.run_id, error)
             self.hub.loop.call_later(RELOAD_AFTER, self.load, actor.run_id)
-
-    # --- ends that are held back ------------------------------------------------------------------------------------
-
-    def _end_locked(self, run: RunRow) -> None:
-        """News has held back a run's end so often that it now ends under the lock; see `closing`."""
-        self.activations += 1
-        change = ActivateLocked(run, self._decide_at_once)
-        self.hub.journal.submit(change, partial(self._ended_locked, run.run_id))
-
-    def _decide_at_once(self, run: RunRow, rows: list[Any], now: int) -> Activation:
-        """Bring a run back, activate it, and forget it. On the journal's thread: nothing of the owner may change."""
-        machine = self._machine(run)
-        try:
-            replayed = replay(machine, rows)
-            actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=None)
-            actor.pending = [event for _, event in replayed.unapplied]
-            commands, own, seen = actor.activate(now)
-            activation: Activation = self._decide(actor, commands, own, seen, here=False)
-            return activation
-        finally:
-            machine.evict()
-
-    def _ended_locked(self, run_id: str, applied: Applied | None, error: BaseException | None) -> None:
-        if applied is None and not (isinstance(error, RefusedError) and error.reason == "fenced"):
-            self.load(run_id)
 
     # --- what goes wrong --------------------------------------------------------------------------------------------
 
