@@ -68,6 +68,8 @@ from holdfast_workflow.times import microseconds
 HOLD_BACK_TERMINAL = frozenset({"SignalReceived", "UpdateAccepted", "WorkflowCancelRequested"})
 HOLD_BACK_CONTINUE = frozenset({"WorkflowCancelRequested"})
 FAILURES_TO_ATTENTION = 3
+MOST_NOTED = 10
+"""So many failures of one streak get a row of their own."""
 FIRST_TASK_BACKOFF = 1_000_000
 LONGEST_TASK_BACKOFF = 60_000_000
 
@@ -398,6 +400,20 @@ class TaskFailed(BaseChange):
         self.event = event
         self.attention = attention
 
+    def _note(self, batch: Batch, run: RunRow) -> None:
+        """Write a failure row: ``describe`` shows what kept the task from being done, and whether that has changed."""
+        document = self.event.failure
+        failure = run_failure(
+            batch,
+            run,
+            FailureCategory.TASK_FAILURE,
+            PropagationKind.TERMINAL,
+            exception_class=str(document.get("type", "")),
+            message=str(document.get("message", "")),
+        )
+        failure.source_kind = "workflow_task"
+        batch.add_failure(failure)
+
     def apply(self, batch: Batch) -> int:
         """Returns when the run may be activated again, in microseconds."""
         run = batch.run(self.run_id)
@@ -409,6 +425,8 @@ class TaskFailed(BaseChange):
         if run.task_failures == 0:
             batch.append(run, self.event)
         run.task_failures += 1
+        if run.task_failures <= MOST_NOTED:
+            self._note(batch, run)
         backoff = min(FIRST_TASK_BACKOFF << min(run.task_failures - 1, 16), LONGEST_TASK_BACKOFF)
         run.not_before = batch.now + backoff
         run.start_delayed = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @asynccontextmanager
-async def parents(url: str) -> AsyncIterator[Client]:
+async def parents(url: str) -> AsyncGenerator[Client]:
     """A client, and a worker that runs parents only."""
     async with Client.connect(url) as client:
         async with Worker(client, task_queue="parents", workflows=PARENTS, watchdog_interval=0.1):

@@ -58,6 +58,10 @@ async def test_other_code_than_history_fails_the_task_until_it_is_fixed(engine: 
             text = str(failed[0].payload)
             assert "NonDeterminismError" in text
             assert "multiply" in text
+            failures = (await handle.describe()).failures
+            assert len(failures) == row.task_failures, "describe says why"
+            assert failures[0].exception_class == "NonDeterminismError"
+            assert failures[0].failure_category == "task_failure"
             assert "add" in text
         async with env.new_worker(workflows=[version_1], activities=programs.ACTIVITIES):
             assert await handle.result() == "version 1"

@@ -13,7 +13,8 @@ from holdfast_workflow.payloads import Payload, dumps
 def made(cls: type[Event], *, whole: bool) -> Event:
     """An event with its needed fields, or with all of them."""
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    fields: Any = dataclasses.fields
+    for field in fields(cls):
         if whole or field.default is dataclasses.MISSING:
             payload = field.name in cls.payload_names
             values[field.name] = Payload.of({"é": [1]}) if payload else 7
