@@ -134,7 +134,7 @@ class ActivityRunner:
             logger.warning(
                 "activity type %s is not known here: the attempt is handed back", task.row.activity_type
             )
-            self._loop.call_soon(self._unknown, task, context=self._context.copy())
+            self.decline(task)
             return
         running = RunningActivity(task, definition, self._converter, self._heartbeats)
         self._running[task.key] = running
@@ -145,6 +145,10 @@ class ActivityRunner:
             self._loop.call_soon(self._run_in_place, running, context=context)
         else:
             self._start_elsewhere(running, context)
+
+    def decline(self, task: ActivityTask) -> None:
+        """Hand an attempt back that a slot was taken for, without starting it."""
+        self._loop.call_soon(self._declined, task, context=self._context.copy())
 
     def _start_elsewhere(self, running: RunningActivity, context: Context) -> None:
         try:
@@ -187,9 +191,9 @@ class ActivityRunner:
                 let_go(error)
             else:
                 outcome = outcomes.returned(await definition.fn(*args), running)
-        except GeneratorExit:  # the loop is gone: nobody is left to tell
-            raise
         except BaseException as error:
+            if isinstance(error, GeneratorExit) and not self._loop.is_running():
+                raise  # the loop is gone: nobody is left to tell
             outcome = outcomes.raised(error, running)
             let_go(error)
         # Not in the handler's context: what `on_end` starts must not inherit it.
@@ -242,7 +246,7 @@ class ActivityRunner:
         for running, outcome in ended:
             self._finish(running, outcome)
 
-    def _unknown(self, task: ActivityTask) -> None:
+    def _declined(self, task: ActivityTask) -> None:
         self._taken -= 1
         self._report(task, HANDED_BACK)
 

@@ -25,7 +25,7 @@ from holdfast_activities.task import ActivityTask
 from holdfast_store import queries
 from holdfast_store.batch import Committed
 from holdfast_store.rows import ActivityRow, RunRow
-from holdfast_workflow.errors import HoldfastError, JournalClosedError, RefusedError
+from holdfast_workflow.errors import HoldfastError, JournalClosedError, RefusedError, StoreError
 from holdfast_workflow.events import ActivityScheduled
 from holdfast_workflow.payloads import Payload
 
@@ -87,7 +87,16 @@ class ActivityDispatcher:
 
     def start_eager(self, row: ActivityRow, input: Payload, run: RunRow) -> None:
         """Start an activity whose row was written as running here; its slot was taken before."""
-        self.runner.start(ActivityTask(row, input, run.workflow_id, run.workflow_type, run.fence))
+        self._start(ActivityTask(row, input, run.workflow_id, run.workflow_type, run.fence))
+
+    def _start(self, task: ActivityTask) -> None:
+        """Start an attempt, unless so long after its claim that others may have taken it over, and ended it even."""
+        claimed_at = task.row.started_at
+        lease = int(self.settings.lease_duration * 1_000_000)
+        if claimed_at is not None and self._clock.now() - claimed_at >= lease:
+            self.runner.decline(task)
+        else:
+            self.runner.start(task)
 
     # --- news -------------------------------------------------------------------------------------------------------
 
@@ -153,7 +162,7 @@ class ActivityDispatcher:
                 found.workflow_type,
                 found.owner_fence,
             )
-            self.runner.start(task)
+            self._start(task)
         if len(claimed) < wanted:
             self._waiting = False
             self.hub.spawn(self._look_ahead(), "holdfast-look-ahead")
@@ -182,10 +191,21 @@ class ActivityDispatcher:
         details = self.heartbeats.take_pending(task.run_id, task.activity_id, task.attempt)
         if details is not None:
             change.heartbeat_details = details
-        self.hub.journal.submit(change, partial(self._attempt_closed, task, end))
+        self._submit_end(task, end, change)
+
+    def _submit_end(self, task: ActivityTask, end: AttemptEnd, change: EndAttempt) -> None:
+        try:
+            self.hub.journal.submit(change, partial(self._attempt_closed, task, end, change))
+        except JournalClosedError:
+            logger.debug("the client was closed before the end of %r could be told", task)
 
     def _attempt_closed(
-        self, task: ActivityTask, end: AttemptEnd, closed: bool | None, error: BaseException | None
+        self,
+        task: ActivityTask,
+        end: AttemptEnd,
+        change: EndAttempt,
+        closed: bool | None,
+        error: BaseException | None,
     ) -> None:
         if isinstance(error, RefusedError):
             logger.info(
@@ -197,6 +217,8 @@ class ActivityDispatcher:
             )
         elif error is not None and not isinstance(error, JournalClosedError):
             logger.warning("the end of an attempt of run %s could not be committed: %s", task.run_id, error)
+            if isinstance(error, StoreError):  # it belongs to this worker until a commit has acknowledged it
+                self.hub.loop.call_later(RETRY_AFTER, self._submit_end, task, end, change)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from holdfast_workflow.handlers import SignalCall
 from holdfast_workflow.kinds import TimeoutKind
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.times import from_iso, to_datetime
+from holdfast_workflow.validation import validate_reason
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -186,18 +187,22 @@ class WorkflowHandle(Generic[T]):
         """Ask the workflow to cancel: ``asyncio.CancelledError`` arrives in its code, which decides.
 
         Raises:
+            InvalidOptionError: The reason is not text that can be stored.
             WorkflowClosedError: It has ended already.
             WorkflowNotFoundError: There is no such workflow.
         """
+        reason = validate_reason(reason)
         await self._ask(lambda run_id: RequestCancel(self.workflow_id, run_id, reason))
 
     async def terminate(self, reason: str | None = None) -> None:
         """End the workflow at once, without its code.
 
         Raises:
+            InvalidOptionError: The reason is not text that can be stored.
             WorkflowClosedError: It has ended already.
             WorkflowNotFoundError: There is no such workflow.
         """
+        reason = validate_reason(reason)
         await self._ask(lambda run_id: Terminate(self.workflow_id, run_id, reason))
 
     async def _ask(self, change: Callable[[str], Change[str | None]]) -> None:

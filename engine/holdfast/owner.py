@@ -31,6 +31,7 @@ from holdfast_store.rows import RunRow
 from holdfast_watchdog.enforcement import EnforceRunDeadline
 from holdfast_workflow.definitions import WorkflowDefinition
 from holdfast_workflow.errors import (
+    HoldfastError,
     JournalClosedError,
     MissingCodeError,
     RefusedError,
@@ -173,7 +174,7 @@ class RunOwner:
             self._limit_passed(actor, error)
             return
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt | SystemExit):
+            if isinstance(error, KeyboardInterrupt):
                 raise
             self._discard(actor)
             self._task_failed(actor.run, error)
@@ -263,6 +264,8 @@ class RunOwner:
                 self._closing.end(actor.run)
             elif error.reason not in ("fenced", "unknown_run"):
                 self.load(actor.run_id)
+        elif error is not None and not isinstance(error, HoldfastError):
+            self._task_failed(actor.run, error)  # nothing that time mends: it counts, and shows
         elif not isinstance(error, JournalClosedError):
             logger.warning("an activation of run %s could not be committed: %s", actor.run_id, error)
             self.hub.loop.call_later(RELOAD_AFTER, self.load, actor.run_id)
@@ -359,7 +362,7 @@ class RunOwner:
             commands, own, seen = actor.activate(self._clock.now())
         except BaseException as error:
             machine.evict()
-            if isinstance(error, KeyboardInterrupt | SystemExit):
+            if isinstance(error, KeyboardInterrupt):
                 raise
             logger.debug(
                 "the first activation of %s failed; it is started alone", run.workflow_id, exc_info=True
@@ -389,6 +392,14 @@ class RunOwner:
             self._discard(actor)
         else:
             self._carry_on(actor, value.applied, eager)
+        if error is not None and not isinstance(error, HoldfastError):
+            logger.debug("what %s did first can't be written; it is started alone", change.run.workflow_id)
+            change.run.owner_id = None
+            change.run.fence = 0
+            again = StartRun(change.run, change.started, change.policy, signal=change.signal)
+            again.most_signals = change.most_signals
+            self.hub.journal.submit(again, callback)
+            return
         callback(value, error)
 
     # --- results ----------------------------------------------------------------------------------------------------
@@ -409,9 +420,17 @@ class RunOwner:
         for task, payload in results:
             event = ActivityCompleted(task.activity_id, payload, task.row.charged_attempt)
             change = CompleteAttempt(task.run_id, task.activity_id, task.attempt, event)
-            self.hub.journal.submit(change, partial(self._committed_alone, task))
+            self._submit_alone(task, change)
 
-    def _committed_alone(self, task: ActivityTask, in_time: bool | None, error: BaseException | None) -> None:
+    def _submit_alone(self, task: ActivityTask, change: CompleteAttempt) -> None:
+        try:
+            self.hub.journal.submit(change, partial(self._committed_alone, task, change))
+        except JournalClosedError:
+            logger.debug("the client was closed before a result of run %s could be written", task.run_id)
+
+    def _committed_alone(
+        self, task: ActivityTask, change: CompleteAttempt, in_time: bool | None, error: BaseException | None
+    ) -> None:
         if isinstance(error, RefusedError):
             logger.info(
                 "a late result of activity %s of run %s was refused: %s",
@@ -421,6 +440,8 @@ class RunOwner:
             )
         elif error is not None:
             logger.warning("a result of run %s could not be committed: %s", task.run_id, error)
+            if isinstance(error, StoreError) and not isinstance(error, JournalClosedError):
+                self.hub.loop.call_later(RELOAD_AFTER, self._submit_alone, task, change)
 
     # --- coming and going -------------------------------------------------------------------------------------------
 
@@ -501,7 +522,7 @@ class RunOwner:
             replayed = replay(machine, rows)
         except BaseException as error:
             machine.evict()
-            if isinstance(error, KeyboardInterrupt | SystemExit):
+            if isinstance(error, KeyboardInterrupt):
                 raise
             self._task_failed(run, error)
             return None

@@ -139,6 +139,8 @@ def _translate_sqlite(error: sqlite3.Error, name: str, url: DatabaseUrl | None) 
 
 def _translate_postgresql(error: psycopg.Error, name: str) -> StoreError:
     state = error.sqlstate
+    if isinstance(error, psycopg.DataError) and state is None:
+        return StoreError(f"{name} can't be given a value: {str(error).strip()}")  # psycopg's own word
     if state == _UNDEFINED_TABLE:
         return schema_missing(name)
     if state == _READ_ONLY_TRANSACTION:

@@ -24,7 +24,13 @@ from holdfast_workflow.retries import RetryPolicy
 from holdfast_workflow.signatures import CallSignature
 from holdfast_workflow.sleeping import SleepFuture
 from holdfast_workflow.times import from_iso, to_datetime
-from holdfast_workflow.validation import Seconds, duration_seconds, timeout_seconds, validate_task_queue
+from holdfast_workflow.validation import (
+    Seconds,
+    duration_seconds,
+    timeout_seconds,
+    validate_name,
+    validate_task_queue,
+)
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -176,6 +182,11 @@ def _schedule(
     signature: CallSignature | None = None
     if isinstance(activity, str):
         name, options, hint = activity, NO_OPTIONS, result_type
+        if not machine.replaying:
+            try:
+                validate_name("activity type", name)
+            except InvalidOptionError as error:
+                raise machine.log.refuse(error) from None
     else:
         try:  # not `isinstance`: asking a protocol costs more than the call
             name, signature, options = activity.name, activity.signature, activity.options

@@ -366,7 +366,7 @@ class ApplicationError(FailureError):
         next_retry_delay: seconds (or a timedelta) until the next attempt, instead of the policy's backoff.
 
     Raises:
-        InvalidOptionError: the delay is negative or not finite.
+        InvalidOptionError: the delay is negative, not finite or over 100 years.
     """
 
     facts: ClassVar[tuple[str, ...]] = (
@@ -397,10 +397,16 @@ class ApplicationError(FailureError):
         self.next_retry_delay = None if next_retry_delay is None else _delay_seconds(next_retry_delay)
 
 
+_MAX_DELAY_SECONDS = 100 * 31_557_600
+"""100 years, as for any duration."""
+
+
 def _delay_seconds(delay: float | timedelta) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not 0 <= seconds < math.inf:
         raise InvalidOptionError("next retry delay must be finite and not negative", field="next_retry_delay")
+    if seconds > _MAX_DELAY_SECONDS:
+        raise InvalidOptionError("next retry delay must be at most 100 years", field="next_retry_delay")
     return int(seconds) if seconds == int(seconds) else seconds
 
 

@@ -223,9 +223,10 @@ def _message(exc: BaseException) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text that JSON can hold, of bounded length."""
+    """Text that JSON and every database can hold, of bounded length: PostgreSQL has no NUL in text."""
     if len(text) > MAX_TEXT:
         text = f"{text[: MAX_TEXT - 100]}… ({len(text) - MAX_TEXT + 100:,} more characters)"
+    text = text.replace("\x00", "\ufffd")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

@@ -300,9 +300,13 @@ class WorkflowMachine:
             if self._broken is not None:
                 raise self._broken
             result = await self.definition.enter(self._instance, arguments)
-        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:
+            if (
+                isinstance(error, GeneratorExit) and not self.loop.is_running()
+            ):  # a collector closes what was left
+                raise
             if not self.log.closed:
                 self._end(self._outcomes.raised(error))
         else:

@@ -23,7 +23,11 @@ Seconds = float | timedelta
 MAX_SECONDS = 100 * 31_557_600
 """100 years."""
 
+MAX_INTEGER = 2**53 - 1
+"""What a column and any reader of JSON can hold."""
+
 MAX_NAME_LENGTH = 200
+MAX_REASON_LENGTH = 10_000
 
 
 def duration_seconds(field: str, value: Any) -> int | float:
@@ -93,6 +97,8 @@ def integer(field: str, value: Any, minimum: int, maximum: int | None = None) ->
     if value < minimum or (maximum is not None and value > maximum):
         wanted = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise _bad(field, f"must be {wanted}")
+    if value > MAX_INTEGER:
+        raise _bad(field, f"must be at most {MAX_INTEGER}")
     return int(value)
 
 
@@ -100,11 +106,13 @@ def number(field: str, value: Any, minimum: float, maximum: float | None = None)
     """A finite number within a range: an int when whole; no booleans."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _bad(field, f"must be a number, not {type(value).__name__}")
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise _bad(field, "must be finite")
     if value < minimum or (maximum is not None and value > maximum):
         wanted = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise _bad(field, f"must be {wanted}")
+    if value > MAX_INTEGER:
+        raise _bad(field, f"must be at most {MAX_INTEGER}")
     return int(value) if float(value).is_integer() else value
 
 
@@ -163,6 +171,26 @@ def validate_workflow_id(value: Any) -> str:
 def validate_task_queue(value: Any) -> str:
     """A task queue's name."""
     return validate_name("task queue", value)
+
+
+def validate_reason(value: Any) -> str | None:
+    """Why a person cancels or terminates a run: any text that every database can hold, or none.
+
+    Raises:
+        InvalidOptionError: otherwise.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _bad("reason", f"must be text, not {type(value).__name__}")
+    if len(value) > MAX_REASON_LENGTH:
+        raise _bad("reason", f"must be at most {MAX_REASON_LENGTH:,} characters, not {len(value):,}")
+    if "\x00" in value:
+        raise _bad("reason", "must not hold NUL (U+0000), which PostgreSQL does not take")
+    for char in value:
+        if 0xD800 <= ord(char) <= 0xDFFF:
+            raise _bad("reason", f"must be valid Unicode text (it has the lone surrogate U+{ord(char):04X})")
+    return str.__str__(value)
 
 
 def _bad(field: str, what: str) -> InvalidOptionError:
