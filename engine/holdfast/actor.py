@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.activation import Activate, Activation, OwnResult
+from holdfast.monitor import monitor
 from holdfast.starting import StartRun
 from holdfast_activities.task import ActivityTask
 from holdfast_store.children import NewChild
@@ -181,9 +182,16 @@ class Actor:
         own, seen = self.own, self.seen_seq
         events = self.pending + [result.event for result in own] if own else self.pending
         run = self.run
-        commands = self.machine.activate(
-            events, now, history_events=run.last_seq, history_bytes=run.history_bytes
-        )
+        watch = monitor()
+        if watch is not None:
+            watch.enter(self.machine)
+        try:
+            commands = self.machine.activate(
+                events, now, history_events=run.last_seq, history_bytes=run.history_bytes
+            )
+        finally:
+            if watch is not None:
+                watch.leave()
         self.pending = []
         self.quiet = False
         self.own = []

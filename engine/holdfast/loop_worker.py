@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from holdfast.client import Client
 from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
+from holdfast.monitor import ActivationMonitor, monitor
 from holdfast.owner import RunOwner
 from holdfast.ownership import STEAL_AFTER, ForgetWorker, RegisterWorker, ReleaseAllRuns
 from holdfast.settings import WorkerSettings
@@ -71,6 +72,7 @@ class LoopWorker:
             if watchdog_interval is not None
             else None
         )
+        self._monitor = ActivationMonitor() if self.hub.environment.threads else None
         self._polling: asyncio.Task[None] | None = None
         self._running = False
         self._lost = False
@@ -96,6 +98,8 @@ class LoopWorker:
         self.hub.on_news(self._poll)
         if self._watchdog is not None:
             self._watchdog.start()
+        if self._monitor is not None and monitor() is None:  # a thread's first worker watches for all
+            self._monitor.start()
         self._poll()
 
     async def stop(self) -> None:
@@ -115,6 +119,8 @@ class LoopWorker:
         still_running = await self.dispatcher.runner.drain(self.settings.graceful_shutdown_timeout)
         self.dispatcher.runner.close()
         await self._release_runs()
+        if self._monitor is not None:
+            self._monitor.stop()
         self.hub.pulse.remove(self._heartbeat_beat)
         self.hub.pulse.remove(self._lease_beat)
         if still_running:

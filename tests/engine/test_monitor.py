@@ -1,0 +1,58 @@
+"""A workflow that blocks is interrupted, counted and shown; its process goes on."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from holdfast import Client, Worker, workflow
+from holdfast.monitor import monitor
+from holdfast_store import queries
+
+
+@workflow.defn
+async def quick() -> str:
+    return "done"
+
+
+@workflow.defn
+async def spins() -> None:
+    while True:
+        pass
+
+
+@workflow.defn
+async def never_waits() -> None:
+    while True:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+@workflow.defn
+async def holds_on() -> None:
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            continue
+
+
+@pytest.mark.parametrize("code", [spins, never_waits, holds_on])
+async def test_code_that_blocks_fails_its_task_and_nothing_else(
+    sqlite_url: str, code: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Client.connect(sqlite_url) as client, Worker(client, workflows=[quick, code]):
+        watch = monitor()
+        assert watch is not None
+        watch._limit_s = 0.3
+        with caplog.at_level(logging.ERROR, "holdfast.worker"):
+            handle = await client.start(code, id="blocks")
+            while not (row := await handle.run()).task_failures:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert row.is_open
+        assert "test_monitor.py" in caplog.text, "the log says where"
+        (failure, *_) = client.hub.read_now(queries.failures, row.run_id, 10)
+        assert failure.exception_class == "ActivationBlockedError"
+        assert await client.execute(quick) == "done"
+        await handle.terminate()
