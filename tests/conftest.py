@@ -26,10 +26,18 @@ _numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the server is marked `postgresql`, so that `-m "not postgresql"` never starts one."""
+    """Whatever uses the server is marked `postgresql`, so that `-m "not postgresql"` never starts one.
+
+    What needs a second connection (the fixture `on_disk`) is not collected for a database in memory, which has one.
+    """
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgresql)
+    items[:] = [
+        item
+        for item in items
+        if not ("on_disk" in getattr(item, "fixturenames", ()) and "sqlite-memory" in item.name)
+    ]
 
 
 @pytest.fixture
@@ -113,6 +121,12 @@ def database_url(request: pytest.FixtureRequest) -> str:
         return "sqlite://"
     url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
     return url
+
+
+@pytest.fixture
+def on_disk(database: Database) -> Database:
+    """The database, where it has more than one connection, and losing one does not lose the database."""
+    return database
 
 
 @pytest.fixture

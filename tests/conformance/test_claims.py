@@ -222,9 +222,8 @@ async def test_failures_are_charged_and_end(journal: Journal, database: Database
     assert attempts == 3
 
 
-async def test_many_workers_claim_each_activity_once(journal: Journal, database: Database) -> None:
-    if database.url.memory:
-        pytest.skip("a database in memory has one journal")
+async def test_many_workers_claim_each_activity_once(journal: Journal, on_disk: Database) -> None:
+    database = on_disk
     await started(journal, *[scheduled(n) for n in range(1, 101)])
     others = [Journal(database, database.environment) for _ in range(3)]
     claimed: list[int] = []

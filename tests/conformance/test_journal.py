@@ -207,14 +207,6 @@ async def test_transient_errors_are_retried(
     assert histories(database, run_id) == [["WorkflowStarted", "WorkflowCancelRequested"]]
 
 
-@pytest.fixture
-def on_disk(database: Database) -> Database:
-    """Losing the one connection of a database in memory loses the database."""
-    if database.url.memory:
-        pytest.skip("a database in memory has no connection to lose")
-    return database
-
-
 @pytest.mark.parametrize("statement", ["BEGIN", "UPDATE", "COMMIT"])
 async def test_a_connection_lost_before_the_commit(
     on_disk: Database, faults: Faults, journal: Journal, statement: str
