@@ -11,6 +11,12 @@ from holdfast.monitor import monitor
 from holdfast_store import queries
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Real time."""
+    return "asyncio"
+
+
 @workflow.defn
 async def quick() -> str:
     return "done"
