@@ -390,15 +390,12 @@ def _activities(run_id: str, activation: Activation) -> list[ActivityKey]:
 class TaskFailed(BaseChange):
     """An activation could not be done: count it, record the first of a streak, and try again after a backoff."""
 
-    def __init__(
-        self, run: RunRow, worker_id: str, fence: int, event: WorkflowTaskFailed, *, attention: str | None
-    ) -> None:
+    def __init__(self, run: RunRow, worker_id: str, fence: int, event: WorkflowTaskFailed) -> None:
         self.run_id = run.run_id
         self.runs = (run.run_id,)
         self.worker_id = worker_id
         self.fence = fence
         self.event = event
-        self.attention = attention
 
     def _note(self, batch: Batch, run: RunRow) -> None:
         """Write a failure row: ``describe`` shows what kept the task from being done, and whether that has changed."""
@@ -431,10 +428,7 @@ class TaskFailed(BaseChange):
         run.not_before = batch.now + backoff
         run.start_delayed = False
         run.wake(batch.now)
-        attention = self.attention
-        if attention is None and run.task_failures >= FAILURES_TO_ATTENTION:
-            attention = Attention.TASK_KEEPS_FAILING.value
-        if attention is not None and run.attention is None:
-            run.attention = attention
+        if run.task_failures >= FAILURES_TO_ATTENTION and run.attention is None:
+            run.attention = Attention.TASK_KEEPS_FAILING.value
             run.attention_since = batch.now
         return run.not_before

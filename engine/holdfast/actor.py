@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.activation import Activate, Activation, OwnResult
-from holdfast.monitor import monitor
+from holdfast.monitor import ActivationInterrupted, monitor
 from holdfast.starting import StartRun
 from holdfast_activities.task import ActivityTask
 from holdfast_store.children import NewChild
@@ -186,12 +186,19 @@ class Actor:
         if watch is not None:
             watch.enter(self.machine)
         try:
-            commands = self.machine.activate(
-                events, now, history_events=run.last_seq, history_bytes=run.history_bytes
-            )
-        finally:
+            try:
+                commands = self.machine.activate(
+                    events, now, history_events=run.last_seq, history_bytes=run.history_bytes
+                )
+            finally:
+                if watch is not None:
+                    watch.leave()
+        except (
+            ActivationInterrupted
+        ) as stop:  # it met the loop's own code, or the way out: say why all the same
             if watch is not None:
                 watch.leave()
+            raise self.machine.log.refusal or stop from None
         self.pending = []
         self.quiet = False
         self.own = []

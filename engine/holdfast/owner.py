@@ -306,7 +306,7 @@ class RunOwner:
             extra={"workflow_id": run.workflow_id, "run_id": run.run_id},
         )
         event = WorkflowTaskFailed(failure_of(error, self.settings.converter), self.settings.build_id)
-        change = TaskFailed(run, self.worker_id, run.fence, event, attention=None)
+        change = TaskFailed(run, self.worker_id, run.fence, event)
         self.hub.journal.submit(change, partial(self._task_failure_noted, run.run_id))
 
     def _task_failure_noted(self, run_id: str, again_at: int | None, error: BaseException | None) -> None:

@@ -190,12 +190,6 @@ def failures(connection: Connection, run_id: str, limit: int) -> list[FailureRow
     ]
 
 
-def search_attributes(connection: Connection, run_id: str) -> dict[str, str]:
-    """The run's search attributes, as they are stored."""
-    text = "SELECT name, value FROM search_attributes WHERE run_id = ?"
-    return {row[0]: row[1] for row in fetch(connection, text, (run_id,))}
-
-
 # --- workers --------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ what is open (activities, timers), writes the failure row where the end is one, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -367,8 +366,3 @@ def request_cancel(batch: Batch, run: RunRow, event: Event) -> bool:
         run.start_delayed = False
     run.wake(batch.now)
     return True
-
-
-def keys_of(activities: Iterable[ActivityRow]) -> list[tuple[str, int]]:
-    """The keys of activity rows."""
-    return [(activity.run_id, activity.activity_id) for activity in activities]

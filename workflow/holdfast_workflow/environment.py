@@ -11,9 +11,6 @@ import os
 import random
 import time
 from typing import Protocol
-from uuid import UUID
-
-MICROSECONDS = 1_000_000
 
 
 class Clock(Protocol):
@@ -82,10 +79,6 @@ class Ids:
             self._head = f"{text[:8]}-{text[8:12]}-{text[12:]}"
         tail = f"{0b10 << 62 | (counter & 0xFFFFF) << 42 | self._random.getrandbits(42):016x}"
         return f"{self._head}-{tail[:4]}-{tail[4:]}"
-
-    def next_uuid(self) -> UUID:
-        """The next id, as a UUID."""
-        return UUID(self.next())
 
 
 class Environment:
