@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 VERSION_TABLE: Final = "holdfast_schema"
 """Not alembic's default name: the application may keep its own tables, and its own alembic, in the same database."""
 
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 """Every version, oldest first; a test compares them with the files."""
 
 HEAD: Final = REVISIONS[-1]

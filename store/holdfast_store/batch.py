@@ -20,7 +20,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import orjson
 from sqlalchemy import Table
 
-from holdfast_store import tables
+from holdfast_store import search, tables
+from holdfast_store.committed import ActivityKey as ActivityKey
+from holdfast_store.committed import Answer, RequestKey
+from holdfast_store.committed import Cache as Cache
+from holdfast_store.committed import Committed as Committed
 from holdfast_store.link import Link
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, Row, RunRow
 from holdfast_store.statements import Statements, Values
@@ -29,8 +33,6 @@ from holdfast_workflow.events import Event
 
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound=Row)
-
-ActivityKey = tuple[str, int]
 
 
 class StaleRows(Exception):
@@ -71,6 +73,11 @@ class Change(Protocol[T_co]):
         ...
 
     @property
+    def insists(self) -> bool:
+        """Whether it is known to need rows read under their lock (:meth:`Batch.insist`): cached ones are not tried."""
+        ...
+
+    @property
     def weight(self) -> int:
         """Roughly how many bytes it writes."""
         ...
@@ -89,6 +96,7 @@ class BaseChange:
     closes: Sequence[str] = ()
     timers: Sequence[tuple[str, int]] = ()
     new_instances: Sequence[InstanceRow] = ()
+    insists: bool = False
     weight: int = 1024
 
 
@@ -111,54 +119,6 @@ class Opened:
         self.activities: list[int] = []
         self.timers: list[int] = []
         self.children: list[str] = []
-
-
-class Committed:
-    """What a committed batch did, for those in this process who would rather be told than ask."""
-
-    __slots__ = ("activities", "answered", "events", "now", "runs", "timers")
-
-    def __init__(self, now: int) -> None:
-        self.now = now
-        self.runs: dict[str, RunRow] = {}
-        self.events: dict[str, list[tuple[int, Event, object]]] = {}
-        self.activities: list[ActivityRow] = []
-        self.timers: list[int] = []
-        self.answered: set[tuple[str, str, str]] = set()
-        """The keys of the requests that got nearer to an answer."""
-
-
-class Cache:
-    """Rows that only this process writes: runs owned here, activities running here."""
-
-    __slots__ = ("activities", "owners", "runs")
-
-    def __init__(self) -> None:
-        self.owners: set[str] = set()
-        self.runs: dict[str, RunRow] = {}
-        self.activities: dict[ActivityKey, ActivityRow] = {}
-
-    def remember(self, committed: Committed) -> None:
-        """Take over the rows of a committed batch; drop those that are no longer only ours."""
-        owners = self.owners
-        for run_id, run in committed.runs.items():
-            if run.owner_id in owners and run.closed_at is None:
-                self.runs[run_id] = run
-            else:
-                self.runs.pop(run_id, None)
-        for activity in committed.activities:
-            key = (activity.run_id, activity.activity_id)
-            if activity.claimed_by in owners and activity.status == "running":
-                self.activities[key] = activity
-            else:
-                self.activities.pop(key, None)
-
-    def forget(self, runs: Iterable[str], activities: Iterable[ActivityKey]) -> None:
-        """Drop rows that turned out to be stale, or whose run was evicted."""
-        for run_id in runs:
-            self.runs.pop(run_id, None)
-        for key in activities:
-            self.activities.pop(key, None)
 
 
 RUN_GUARD = ("run_id", "fence", "last_seq", "inbox")
@@ -193,7 +153,8 @@ class Batch:
         self._touched = False
         self._opened: dict[str, Opened] = {}
         self._named_timers: dict[tuple[str, int], int | None] = {}
-        self.answered: set[tuple[str, str, str]] = set()
+        self.answered: dict[RequestKey, Answer] = {}
+        self.asked = False
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -376,6 +337,26 @@ class Batch:
             rows.append(entry.row)
         return rows
 
+    @property
+    def runs_taken(self) -> int:
+        """How many runs that had no owner have one since changes of this batch; a scan does not see that yet."""
+        entries = self._runs.values()
+        return sum(
+            entry.row.owner_id is not None
+            for entry in entries
+            if entry.before is not None and entry.before["owner_id"] is None
+        )
+
+    @property
+    def activities_taken(self) -> int:
+        """How many activities that were pending are not since changes of this batch; a scan does not see that yet."""
+        entries = self._activities.values()
+        return sum(
+            entry.row.status != "pending"
+            for entry in entries
+            if entry.before is not None and entry.before["status"] == "pending"
+        )
+
     def open_activities(self, run_id: str) -> list[ActivityRow]:
         """The run's activities that are still open, locked, in the order in which they were scheduled."""
         known = self._opened.get(run_id)
@@ -495,6 +476,8 @@ class Batch:
         self._touched = True
         row = row.copy()
         self._runs[row.run_id] = Entry(row, None)
+        if row.search_attributes is not None:
+            search.index(self.execute, row)
         return row
 
     def confirm_instance(self, row: InstanceRow) -> None:
@@ -503,6 +486,11 @@ class Batch:
         self._unconfirmed.discard(row.workflow_id)
         entry = self._instances[row.workflow_id]
         vars(entry.row).update(current_run_id=row.current_run_id, workflow_type=row.workflow_type)
+
+    def insert(self, table: Table, rows: Sequence[Values]) -> None:
+        """Insert whole rows at once: those that no other change of the batch looks at."""
+        self._touched = True
+        self._statements.insert(self.link, table, rows)
 
     def add_activity(self, row: ActivityRow) -> None:
         """Insert an activity."""
@@ -542,7 +530,8 @@ class Batch:
             statements.delete(link, tables.workflow_instances, ("workflow_id",), keys)
             for key in self._unconfirmed:
                 del self._instances[key]
-        self._write(tables.workflow_instances, ("workflow_id",), self._instances)
+        if self._instances:
+            self._write(tables.workflow_instances, ("workflow_id",), self._instances)
         self._write(tables.workflow_runs, RUN_GUARD, self._runs)
         self._write(tables.activity_executions, ACTIVITY_GUARD, self._activities)
         if self._events:
@@ -581,11 +570,16 @@ class Batch:
         committed = Committed(self.now)
         committed.events = self._appended
         for run_id, entry in self._runs.items():
-            if entry.before is None or entry.row.__dict__ != entry.before:
+            if entry.before is None:
+                committed.runs[run_id] = entry.row
+                committed.begun.append(run_id)
+            elif entry.row.__dict__ != entry.before:
                 committed.runs[run_id] = entry.row
         for activity in self._activities.values():
             if activity.before is None or activity.row.__dict__ != activity.before:
                 committed.activities.append(activity.row)
+        committed.attempts = self._attempts
         committed.timers = list(self._timers.values())
         committed.answered = self.answered
+        committed.asked = self.asked
         return committed

@@ -8,6 +8,7 @@ from holdfast_store.rows import RunRow
 from holdfast_store.runs import earliest
 from holdfast_workflow.options import StartOptions
 from holdfast_workflow.payloads import Payload
+from holdfast_workflow.search_attributes import Document
 
 
 def first_run(
@@ -18,6 +19,7 @@ def first_run(
     task_queue: str,
     options: StartOptions,
     memo: Payload | None,
+    search_attributes: Document | None = None,
     now: int,
     owner_id: str | None,
 ) -> RunRow:
@@ -70,4 +72,5 @@ def first_run(
         attention_since=None,
         build_id=None,
         history_bytes=0,
+        search_attributes=orjson.dumps(search_attributes).decode() if search_attributes else None,
     )

@@ -92,7 +92,10 @@ def start_child(
         instance.current_run_id = run.run_id
         instance.run_count = 1
     row = batch.add_run(run)
-    batch.append(row, started_event(row, input=command.input, seed=new_seed(batch), parent=started_with))
+    started = started_event(
+        row, input=command.input, seed=new_seed(batch), headers=command.headers, parent=started_with
+    )
+    batch.append(row, started)
     return ChildWorkflowStarted(command.command_id, row.run_id)
 
 
@@ -115,6 +118,7 @@ def _first_run(
             priority=command.priority,
         ),
         memo=Payload.of(memo) if memo is not None else None,
+        search_attributes=options.get("search_attributes"),
         now=batch.now,
         owner_id=child.owner_id,
     )

@@ -2,7 +2,7 @@
 
 For every batch it tries, in this order:
 
-1. with cached rows trusted (no read, no lock); a stale row rolls back and
+1. with cached rows trusted (no read, no lock), unless a change insists; a stale row rolls back and
 2. again with every row read under its lock;
 3. an error that is transient (deadlock, serialisation, busy) runs the batch again after a short pause;
 4. a lost connection leaves the outcome **unknown**. Each journal has a row ``(journal_id, batch_no)`` that every
@@ -10,7 +10,9 @@ For every batch it tries, in this order:
    compared. Equal: the batch was applied, and its outcome is the one computed. Less: it was not, and runs again;
 5. any other error runs the batch again in halves, until the culprit stands alone and is refused alone.
 
-Where the database stays away for longer than ``patience`` the callers get the error: nothing waits for ever.
+Where the database stays away for longer than ``patience`` the callers get the error: nothing waits for ever. If a
+commit was in doubt then, it stays so until the database is back; if it turns out to have been applied, the listeners
+hear of it late (:attr:`~holdfast_store.batch.Committed.late`), so that what it set going is not left without anyone.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,6 +86,8 @@ class Committer:
         self._failing_since: float | None = None
         self._pause = FIRST_PAUSE
         self._in_doubt: tuple[int, list[Outcome], Committed] | None = None
+        self._given_up = False
+        self._late: list[Committed] = []
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
@@ -96,6 +99,7 @@ class Committer:
                 rows = connection.exec_driver_sql(self._position, (self._journal_id,)).fetchall()
                 if not rows:
                     connection.exec_driver_sql(self._register, (self._journal_id, self.batches))
+                self._statements = self._database.statements(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -113,6 +117,10 @@ class Committer:
             logger.debug("the journal's row stays behind", exc_info=True)
         connection.close()
 
+    def hurry(self, patience: float) -> None:
+        """Somebody wants to end: from now on wait no longer than this for a database that is away."""
+        self._patience = min(self._patience, patience)
+
     def _drop_connection(self) -> None:
         connection, self._connection, self._link = self._connection, None, None
         if connection is not None:
@@ -123,10 +131,15 @@ class Committer:
                 logger.debug("closing a lost connection", exc_info=True)
 
     def data_version(self) -> int:
-        """A number that changes when another connection has committed to this SQLite file."""
+        """A number that changes when another connection has committed to this SQLite file; zero while there is none."""
         if self._connection is None:
             return 0
-        row = self._connection.exec_driver_sql("PRAGMA data_version").fetchone()
+        try:
+            row = self._connection.exec_driver_sql("PRAGMA data_version").fetchone()
+        except SQLAlchemyError:  # between two batches: the next one finds out what is wrong
+            logger.debug("the database does not say whether others write", exc_info=True)
+            self._drop_connection()
+            return 0
         return int(row[0]) if row is not None else 0
 
     # --- batches ----------------------------------------------------------------------------------------------------
@@ -136,6 +149,8 @@ class Committer:
         if os.getpid() != self._pid:  # the connection is the parent's: not even to be closed
             return [Outcome(None, forked()) for _ in changes], []
         try:
+            if self._given_up:
+                self._settle_given_up()
             result = self._resolve_doubt() or self._try(changes)
         except TryAgain:
             raise
@@ -143,14 +158,21 @@ class Committer:
             result = self._after_error(changes, error)
         self._failing_since = None
         self._pause = FIRST_PAUSE
+        if self._late:
+            outcomes, committed = result
+            result, self._late = (outcomes, self._late + committed), []
         return result
 
     def _try(self, changes: Sequence[Change[Any]]) -> Result:
-        try:
-            return self._transaction(changes, self.cache)
-        except StaleRows:
-            self.statistics["stale"] += 1
-            return self._transaction(changes, None)
+        for change in changes:
+            if change.insists:
+                break
+        else:
+            try:
+                return self._transaction(changes, self.cache)
+            except StaleRows:
+                self.statistics["stale"] += 1
+        return self._transaction(changes, None)
 
     def _transaction(self, changes: Sequence[Change[Any]], cache: Cache | None) -> Result:
         self.connect()
@@ -239,18 +261,32 @@ class Committer:
             try:
                 return self.run(changes)
             except TryAgain as again:
-                time.sleep(again.pause)
+                self._environment.pause(again.pause)
 
     def _again_or_give_up(self, changes: Sequence[Change[Any]], error: Exception) -> Result:
         now = self._environment.clock.monotonic()
         if self._failing_since is None:
             self._failing_since = now
         if now - self._failing_since > self._patience:
-            self._in_doubt = None
+            self._given_up = self._in_doubt is not None
             return [Outcome(None, translate(error)) for _ in changes], []
         self.statistics["retries"] += 1
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
         raise TryAgain(pause) from error
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether callers were told an error about a batch that may have been applied."""
+        return self._given_up
+
+    def _settle_given_up(self) -> None:
+        """The callers of a batch in doubt were told an error: if it was applied, the listeners are to hear of it."""
+        settled = self._resolve_doubt()
+        self._given_up = False
+        if settled is not None:
+            for committed in settled[1]:
+                committed.late = True
+                self._late.append(committed)
 
     def _resolve_doubt(self) -> Result | None:
         """After a lost connection: was the batch that was being committed applied?"""

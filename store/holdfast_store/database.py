@@ -14,8 +14,15 @@ from sqlalchemy import Connection, Dialect, Engine
 
 from holdfast_store.driver_errors import is_disconnect, is_transient, translate
 from holdfast_store.forks import forked, refuse_after_fork
-from holdfast_store.postgresql import PostgresSettings, database_clock_offset, reader_engine, writer_engine
+from holdfast_store.postgresql import (
+    PostgresSettings,
+    database_clock_offset,
+    has_skip_locked,
+    reader_engine,
+    writer_engine,
+)
 from holdfast_store.sqlite import Synchronous, file_engines, memory_engine
+from holdfast_store.statements import Statements, statements_for
 from holdfast_store.urls import Backend, DatabaseUrl
 from holdfast_workflow.environment import Environment
 
@@ -41,7 +48,7 @@ class Database:
         postgres: Timeouts and the like, for PostgreSQL.
     """
 
-    __slots__ = ("_pid", "_reader_engine", "_writer_engine", "environment", "url")
+    __slots__ = ("_pid", "_reader_engine", "_skip_locked", "_writer_engine", "environment", "url")
 
     def __init__(
         self,
@@ -54,9 +61,9 @@ class Database:
         self.url = url
         self.environment = environment
         self._pid = os.getpid()
-        self._writer_engine, self._reader_engine = _engines(
-            url, environment, synchronous, postgres if postgres is not None else PostgresSettings()
-        )
+        postgres = postgres if postgres is not None else PostgresSettings()
+        self._skip_locked = postgres.skip_locked
+        self._writer_engine, self._reader_engine = _engines(url, environment, synchronous, postgres)
         refuse_after_fork(self._writer_engine.dialect)
         refuse_after_fork(self._reader_engine.dialect)
 
@@ -69,6 +76,12 @@ class Database:
     def dialect(self) -> Dialect:
         """What statements are compiled for."""
         return self._writer_engine.dialect
+
+    def statements(self, connection: Connection) -> Statements:
+        """The statements that suit the database at the other end of a connection."""
+        if self._skip_locked is None:
+            self._skip_locked = self.backend != "postgresql" or has_skip_locked(connection)
+        return statements_for(self.backend, skip_locked=self._skip_locked)
 
     def writer(self) -> Connection:
         """A new connection, in autocommit, for one thread at a time; closing it closes it (in memory: gives it back).

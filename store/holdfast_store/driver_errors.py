@@ -161,7 +161,11 @@ def _unreachable(text: str, name: str) -> str:
         return f"{name} refused the login: check the user name and the password"
     if "does not exist" in text and "database" in text:
         return f"{name} does not exist on that server: create the database first"
-    reason = text.strip().splitlines()[-1].strip() if text.strip() else "no reason given"
+    # Libpq indents its own advice, and the server's follows these words.
+    said = [
+        line for line in text.splitlines() if line[:1].strip() and not line.startswith(("DETAIL:", "HINT:"))
+    ]
+    reason = said[-1] if said else "no reason given"
     return f"{name} cannot be reached: {reason}; check the URL, and that the server is running"
 
 

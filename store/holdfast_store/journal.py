@@ -17,10 +17,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
-from holdfast_store.batch import Change, Committed
-from holdfast_store.committer import Committer, Outcome, TryAgain
+from holdfast_store.batch import BaseChange, Batch, Change, Committed
+from holdfast_store.committer import Committer, Outcome, Result, TryAgain
 from holdfast_store.database import Database
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import JournalClosedError
@@ -35,6 +36,15 @@ MOST_CHANGES = 200
 MOST_BYTES = 4 * 1024 * 1024
 MOST_WAITING = 20_000
 PAUSE_FOR_OTHERS = 0.0015
+ASK_AGAIN_AFTER = 1.0
+CLOSE_PATIENCE_S = 5.0
+
+
+class Nothing(BaseChange):
+    """Makes a batch of nothing else."""
+
+    def apply(self, batch: Batch) -> None:
+        """Writes nothing."""
 
 
 class Journal:
@@ -48,11 +58,14 @@ class Journal:
         self._room = asyncio.Event()
         self._room.set()
         self._closed = False
+        self._asking: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        self._driver: InlineDriver | ThreadDriver
+        self._driver: InlineDriver | ThreadDriver | ExecutorDriver
         if database.backend == "postgresql" and environment.threads:
             self._driver = ThreadDriver(self)
+        elif environment.executor is not None:
+            self._driver = ExecutorDriver(self, environment.executor)
         else:
             self._driver = InlineDriver(self, shared=database.backend == "sqlite" and not database.url.memory)
 
@@ -109,6 +122,7 @@ class Journal:
         if self._closed:
             return
         self._closed = True
+        self.committer.hurry(CLOSE_PATIENCE_S)
         await self._idle.wait()
         self._driver.stop()
         self.committer.close()
@@ -148,6 +162,14 @@ class Journal:
                 logger.exception("a caller of the journal failed")
         if not self._room.is_set() and len(self._queue) <= MOST_WAITING // 2:
             self._room.set()
+        if self.committer.in_doubt and self._asking is None:
+            self._asking = self.loop.call_later(ASK_AGAIN_AFTER, self._ask_again)
+
+    def _ask_again(self) -> None:
+        """The database was away while a commit was in doubt: what became of it is found out by the next batch."""
+        self._asking = None
+        if not self._closed:
+            self.submit(Nothing(), lambda value, error: None)
 
     def rest(self) -> None:
         """On the loop: nothing is queued or under way."""
@@ -200,6 +222,48 @@ class InlineDriver:
             else:
                 journal.loop.call_soon(self._turn)
         elif not self._scheduled:
+            journal.rest()
+
+
+class ExecutorDriver:
+    """Commits where an executor likes to, one batch at a time: the thread's protocol for environments without any."""
+
+    def __init__(self, journal: Journal, executor: Executor) -> None:
+        self._journal = journal
+        self._executor = executor
+        self._busy = False
+
+    def notice(self) -> None:
+        """Something was queued."""
+        if not self._busy:
+            self._busy = True
+            self._journal.loop.call_soon(self._begin)
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def _begin(self) -> None:
+        self._persist(self._journal.take())
+
+    def _persist(self, batch: list[tuple[Change[Any], Callback]]) -> None:
+        changes = [change for change, _ in batch]
+        future = self._executor.submit(self._journal.committer.run, changes)
+        future.add_done_callback(
+            lambda future: self._journal.loop.call_soon_threadsafe(self._ended, batch, future)
+        )
+
+    def _ended(self, batch: list[tuple[Change[Any], Callback]], future: Future[Result]) -> None:
+        journal = self._journal
+        try:
+            outcomes, committed = future.result()
+        except TryAgain as again:
+            journal.loop.call_later(again.pause, self._persist, batch)
+            return
+        journal.deliver(batch, outcomes, committed)
+        self._busy = False
+        if journal.waiting:
+            self.notice()
+        else:
             journal.rest()
 
 

@@ -3,20 +3,21 @@
 Pages are ordered by run id, newest first: run ids are time-ordered, and a page says which id it ended with. What
 existed when the walk began, and matches all the while, is therefore seen exactly once, however much is written.
 
-Filters on what is open, on how it ended badly, on the type and on trouble use the listing's indexes; the others are
-tested while walking from the newest run back. Where a filter says when runs were created, the walk is bounded by the
-time in the run id, with a day's grace for clocks.
+Filters on what is open, on how it ended badly, on the type, the workflow id, search attributes and trouble use
+indexes; the others are tested while walking from the newest run back. Where a filter says when runs were created, the
+walk is bounded by the time in the run id, with a day's grace for clocks.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection
 
-from holdfast_store import trouble
+from holdfast_store import search, trouble
 from holdfast_store.queries import Values, fetch, marks, workers
 from holdfast_store.snapshots import snapshot
 from holdfast_workflow.kinds import OPEN_RUN_STATUSES
@@ -35,8 +36,13 @@ class RunFilter:
     workflow_type: str | None = None
     task_queue: str | None = None
     workflow_id: str | None = None
+    id_prefix: str | None = None
+    parent: str | None = None
+    where: tuple[search.Wanted, ...] = ()
     created_after: int | None = None
     created_before: int | None = None
+    started_after: int | None = None
+    started_before: int | None = None
     closed_after: int | None = None
     closed_before: int | None = None
     deadline_before: int | None = None
@@ -70,6 +76,8 @@ class ListedRun:
     task_failures: int
     attention_since: int | None
     build_id: str | None
+    parent_run_id: str | None
+    search_attributes: str | None
 
 
 COLUMNS: Final = ", ".join(ListedRun.__dataclass_fields__)
@@ -81,12 +89,9 @@ def page(
     """At most ``limit`` runs with ids below ``before`` (if given), newest first, each with its attention."""
     with snapshot(connection):
         polled = trouble.Polled.of(workers(connection), now)
-        where, values = _where(wanted, now, polled)
-        if before is not None:
-            where, values = _and([(where, values), ("run_id < ?", (before,))])
-        text = (
-            f"SELECT {COLUMNS} FROM workflow_runs{where and ' WHERE ' + where} ORDER BY run_id DESC LIMIT ?"
-        )
+        source, where, values = _where(connection, wanted, now, polled, before)
+        order = "found_id" if "found_id" in source else "run_id"
+        text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {order} DESC LIMIT ?"
         runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
         kinds = trouble.kinds_of(
             connection,
@@ -100,21 +105,35 @@ def count(connection: Connection, wanted: RunFilter, now: int) -> int:
     """How many runs there are."""
     with snapshot(connection):
         polled = trouble.Polled.of(workers(connection), now)
-        where, values = _where(wanted, now, polled)
-        text = f"SELECT count(*) FROM workflow_runs{where and ' WHERE ' + where}"
+        source, where, values = _where(connection, wanted, now, polled)
+        text = f"SELECT count(*) FROM {source}{where and ' WHERE ' + where}"
         found: int = fetch(connection, text, values)[0][0]
         return found
 
 
-def _where(wanted: RunFilter, now: int, polled: trouble.Polled) -> tuple[str, Values]:
-    parts: list[tuple[str, Values]] = []
+def _where(
+    connection: Connection,
+    wanted: RunFilter,
+    now: int,
+    polled: trouble.Polled,
+    before: str | None = None,
+) -> tuple[str, str, Values]:
+    """What to read from, the conditions, and the values of both."""
+    source, parts = _by_attributes(wanted.where, before)
+    if before is not None:
+        parts.append(("run_id < ?", (before,)))
     if wanted.statuses:
         parts += _statuses(wanted.statuses)
     for column in ("workflow_type", "task_queue", "workflow_id"):
         value = getattr(wanted, column)
         if value is not None:
             parts.append((f"{column} = ?", (value,)))
-    for column in ("created", "closed"):
+    if wanted.id_prefix is not None:
+        parts.append(_id_prefix(wanted.id_prefix, connection.dialect.name))
+    if wanted.parent is not None:
+        inner = "SELECT run_id FROM workflow_runs WHERE workflow_id = ?"
+        parts.append((f"parent_run_id IN ({inner})", (wanted.parent,)))
+    for column in ("created", "started", "closed"):
         after, before = getattr(wanted, f"{column}_after"), getattr(wanted, f"{column}_before")
         if after is not None:
             parts.append((f"{column}_at >= ?", (after,)))
@@ -136,7 +155,49 @@ def _where(wanted: RunFilter, now: int, polled: trouble.Polled) -> tuple[str, Va
         if chosen:
             inner, values = trouble.runs_where(conditions)
             parts.append((f"run_id IN ({inner})", values))
-    return _and(parts)
+    text, values = _and(parts)
+    return source[0], text, (*source[1], *values)
+
+
+def _by_attributes(
+    wanted: Sequence[search.Wanted], before: str | None
+) -> tuple[tuple[str, Values], list[tuple[str, Values]]]:
+    """What to read from, and the conditions that are left.
+
+    One attribute that must be a certain value leads: its rows of the index are in the order of the page, so that a page
+    costs what it shows and not what there is.
+    """
+    leading = next((one for one in wanted if one.is_one), None)
+    parts: list[tuple[str, Values]] = []
+    for one in wanted:
+        if one is not leading:
+            text, values = search.condition(one)
+            parts.append((f"run_id IN (SELECT run_id FROM search_attributes WHERE {text})", values))
+    if leading is None:
+        return ("workflow_runs", ()), parts
+    text, values = search.condition(leading)
+    if before is not None:
+        text, values = f"{text} AND run_id < ?", (*values, before)
+    found = f"SELECT run_id AS found_id FROM search_attributes WHERE {text}"
+    return (f"({found}) AS found CROSS JOIN workflow_runs", values), [*parts, ("run_id = found_id", ())]
+
+
+def _id_prefix(prefix: str, dialect: str) -> tuple[str, Values]:
+    """Ids that begin so: a range of their bytes."""
+    least, less = (">=", "<") if dialect == "sqlite" else ("~>=~", "~<~")
+    beyond = _beyond(prefix)
+    if beyond is None:
+        return f"workflow_id {least} ?", (prefix,)
+    return f"workflow_id {least} ? AND workflow_id {less} ?", (prefix, beyond)
+
+
+def _beyond(prefix: str) -> str | None:
+    """The least text that is greater than all that begin with a prefix, if there is one."""
+    kept = prefix.rstrip(chr(sys.maxunicode))
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)
 
 
 def _statuses(statuses: Sequence[str]) -> list[tuple[str, Values]]:

@@ -10,6 +10,7 @@ import psycopg
 from psycopg import pq
 from psycopg.types.numeric import Int8Dumper
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
+from sqlalchemy.exc import DBAPIError
 
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.environment import Clock, SystemClock
@@ -18,6 +19,8 @@ _READERS_KEPT: Final = 2
 _READERS_AT_MOST: Final = 8
 _READER_WAIT_S: Final = 10.0
 _CLOCK_ROUND_TRIPS: Final = 5
+_NOT_SUPPORTED: Final = frozenset({"42601", "0A000"})
+"""Syntax error, feature not supported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,8 @@ class PostgresSettings:
         prepare_threshold: How often a statement is run before the server keeps its plan; None for never, which a
             pooler that hands each transaction another session needs.
         prepared_max: How many plans a connection keeps. The journal's statements differ by their number of rows.
+        skip_locked: Whether claims pass over rows that another transaction holds (``SKIP LOCKED``); None: if the server
+            can. Without it a claim waits for that transaction, and takes what is still free then.
     """
 
     connect_timeout_s: int = 10
@@ -45,6 +50,7 @@ class PostgresSettings:
     keepalive_idle_s: int = 10
     prepare_threshold: int | None = 3
     prepared_max: int = 512
+    skip_locked: bool | None = None
 
 
 class _BigIntDumper(Int8Dumper):
@@ -83,6 +89,7 @@ def _engine(url: DatabaseUrl, settings: PostgresSettings, **pool: Any) -> Engine
         isolation_level="AUTOCOMMIT",
         use_native_hstore=False,
         hide_parameters=True,
+        pool_reset_on_return=None,  # in autocommit there is nothing to roll back, and a cut connection would say so
         **pool,
     )
     event.listen(
@@ -127,6 +134,19 @@ def _prepare_session(
             raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
 
     return prepare
+
+
+def has_skip_locked(connection: Connection) -> bool:
+    """Whether the server knows ``FOR UPDATE SKIP LOCKED``, as PostgreSQL does; some that speak its language don't."""
+    try:
+        connection.exec_driver_sql(
+            "SELECT journal_id FROM journals WHERE journal_id = '' FOR UPDATE SKIP LOCKED"
+        )
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) in _NOT_SUPPORTED:
+            return False
+        raise
+    return True
 
 
 def database_clock_offset(connection: Connection, clock: Clock | None = None) -> int:

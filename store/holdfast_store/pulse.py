@@ -22,8 +22,9 @@ from typing import Final
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import SQLAlchemyError
 
-from holdfast_store.database import Database, is_disconnect, is_transient, translate
+from holdfast_store.database import Database, is_disconnect, translate
 from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import StoreError
 
 logger = logging.getLogger("holdfast.pulse")
 
@@ -165,8 +166,8 @@ class Pulse:
 
     def _failed(self, beat: Beat, error: Exception) -> None:
         self._recover(error)
-        if self._connection is None or is_transient(error):
-            problem = translate(error, self._database.url)
+        problem = translate(error, self._database.url)
+        if isinstance(problem, StoreError):  # the database's trouble: what it is says more than where
             logger.warning("the %s beat failed and is tried again: %s", beat.name, problem)
         else:
             logger.exception("the %s beat failed and is tried again", beat.name, exc_info=error)

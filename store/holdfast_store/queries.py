@@ -7,12 +7,13 @@ journal a change that looks again under the lock.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Table
 
 from holdfast_store import tables
-from holdfast_store.rows import ActivityRow, FailureRow, InstanceRow, RunRow, WorkerRow
+from holdfast_store.rows import LOCAL, ActivityRow, FailureRow, InstanceRow, RunRow, WorkerRow
 from holdfast_store.statements import columns_of
 from holdfast_workflow.errors import RunNotFoundError
 
@@ -44,6 +45,12 @@ def instance(connection: Connection, workflow_id: str) -> InstanceRow | None:
     return InstanceRow(*rows[0]) if rows else None
 
 
+def known_workflows(connection: Connection, workflow_ids: Sequence[str]) -> list[str]:
+    """Those of the workflow ids that have been started; at most a few hundred."""
+    text = f"SELECT workflow_id FROM workflow_instances WHERE workflow_id IN ({marks(workflow_ids)})"
+    return [row[0] for row in fetch(connection, text, tuple(workflow_ids))]
+
+
 def run(connection: Connection, run_id: str) -> RunRow | None:
     """One run."""
     rows = fetch(connection, _select(tables.workflow_runs, "run_id = ?"), (run_id,))
@@ -66,6 +73,15 @@ def history(
     if limit is not None:
         return fetch(connection, f"{text} LIMIT ?", (run_id, after_seq, limit))
     return fetch(connection, text, (run_id, after_seq))
+
+
+def histories(connection: Connection, run_ids: Sequence[str]) -> list[Values]:
+    """``(run_id, seq, type, payload)`` of all events of some runs, each run's in order; at most a few hundred runs."""
+    text = (
+        "SELECT run_id, seq, type, payload FROM history_events "
+        f"WHERE run_id IN ({marks(run_ids)}) ORDER BY run_id, seq"
+    )
+    return fetch(connection, text, tuple(run_ids))
 
 
 def events(connection: Connection, run_id: str, after_seq: int, limit: int) -> list[Values]:
@@ -102,21 +118,87 @@ def terminal_event(connection: Connection, run_id: str) -> tuple[str, str] | Non
     return (kind, payload) if closed_at is not None else None
 
 
-def closed_among(connection: Connection, run_ids: Sequence[str]) -> list[str]:
-    """Those of the runs that are closed."""
-    text = f"SELECT run_id FROM workflow_runs WHERE run_id IN ({marks(run_ids)}) AND closed_at IS NOT NULL"
-    return [row[0] for row in fetch(connection, text, tuple(run_ids))]
+def ended_among(connection: Connection, run_ids: Sequence[str]) -> list[str]:
+    """Those of the runs that are closed, or deleted."""
+    text = f"SELECT run_id FROM workflow_runs WHERE run_id IN ({marks(run_ids)}) AND closed_at IS NULL"
+    still_open = {row[0] for row in fetch(connection, text, tuple(run_ids))}
+    return [run_id for run_id in run_ids if run_id not in still_open]
 
 
-def claimable(connection: Connection, queues: Sequence[str], types: Sequence[str], now: int) -> bool:
-    """Whether a run of these queues and types waits for an owner."""
-    if not types:
-        return False
-    text = (
-        f"SELECT 1 FROM workflow_runs WHERE owner_id IS NULL AND task_queue IN ({marks(queues)}) "
-        f"AND wake_at <= ? AND not_before <= ? AND workflow_type IN ({marks(types)}) LIMIT 1"
-    )
-    return bool(fetch(connection, text, (*queues, now, now, *types)))
+@dataclass(slots=True)
+class Waiting:
+    """What waits for a worker, as one look finds it."""
+
+    claimable: bool = False
+    """A run that it could claim."""
+    awake: list[str] = field(default_factory=list)
+    """Its own runs that have something to do."""
+    neglected: list[str] = field(default_factory=list)
+    """Runs that somebody else owns and leaves waiting."""
+    asked: bool = False
+    """A query that another process asks, of whatever run."""
+    next_activity: int | None = None
+    """When the next activity that it could claim becomes (or became) available."""
+    next_local: int | None = None
+    """When the next local one does, of its runs or of nobody's."""
+
+
+def look(
+    connection: Connection,
+    worker_id: str,
+    queues: Sequence[str],
+    types: Sequence[str],
+    activities: Sequence[str],
+    now: int,
+    neglected_before: int | None,
+) -> Waiting:
+    """What waits for a worker: one statement, for an idle worker asks again and again."""
+    awake = "SELECT 'awake' AS kind, run_id, 0 AS at FROM workflow_runs WHERE owner_id = ?"
+    parts = [f"{awake} AND wake_at <= ? AND not_before <= ? LIMIT 1000"]
+    values: list[Any] = [worker_id, now, now]
+    ours = f"task_queue IN ({marks(queues)}) AND workflow_type IN ({marks(types)})"
+    if types:
+        parts.append(
+            "SELECT 'claimable', run_id, 0 FROM workflow_runs "
+            f"WHERE owner_id IS NULL AND wake_at <= ? AND not_before <= ? AND {ours} LIMIT 1"
+        )
+        values += (now, now, *queues, *types)
+        parts.append(
+            "SELECT 'asked', '', 0 FROM workflow_requests WHERE expires_at > ? AND state = 'open' LIMIT 1"
+        )
+        values.append(now)
+    if types and neglected_before is not None:
+        parts.append(
+            "SELECT 'neglected', run_id, 0 FROM workers w CROSS JOIN workflow_runs r WHERE r.owner_id = w.worker_id "
+            f"AND r.wake_at <= ? AND r.not_before <= ? AND {ours} LIMIT 100"
+        )
+        values += (neglected_before, neglected_before, *queues, *types)
+    if activities:
+        parts.append(
+            "SELECT 'activity', '', MIN(available_at) FROM activity_executions WHERE status = 'pending' "
+            f"AND task_queue IN ({marks(queues)}) AND activity_type IN ({marks(activities)})"
+        )
+        values += (*queues, *activities)
+    if types and activities:
+        part, more = _next_local(worker_id, queues, types, activities)
+        parts.append(f"SELECT 'local', '', {part}")
+        values += more
+    text = " UNION ALL ".join(f"SELECT * FROM ({part}) AS part{place}" for place, part in enumerate(parts))
+    waiting = Waiting()
+    for kind, run_id, at in fetch(connection, text, tuple(values)):
+        if kind == "awake":
+            waiting.awake.append(run_id)
+        elif kind == "neglected":
+            waiting.neglected.append(run_id)
+        elif kind == "claimable":
+            waiting.claimable = True
+        elif kind == "asked":
+            waiting.asked = True
+        elif kind == "local":
+            waiting.next_local = at
+        else:
+            waiting.next_activity = at
+    return waiting
 
 
 def next_claimable(connection: Connection, queues: Sequence[str], types: Sequence[str]) -> int | None:
@@ -132,26 +214,6 @@ def next_claimable(connection: Connection, queues: Sequence[str], types: Sequenc
     return found
 
 
-def neglected(connection: Connection, queues: Sequence[str], types: Sequence[str], before: int) -> list[str]:
-    """Runs of these queues and types that have been awake since before an instant, though somebody owns them."""
-    if not types:
-        return []
-    text = (
-        "SELECT r.run_id FROM workers w CROSS JOIN workflow_runs r WHERE r.owner_id = w.worker_id "
-        f"AND r.wake_at <= ? AND r.not_before <= ? AND r.task_queue IN ({marks(queues)}) "
-        f"AND r.workflow_type IN ({marks(types)}) LIMIT 100"
-    )
-    return [row[0] for row in fetch(connection, text, (before, before, *queues, *types))]
-
-
-def awake(connection: Connection, owner_id: str, now: int) -> list[str]:
-    """The runs of an owner that have something to do."""
-    text = (
-        "SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at <= ? AND not_before <= ? LIMIT 1000"
-    )
-    return [row[0] for row in fetch(connection, text, (owner_id, now, now))]
-
-
 # --- activities and timers ------------------------------------------------------------------------------------------
 
 
@@ -165,6 +227,33 @@ def next_activity(connection: Connection, queues: Sequence[str], types: Sequence
     )
     found: int | None = fetch(connection, text, (*queues, *types))[0][0]
     return found
+
+
+def next_local_activity(
+    connection: Connection,
+    owner_id: str,
+    queues: Sequence[str],
+    workflow_types: Sequence[str],
+    types: Sequence[str],
+) -> int | None:
+    """When the next waiting local activity becomes available that an owner may run: of its runs, and of nobody's."""
+    if not workflow_types or not types:
+        return None
+    part, values = _next_local(owner_id, queues, workflow_types, types)
+    found: int | None = fetch(connection, f"SELECT {part}", tuple(values))[0][0]
+    return found
+
+
+def _next_local(
+    owner_id: str, queues: Sequence[str], workflow_types: Sequence[str], types: Sequence[str]
+) -> tuple[str, list[Any]]:
+    local = [LOCAL + queue for queue in queues]
+    text = (
+        "MIN(a.available_at) FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
+        f"WHERE a.status = 'pending' AND a.task_queue IN ({marks(local)}) AND a.activity_type IN ({marks(types)}) "
+        f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({marks(workflow_types)})))"
+    )
+    return text, [*local, *types, owner_id, *workflow_types]
 
 
 def open_activities(connection: Connection, run_id: str) -> list[ActivityRow]:

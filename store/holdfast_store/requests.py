@@ -25,15 +25,24 @@ from sqlalchemy import Connection
 
 from holdfast_store import tables
 from holdfast_store.batch import Batch
+from holdfast_store.committed import RequestKey
 from holdfast_store.queries import fetch
 from holdfast_store.rows import Row, RunRow
 from holdfast_store.statements import columns_of
-from holdfast_workflow.events import Failure, SignalReceived, WorkflowTaskCompleted
+from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.errors import WorkflowClosedError
+from holdfast_workflow.events import Failure, SignalReceived, UpdateCompleted, WorkflowTaskCompleted
+from holdfast_workflow.failures import failure_of
 
 OPEN, COMPLETED, REJECTED, DELIVERED, ANSWERED = "open", "completed", "rejected", "delivered", "answered"
 
-RequestKey = tuple[str, str, str]
-"""The first run of the chain, the kind, the request's id."""
+ACCEPTED = "accepted"
+"""Not a state of a row, but news of one: it is open and was accepted."""
+
+DELETED = "deleted"
+"""Not a state of a row either, but news that there is none any more."""
+
+_PLAIN = DataConverter()
 
 
 @dataclass(eq=False)
@@ -95,54 +104,69 @@ def signal_delivered(batch: Batch, run: RunRow, signal: SignalReceived, seq: int
 def unhandled_signals(batch: Batch, run: RunRow) -> int:
     """How many signals of a run wait: those that no activation has applied, and those without a handler."""
     through, buffered = _last_record(batch, run)
+    waiting = sum(buffered.values())
     text = "SELECT COUNT(*) FROM history_events WHERE run_id = ? AND seq > ? AND type = 'SignalReceived'"
     stored = int(batch.scan(text, (run.run_id, through))[0][0])
     fresh = sum(
         isinstance(event, SignalReceived) and seq > through for seq, event, _ in batch.appended(run.run_id)
     )
-    return stored + fresh + buffered
+    return stored + fresh + waiting
 
 
-def unapplied_signals(batch: Batch, run: RunRow, after_seq: int | None = None) -> list[SignalReceived]:
-    """The signals of a run that no activation has applied, in order.
+def unapplied_signals(batch: Batch, run: RunRow, after_seq: int) -> list[SignalReceived]:
+    """The signals of a run after a seq, up to which they were applied, in order."""
+    return [signal for _, signal in _signals(batch, run, after_seq)]
 
-    Args:
-        batch: The batch.
-        run: The run.
-        after_seq: Up to where signals were applied; asked of the history if not given.
+
+def unhandled(batch: Batch, run: RunRow) -> list[SignalReceived]:
+    """The signals of a run that nobody has handled, in order: those without a handler, and those never applied.
+
+    Its code need not be at hand: the record of the last activation says of which name how many had no handler, and the
+    latest of that name are those.
     """
-    if after_seq is None:
-        after_seq, _ = _last_record(batch, run)
+    through, buffered = _last_record(batch, run)
+    left = dict(buffered)
+    found: list[SignalReceived] = []
+    for seq, signal in reversed(_signals(batch, run, 0 if left else through)):
+        if seq > through:
+            found.append(signal)
+        elif left.get(signal.name):
+            left[signal.name] -= 1
+            found.append(signal)
+    return found[::-1]
+
+
+def _signals(batch: Batch, run: RunRow, after_seq: int) -> list[tuple[int, SignalReceived]]:
     text = (
         "SELECT seq, payload FROM history_events "
         "WHERE run_id = ? AND seq > ? AND type = 'SignalReceived' ORDER BY seq"
     )
     found = [
-        SignalReceived.from_document(orjson.loads(payload))
-        for _, payload in batch.scan(text, (run.run_id, after_seq))
+        (seq, SignalReceived.from_document(orjson.loads(payload)))
+        for seq, payload in batch.scan(text, (run.run_id, after_seq))
     ]
     found += [
-        event
+        (seq, event)
         for seq, event, _ in batch.appended(run.run_id)
         if seq > after_seq and isinstance(event, SignalReceived)
     ]
     return found
 
 
-def _last_record(batch: Batch, run: RunRow) -> tuple[int, int]:
+def _last_record(batch: Batch, run: RunRow) -> tuple[int, dict[str, int]]:
     """Up to which seq the last activation had applied events, and how many signals it left without a handler."""
     for _, event, _ in reversed(batch.appended(run.run_id)):
         if isinstance(event, WorkflowTaskCompleted):
-            return event.through, event.buffered or 0
+            return event.through, event.buffered or {}
     text = (
         "SELECT payload FROM history_events WHERE run_id = ? AND type = 'WorkflowTaskCompleted' "
         "ORDER BY seq DESC LIMIT 1"
     )
     rows = batch.scan(text, (run.run_id,))
     if not rows:
-        return 0, 0
+        return 0, {}
     record: dict[str, Any] = orjson.loads(rows[0][0])
-    return record["through"], record.get("buffered") or 0
+    return record["through"], record.get("buffered") or {}
 
 
 def move_signals(batch: Batch, following: RunRow, signals: Sequence[SignalReceived]) -> None:
@@ -162,10 +186,12 @@ def end_start_delay(run: RunRow) -> None:
 # --- updates --------------------------------------------------------------------------------------------------------
 
 
-def open_updates(batch: Batch, run_id: str) -> list[RequestRow]:
-    """The updates of a run that have no answer, oldest first."""
-    where = "run_id = ? AND state = 'open' AND kind = 'update' ORDER BY created_at, request_id"
-    return [RequestRow(*row) for row in batch.scan(_SELECT + where, (run_id,))]
+def open_updates(batch: Batch, run_id: str, *, accepted: bool = True) -> list[RequestRow]:
+    """The updates of a run that have no answer, oldest first; without those ``accepted`` if so asked."""
+    where = "run_id = ? AND state = 'open' AND kind = 'update'" if accepted else _WAITING
+    return [
+        RequestRow(*row) for row in batch.scan(f"{_SELECT}{where} ORDER BY created_at, request_id", (run_id,))
+    ]
 
 
 def count_open_updates(batch: Batch, run_id: str) -> int:
@@ -175,21 +201,43 @@ def count_open_updates(batch: Batch, run_id: str) -> int:
 
 
 def accepted(batch: Batch, key: RequestKey, seq: int) -> bool:
-    """An update was accepted, by the event at ``seq``; ``False`` where it is no longer open."""
-    text = f"UPDATE workflow_requests SET answer_seq = ? WHERE {_KEY} AND state = 'open'"
-    return _noted(batch, key, batch.execute(text, (seq, *key)))
+    """An update was accepted, by the event at ``seq``; ``False`` where it no longer waits for that."""
+    text = (
+        f"UPDATE workflow_requests SET answer_seq = ? WHERE {_KEY} AND state = 'open' AND answer_seq IS NULL"
+    )
+    batch.answered[key] = (ACCEPTED, None)
+    return batch.execute(text, (seq, *key)) == 1
 
 
-def completed(batch: Batch, key: RequestKey, seq: int) -> bool:
+def completed(batch: Batch, key: RequestKey, seq: int, event: UpdateCompleted) -> bool:
     """An update was answered, by the event at ``seq``."""
-    text = f"UPDATE workflow_requests SET state = 'completed', answer_seq = ? WHERE {_KEY}"
-    return _noted(batch, key, batch.execute(text, (seq, *key)))
+    text = f"UPDATE workflow_requests SET state = 'completed', answer_seq = ? WHERE {_KEY} AND state = 'open'"
+    batch.answered[key] = (COMPLETED, event)
+    return batch.execute(text, (seq, *key)) == 1
 
 
 def rejected(batch: Batch, key: RequestKey, failure: Failure) -> bool:
     """An update was not accepted; the answer is remembered for its id."""
     text = f"UPDATE workflow_requests SET state = 'rejected', answer = ? WHERE {_KEY} AND state = 'open'"
-    return _noted(batch, key, batch.execute(text, (orjson.dumps(failure).decode(), *key)))
+    batch.answered[key] = (REJECTED, failure)
+    return batch.execute(text, (orjson.dumps(failure).decode(), *key)) == 1
+
+
+def answer_open_updates(batch: Batch, run: RunRow, status: str, by: str) -> None:
+    """A run ends: what was asked of it and is open gets a failure for an answer, accepted or not."""
+    ended = failure_of(WorkflowClosedError(run.workflow_id, run_id=run.run_id, status=status), _PLAIN)
+    for row in open_updates(batch, run.run_id):
+        if row.answer_seq is None:
+            message = f"workflow {run.workflow_id!r} ended ({status}) before it accepted the update"
+            rejected(batch, row.key, {**ended, "message": message})
+        else:
+            message = (
+                f"run {run.run_id} of workflow {run.workflow_id!r} ended ({status}) before the update was finished: "
+                "let its code wait for workflow.all_handlers_finished before it ends"
+            )
+            failure = {**ended, "message": message}
+            event = UpdateCompleted(row.request_id, failure=failure, by=by)
+            completed(batch, row.key, batch.append(run, event), event)
 
 
 def move_updates(batch: Batch, run: RunRow, following: RunRow) -> None:
@@ -199,11 +247,6 @@ def move_updates(batch: Batch, run: RunRow, following: RunRow) -> None:
     )
     if moved:
         following.inbox += moved
-
-
-def _noted(batch: Batch, key: RequestKey, changed: int) -> bool:
-    batch.answered.add(key)
-    return changed == 1
 
 
 # --- outside of batches ---------------------------------------------------------------------------------------------
@@ -219,3 +262,24 @@ def request(connection: Connection, key: RequestKey) -> RequestRow | None:
     """The request of a key."""
     rows = fetch(connection, _SELECT + _KEY, key)
     return RequestRow(*rows[0]) if rows else None
+
+
+def answered_among(connection: Connection, keys: Sequence[RequestKey]) -> list[RequestRow]:
+    """Those of the requests that were accepted or answered; at most a few hundred keys."""
+    text = f"{_SELECT}{_among(keys)} AND (state <> 'open' OR answer_seq IS NOT NULL)"
+    return [RequestRow(*row) for row in fetch(connection, text, _parts(keys))]
+
+
+def deleted_among(connection: Connection, keys: Sequence[RequestKey]) -> list[RequestKey]:
+    """Those of the requests that are there no more; at most a few hundred keys."""
+    text = f"SELECT first_run_id, kind, request_id FROM workflow_requests WHERE {_among(keys)}"
+    there = {tuple(row) for row in fetch(connection, text, _parts(keys))}
+    return [key for key in keys if key not in there]
+
+
+def _among(keys: Sequence[RequestKey]) -> str:
+    return f"(first_run_id, kind, request_id) IN (VALUES {', '.join(['(?, ?, ?)'] * len(keys))})"
+
+
+def _parts(keys: Sequence[RequestKey]) -> tuple[str, ...]:
+    return tuple(part for key in keys for part in key)

@@ -76,6 +76,7 @@ class RunRow(Row):
     attention_since: int | None
     build_id: str | None
     history_bytes: int
+    search_attributes: str | None
 
     @property
     def is_open(self) -> bool:
@@ -86,6 +87,10 @@ class RunRow(Row):
         """Say that there is something to do: the lesser of what is set and now (null counts as later)."""
         if self.wake_at is None or self.wake_at > now:
             self.wake_at = now
+
+
+LOCAL = "\x01"
+"""Before a queue's name: where the local activities of its runs wait. No user's queue can be called so."""
 
 
 @dataclass(eq=False)
@@ -123,6 +128,11 @@ class ActivityRow(Row):
     def is_open(self) -> bool:
         """Whether the activity can still be claimed or completed."""
         return self.closed_at is None
+
+    @property
+    def queue(self) -> str:
+        """Its task queue, as users know it."""
+        return self.task_queue.removeprefix(LOCAL) if self.local else self.task_queue
 
     @property
     def charged_attempt(self) -> int:

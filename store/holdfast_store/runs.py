@@ -1,7 +1,7 @@
 """How runs begin and end: the first run of a chain, the next one, and the one function that closes any run.
 
-*Every* terminal path goes through :func:`close_run`: its own code, a deadline, terminate, a limit. It closes
-what is open (activities, timers), writes the failure row where the end is one, and appends the terminal event last.
+*Every* terminal path goes through :func:`close_run`: its own code, a deadline, terminate, a limit. It closes what is
+open (activities, timers, updates), writes the failure row where the end is one, and appends the terminal event last.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from holdfast_workflow.kinds import (
 )
 from holdfast_workflow.options import RetryPolicy
 from holdfast_workflow.payloads import Payload
+from holdfast_workflow.search_attributes import Document
 from holdfast_workflow.times import iso
 
 SECOND = 1_000_000
@@ -87,6 +88,7 @@ def started_event(
         start_delay_seconds=seconds(delay) if run.start_delayed and delay > 0 else None,
         retry_policy=orjson.loads(run.retry_policy) if run.retry_policy is not None else None,
         memo=Payload(run.memo.encode()) if run.memo is not None else None,
+        search_attributes=orjson.loads(run.search_attributes) if run.search_attributes is not None else None,
         last_failure=last_failure,
         parent=parent,
         headers=headers,
@@ -105,6 +107,7 @@ def next_run(
     task_queue: str | None = None,
     run_timeout: int | None = None,
     memo: str | None = None,
+    search_attributes: Document | None = None,
 ) -> RunRow:
     """The next run of a chain: the execution deadline is carried unchanged, the run deadline is computed afresh.
 
@@ -147,6 +150,8 @@ def next_run(
         build_id=None,
         history_bytes=0,
     )
+    if search_attributes is not None:
+        row.search_attributes = orjson.dumps(search_attributes).decode() if search_attributes else None
     return row
 
 
@@ -195,6 +200,8 @@ def close_run(
         for timer_id in batch.open_timers(run.run_id):
             batch.append(run, TimerCancelled(timer_id, by=by))
             batch.remove_timer(run.run_id, timer_id)
+    if run.inbox:
+        requests.answer_open_updates(batch, run, status.value, by)
     seq = batch.append(run, event)
     if failure is not None:
         failure.event_seq = seq
@@ -203,7 +210,7 @@ def close_run(
         note_children(batch, run, nothing_open=nothing_open)
     if run.parent_run_id is not None:
         tell_parent(batch, run, event)
-    run.status = status.value
+    run.status = str(status)  # for `value` Python takes two calls of its own
     run.closed_at = run.last_event_at
     run.wake_at = None
     run.owner_id = None
@@ -234,7 +241,7 @@ def cancel_activity(batch: Batch, run: RunRow, activity: ActivityRow, *, by: str
 
 def close_activity(activity: ActivityRow, status: ActivityStatus, now: int) -> None:
     """Take an activity's row out of every index."""
-    activity.status = status.value
+    activity.status = str(status)
     activity.closed_at = now
     activity.next_deadline_at = None
 
@@ -333,7 +340,7 @@ def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None 
         parent=started.parent,
     )
     row = add_next_run(batch, run, following, event)
-    requests.move_signals(batch, row, requests.unapplied_signals(batch, run))
+    requests.move_signals(batch, row, requests.unhandled(batch, run))
     return row.run_id
 
 

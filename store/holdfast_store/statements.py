@@ -11,7 +11,7 @@ the number of rows that it changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Protocol
@@ -79,14 +79,19 @@ class Statements(Protocol):
         ...
 
 
-def _chunks(rows: Sequence[Values], width: int) -> Iterator[Sequence[Values]]:
+def _chunks(rows: Sequence[Values], width: int) -> Sequence[Sequence[Values]]:
     """The rows in chunks of a few sizes, the largest first."""
-    start, left = 0, len(rows)
+    left = len(rows)
+    if left in SIZES and left * width <= MOST_PARAMETERS:
+        return (rows,)
+    chunks: list[Sequence[Values]] = []
+    start = 0
     for size in SIZES:
         while size <= left and (size * width <= MOST_PARAMETERS or size == 1):
-            yield rows[start : start + size]
+            chunks.append(rows[start : start + size])
             start += size
             left -= size
+    return chunks
 
 
 class SqliteStatements:
@@ -206,7 +211,15 @@ def _sqlite_select(table: Table, keys: tuple[str, ...], count: int) -> str:
 
 
 class PostgresStatements:
-    """Many rows as one array a column; rows are locked in key order."""
+    """Many rows as one array a column; rows are locked in key order.
+
+    Args:
+        skip_locked: Whether the database has ``SKIP LOCKED``. Where it has not, a claim waits for the transaction that
+            holds its candidates and then takes those that are still free: a compare-and-set either way.
+    """
+
+    def __init__(self, *, skip_locked: bool = True) -> None:
+        self._skip_locked = skip_locked
 
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
@@ -256,7 +269,9 @@ class PostgresStatements:
         skip: bool = False,
     ) -> list[Values]:
         """See :class:`Statements`."""
-        result = connection.exec_driver_sql(_postgres_lock(table, keys, skip), _arrays(rows))
+        result = connection.exec_driver_sql(
+            _postgres_lock(table, keys, skip and self._skip_locked), _arrays(rows)
+        )
         return [tuple(row) for row in result]
 
 
@@ -314,6 +329,6 @@ def _postgres_lock(table: Table, keys: tuple[str, ...], skip: bool) -> str:
     return f"{_postgres_select(table, keys)} ORDER BY {order} FOR UPDATE{wait}"
 
 
-def statements_for(backend: str) -> Statements:
+def statements_for(backend: str, *, skip_locked: bool = True) -> Statements:
     """The statements of a database family: ``sqlite`` or ``postgresql``."""
-    return PostgresStatements() if backend == "postgresql" else SqliteStatements()
+    return PostgresStatements(skip_locked=skip_locked) if backend == "postgresql" else SqliteStatements()

@@ -13,6 +13,10 @@ metadata = MetaData(
 )
 
 
+_BYTES = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that is compared by its bytes, as SQLite compares all of it."""
+
+
 def _table(name: str, *items: Column[object] | Index) -> Table:
     return Table(name, metadata, *items, sqlite_with_rowid=False)
 
@@ -96,6 +100,7 @@ workflow_runs = _table(
     _int_or_null("attention_since"),
     _text_or_null("build_id"),
     _int("history_bytes"),
+    _text_or_null("search_attributes"),
     _partial("ix_runs_claimable", "task_queue", "wake_at", where="wake_at IS NOT NULL AND owner_id IS NULL"),
     _partial("ix_runs_owned", "owner_id", "wake_at", where="owner_id IS NOT NULL"),
     _partial("ix_runs_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
@@ -108,7 +113,9 @@ workflow_runs = _table(
         "run_id",
         where="status IN ('failed', 'timed_out', 'cancelled', 'terminated')",
     ),
+    # Listing: besides ix_runs_open these two are all that a healthy run stands in.
     Index("ix_runs_type", "workflow_type", "run_id"),
+    Index("ix_runs_workflow_id", "workflow_id", "run_id", postgresql_ops={"workflow_id": "text_pattern_ops"}),
     _partial("ix_runs_attention", "attention", "run_id", where="attention IS NOT NULL"),
 )
 
@@ -214,7 +221,7 @@ search_attributes = _table(
     "search_attributes",
     _key("run_id"),
     _key("name"),
-    _text("value"),
+    Column("value", _BYTES, primary_key=True, nullable=False),
     Index("ix_search_attributes_value", "name", "value", "run_id"),
 )
 
