@@ -8,7 +8,7 @@ shielded, timed out, or handed to a ``TaskGroup``, with no task around it.
 from __future__ import annotations
 
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any, NoReturn, TypedDict, TypeVar, TypeVarTuple, Unpack, cast, overload
@@ -16,11 +16,18 @@ from uuid import UUID
 
 from holdfast_workflow.activity_options import ActivityOptions
 from holdfast_workflow.calls import NO_OPTIONS, ActivityCallable, ActivityFuture
-from holdfast_workflow.errors import ContinueAsNew, DurableCallError, InvalidOptionError, WorkflowTaskError
+from holdfast_workflow.errors import (
+    ContinueAsNew,
+    DurableCallError,
+    InvalidOptionError,
+    MissingCodeError,
+    WorkflowTaskError,
+)
 from holdfast_workflow.info import WorkflowInfo
 from holdfast_workflow.kinds import CancellationType
 from holdfast_workflow.machine import RunLoop, WorkflowMachine
 from holdfast_workflow.retries import RetryPolicy
+from holdfast_workflow.search_attributes import SearchValue, checked_attributes
 from holdfast_workflow.signatures import CallSignature
 from holdfast_workflow.sleeping import SleepFuture
 from holdfast_workflow.times import from_iso, to_datetime
@@ -36,10 +43,9 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class ActivityCallOptions(TypedDict, total=False):
-    """The options of one call; they go before those of the declaration and the worker's defaults."""
+class LocalActivityCallOptions(TypedDict, total=False):
+    """The options of one local call; they go before those of the declaration and the worker's defaults."""
 
-    task_queue: str | None
     schedule_to_start_timeout: Seconds | None
     start_to_close_timeout: Seconds | None
     schedule_to_close_timeout: Seconds | None
@@ -50,9 +56,21 @@ class ActivityCallOptions(TypedDict, total=False):
     options: ActivityOptions | None
 
 
+class ActivityCallOptions(LocalActivityCallOptions, total=False):
+    """The options of one call; they go before those of the declaration and the worker's defaults."""
+
+    task_queue: str | None
+
+
 def in_workflow() -> bool:
     """Whether the caller is workflow code."""
     return isinstance(events._get_running_loop(), RunLoop)
+
+
+def in_replay() -> bool:
+    """Whether the caller is workflow code that is being replayed: for interceptors and logs, never for decisions."""
+    loop = events._get_running_loop()
+    return isinstance(loop, RunLoop) and loop.machine is not None and loop.machine.replaying
 
 
 def current_machine() -> WorkflowMachine:
@@ -155,6 +173,65 @@ def start_activity(  # type: ignore[misc]  # as above
     return _schedule(activity, args, result_type, options)
 
 
+@overload
+def execute_local_activity(
+    activity: Callable[[*Ts], Coroutine[Any, Any, T]],
+    *args: *Ts,
+    **options: Unpack[LocalActivityCallOptions],
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def execute_local_activity(
+    activity: str, *args: Any, result_type: type[T], **options: Unpack[LocalActivityCallOptions]
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def execute_local_activity(
+    activity: str, *args: Any, **options: Unpack[LocalActivityCallOptions]
+) -> Coroutine[Any, Any, Any]: ...
+
+
+def execute_local_activity(  # type: ignore[misc]  # as above
+    activity: Any, *args: Any, result_type: Any = None, **options: Any
+) -> Any:
+    """Call an activity that runs in the process where this workflow does, and await its result.
+
+    It is recorded, timed and retried like any other; only the worker that holds the run runs it, whatever its task
+    queue. If that worker dies, the run's next one runs it again. Takes what :func:`execute_activity` takes, but for
+    ``task_queue``, and raises what that raises. Each worker of the workflow must have the activity.
+    """
+    return _schedule(activity, args, result_type, options, local=True)
+
+
+@overload
+def start_local_activity(
+    activity: Callable[[*Ts], Coroutine[Any, Any, T]],
+    *args: *Ts,
+    **options: Unpack[LocalActivityCallOptions],
+) -> ActivityFuture[T]: ...
+
+
+@overload
+def start_local_activity(
+    activity: str, *args: Any, result_type: type[T], **options: Unpack[LocalActivityCallOptions]
+) -> ActivityFuture[T]: ...
+
+
+@overload
+def start_local_activity(
+    activity: str, *args: Any, **options: Unpack[LocalActivityCallOptions]
+) -> ActivityFuture[Any]: ...
+
+
+def start_local_activity(  # type: ignore[misc]  # as above
+    activity: Any, *args: Any, result_type: Any = None, **options: Any
+) -> Any:
+    """Call an activity as :func:`execute_local_activity` does, and get a handle as :func:`start_activity` gives it."""
+    return _schedule(activity, args, result_type, options, local=True)
+
+
 def schedule_activity(
     activity_type: str,
     args: tuple[Any, ...],
@@ -176,7 +253,11 @@ def schedule_activity(
 
 
 def _schedule(
-    activity: str | ActivityCallable, args: tuple[Any, ...], result_type: Any, given: dict[str, Any]
+    activity: str | ActivityCallable,
+    args: tuple[Any, ...],
+    result_type: Any,
+    given: dict[str, Any],
+    local: bool | None = None,
 ) -> ActivityFuture[Any]:
     machine = current_machine()
     signature: CallSignature | None = None
@@ -197,9 +278,27 @@ def _schedule(
                 )
             ) from None
         hint = signature.result_hint if result_type is None else result_type
+    if local and not machine.replaying:
+        _check_local(machine, name, given)
     if given:
         options = _kept_in_replay(options, given) if machine.replaying else _over(machine, options, given)
-    return machine.calls.schedule(name, args, signature, options, hint)
+    return machine.calls.schedule(name, args, signature, options, hint, local)
+
+
+def _check_local(machine: WorkflowMachine, name: str, given: dict[str, Any]) -> None:
+    if given.get("task_queue") is not None:
+        raise machine.log.refuse(
+            DurableCallError(f"local activity {name} runs where its workflow does: leave task_queue out")
+        )
+    known = machine.local_activities
+    if known is not None and name not in known:
+        raise machine.log.refuse(
+            MissingCodeError(
+                f"workflow {machine.definition.name} calls {name} as a local activity, which this worker does not "
+                f"have: give it to every worker that runs {machine.definition.name}, in Worker(activities=[…])",
+                name=name,
+            )
+        )
 
 
 def _kept_in_replay(options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:
@@ -280,6 +379,7 @@ def continue_as_new(
     task_queue: str | None = None,
     run_timeout: float | timedelta | None = None,
     memo: dict[str, Any] | None = None,
+    search_attributes: Mapping[str, SearchValue | None] | None = None,
 ) -> NoReturn:
     """End the run by starting the next one of its chain, with a fresh history.
 
@@ -288,6 +388,7 @@ def continue_as_new(
         task_queue: Its queue; by default the same.
         run_timeout: Its run timeout; by default the same.
         memo: Its memo; by default the same.
+        search_attributes: Its search attributes; by default the same.
 
     Raises:
         ContinueAsNew: Always: let it pass.
@@ -302,6 +403,14 @@ def continue_as_new(
                 validate_task_queue(task_queue)
             if run_timeout is not None:
                 timeout = timeout_seconds("run timeout", run_timeout, minimum_seconds=1)
+            if search_attributes is not None:
+                search_attributes = checked_attributes(search_attributes)
         except (InvalidOptionError, WorkflowTaskError) as error:
             raise machine.log.refuse(error) from None
-    raise ContinueAsNew(args, task_queue=task_queue, run_timeout=timeout, memo=memo)
+    raise ContinueAsNew(
+        args,
+        task_queue=task_queue,
+        run_timeout=timeout,
+        memo=memo,
+        search_attributes=search_attributes,
+    )

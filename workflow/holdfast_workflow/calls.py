@@ -120,8 +120,9 @@ class ActivityCalls:
         signature: CallSignature | None,
         options: ActivityOptions,
         result_hint: Any,
+        local: bool | None = None,
     ) -> ActivityFuture[Any]:
-        """Number a call, ask for it, and give the future of its result.
+        """Number a call, ask for it, and give the future of its result. A ``local`` one runs where its run does.
 
         Raises:
             DurableCallError: The call can't be made like this; the activation fails even if this is caught.
@@ -130,9 +131,9 @@ class ActivityCalls:
         log = self.log
         command_id = log.next_id()
         if log.replaying:
-            command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0)
+            command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0, local)
         else:
-            command = self._command(command_id, activity_type, args, signature, options)
+            command = self._command(command_id, activity_type, args, signature, options, local)
         future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint, options)
         future.activation = log.activation
         future.index = log.add(command)
@@ -146,6 +147,7 @@ class ActivityCalls:
         args: tuple[Any, ...],
         signature: CallSignature | None,
         options: ActivityOptions,
+        local: bool | None,
     ) -> ActivityScheduled:
         log, run = self.log, self.run
         try:
@@ -163,10 +165,11 @@ class ActivityCalls:
         return ActivityScheduled(
             command_id,
             activity_type,
-            options.task_queue or run.task_queue,
+            run.task_queue if local else options.task_queue or run.task_queue,
             payload,
             options.snapshot,
             run.priority if options.priority is None else options.priority,
+            local,
         )
 
     def give_up(self, future: ActivityFuture[Any]) -> bool:

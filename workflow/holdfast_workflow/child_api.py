@@ -12,6 +12,7 @@ from holdfast_workflow.errors import DurableCallError, InvalidOptionError
 from holdfast_workflow.kinds import CancellationType, ParentClosePolicy
 from holdfast_workflow.machine import WorkflowMachine
 from holdfast_workflow.retries import RetryPolicy
+from holdfast_workflow.search_attributes import SearchValue
 from holdfast_workflow.signatures import CallSignature
 from holdfast_workflow.start_options import StartOptions
 from holdfast_workflow.validation import (
@@ -39,6 +40,7 @@ class ChildCallOptions(TypedDict, total=False):
         retry_policy: If given, a failed run of it is followed by another.
         priority: By default the parent's.
         memo: Values that are kept with it and shown by ``describe``.
+        search_attributes: What it is found by; those of the parent are not passed on.
         parent_close_policy: What happens to it if it is still open when the parent's chain ends: ``terminate`` (the
             default; such a child also gets the parent's execution deadline as a cap), ``abandon`` or
             ``request_cancel``.
@@ -52,6 +54,7 @@ class ChildCallOptions(TypedDict, total=False):
     retry_policy: RetryPolicy | None
     priority: int | None
     memo: Mapping[str, Any] | None
+    search_attributes: Mapping[str, SearchValue | None] | None
     parent_close_policy: ParentClosePolicy | str
     cancellation_type: CancellationType | str
 
@@ -157,6 +160,7 @@ def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
             run_timeout=given.get("run_timeout"),
             retry_policy=given.get("retry_policy"),
             memo=given.get("memo"),
+            search_attributes=given.get("search_attributes"),
         ),
         task_queue=None if queue is None else validate_task_queue(queue),
         priority=None if rank is None else priority(rank),

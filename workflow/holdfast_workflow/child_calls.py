@@ -10,9 +10,9 @@ child can clean up before its parent goes on (and perhaps ends, which would term
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, TypeVarTuple, cast, overload
 from uuid import NAMESPACE_OID, uuid5
 
 import orjson
@@ -29,14 +29,17 @@ from holdfast_workflow.events import (
     ChildWorkflowStarted,
     WorkflowStarted,
 )
+from holdfast_workflow.handlers import SignalCall, call_of
 from holdfast_workflow.kinds import CancellationType, ParentClosePolicy
 from holdfast_workflow.loop import DeterministicLoop
 from holdfast_workflow.payloads import NOT_NEEDED, Payload
+from holdfast_workflow.search_attributes import size_of, to_document
 from holdfast_workflow.signatures import CallSignature
 from holdfast_workflow.start_options import StartOptions
 from holdfast_workflow.tasks import DurableFuture
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 NOTHING = Payload(b"{}")
 
@@ -116,6 +119,33 @@ class ChildWorkflowHandle(DurableFuture[T]):
             self.start = self.calls.start_of(self)
         return cast("Coroutine[Any, Any, str]", self.start)
 
+    @overload
+    def signal(self, signal: Callable[[*Ts], SignalCall], *args: *Ts) -> Coroutine[Any, Any, None]: ...
+
+    @overload
+    def signal(self, signal: str, *args: Any) -> Coroutine[Any, Any, None]: ...
+
+    def signal(self, signal: Any, *args: Any) -> Any:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
+        """Send the child a signal, as ``workflow.external(child.workflow_id).signal(…)`` does; only ever to this child.
+
+        Args:
+            signal: ``Order.approve``, or a signal's name.
+            *args: Its arguments.
+
+        Raises:
+            WorkflowClosedError: When awaited: the child has ended already.
+        """
+        loop: Any = self.calls.loop
+        log = self.calls.log
+        if log.looking is not None:
+            log.looking.refuse("signal a child")
+        try:
+            call = call_of(SignalCall, signal, args)
+        except (InvalidOptionError, WorkflowTaskError) as error:
+            raise log.refuse(error) from None
+        machine = loop.machine
+        return machine.externals.signal(self.workflow_id, self.run_id, call.name, call.args, call.signature)
+
     def cancel(self, msg: Any | None = None) -> bool:
         """Ask the child to cancel; whoever awaits it is cancelled then, or at once, as the cancellation type says."""
         if self.done():
@@ -177,8 +207,7 @@ class ChildCalls:
 
     def _own_id(self, command_id: int) -> str:
         """An id that no other call has, the same on every replay."""
-        run = self.run
-        return str(uuid5(NAMESPACE_OID, f"{run.workflow_id}/{run.seed}/{command_id}"))
+        return str(uuid5(NAMESPACE_OID, f"{self.run.workflow_id}/{self.loop.seed}/{command_id}"))
 
     def _command(
         self,
@@ -223,6 +252,10 @@ class ChildCalls:
             memo = self.converter.encode(options.memo, "the child's memo")
             self.log.check("memo_bytes", len(memo.json))
             document["memo"] = memo.value
+        if options.search_attributes:
+            attributes = to_document(options.search_attributes)
+            self.log.check("search_attributes_bytes", size_of(attributes))
+            document["search_attributes"] = attributes
         return Payload(orjson.dumps(document)) if document else NOTHING
 
     def give_up(self, handle: ChildWorkflowHandle[Any]) -> bool:
@@ -258,6 +291,12 @@ class ChildCalls:
         """Whether the code waits to hear that a child has started."""
         handle = self.open.get(command_id)
         return handle is not None and handle.start is not None and not handle.start.done()
+
+    def forget(self) -> list[DurableFuture[Any]]:
+        """Let go of the open children; gives what coroutines may wait for."""
+        handles = list(self.open.values())
+        self.open.clear()
+        return [*handles, *(handle.start for handle in handles if handle.start is not None)]
 
     # --- what history says ----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -16,6 +17,7 @@ class ContinueAsNew(BaseException):
         task_queue: the next run's queue, or None for the same.
         run_timeout: seconds, or None for the same.
         memo: or None for the same.
+        search_attributes: or None for the same.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class ContinueAsNew(BaseException):
         task_queue: str | None = None,
         run_timeout: float | None = None,
         memo: dict[str, Any] | None = None,
+        search_attributes: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__("continue as new")
         self.arguments = arguments
@@ -33,3 +36,4 @@ class ContinueAsNew(BaseException):
         self.task_queue = task_queue
         self.run_timeout = run_timeout
         self.memo = memo
+        self.search_attributes = search_attributes

@@ -243,15 +243,16 @@ def _check_count(signature: CallSignature, count: int) -> None:
         count <= len(signature.names) or signature.var_positional is not None
     ):
         return
-    message = f"{signature.arity_message(count)} in the recorded input: "
+    message = f"{signature.arity_message(count)}: "
     if count < signature.required:
         missing = signature.names[count]
         raise PayloadDecodeError(
-            f"{message}parameter {missing!r} is missing; give it a default, so that earlier inputs can be read",
+            f"{message}parameter {missing!r} is missing: send it; for what is recorded already, give it a default",
             parameter=missing,
         )
     raise PayloadDecodeError(
-        f"{message}argument {len(signature.names) + 1} has no parameter; keep parameters that were recorded"
+        f"{message}argument {len(signature.names) + 1} has no parameter: "
+        "leave it out; for what is recorded already, keep the parameter"
     )
 
 

@@ -1,11 +1,15 @@
-"""Declaring workflows: ``@workflow.defn`` on a class with one ``@workflow.run``, or on an ``async def``.
+"""Declaring workflows: ``@workflow.defn`` on a class with one ``@workflow.run``, or on a function.
 
 ``Order.run``, asked of the class, is a typed reference without ``self``, which ``client.start(Order.run, "o-1")``
 takes; asked of an instance, it is the bound method. Mistakes are found when the class is made, not when a run starts.
+
+The code is ``async def`` or plain ``def``; what is plain runs in a greenlet (:mod:`~holdfast_workflow.greenlets`),
+where the calls of ``workflow.blocking`` block.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -13,6 +17,7 @@ from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.greenlets import in_greenlet
 from holdfast_workflow.handlers import HandlerSet, handlers_of, takes_input
 from holdfast_workflow.signatures import CallSignature
 from holdfast_workflow.validation import validate_name
@@ -30,13 +35,17 @@ class WorkflowDefinition:
 
     name: str
     cls: type | None
-    fn: Callable[..., Coroutine[Any, Any, Any]]
+    fn: Callable[..., Any]
     signature: CallSignature
     source: str
     """Where the code is, as ``file:line``."""
     handlers: HandlerSet = field(default_factory=HandlerSet)
     takes_input: bool = False
     """Whether the constructor is given the input too."""
+    is_async: bool = True
+    """Whether it is coroutines; plain code, its plain handlers too, may block."""
+    interceptors: tuple[Any, ...] = ()
+    """What stands around its code: :class:`holdfast_workflow.interceptors.WorkflowInterceptor`."""
 
     def instance(self, args: tuple[Any, ...]) -> object | None:
         """What the code of a run runs on; ``None`` for a function."""
@@ -51,7 +60,10 @@ class WorkflowDefinition:
 
     def enter(self, instance: object | None, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
         """The coroutine of a run on its instance."""
-        return self.fn(*args) if self.cls is None else self.fn(instance, *args)
+        if self.cls is not None:
+            args = (instance, *args)
+        coroutine: Coroutine[Any, Any, Any] = self.fn(*args) if self.is_async else in_greenlet(self.fn, *args)
+        return coroutine
 
 
 class RunReference(Generic[P, T]):
@@ -59,7 +71,7 @@ class RunReference(Generic[P, T]):
 
     __slots__ = ("definition", "fn")
 
-    def __init__(self, definition: WorkflowDefinition, fn: Callable[..., Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, definition: WorkflowDefinition, fn: Callable[..., Any]) -> None:
         self.definition = definition
         self.fn = fn
 
@@ -68,24 +80,53 @@ class RunReference(Generic[P, T]):
         definition = self.definition
         if definition.takes_input and kwargs:
             given = inspect.signature(self.fn).bind(None, *args, **kwargs).args[1:]
-            return self.fn(definition.instance(given), *given)
-        return self.fn(definition.instance(args), *args, **kwargs)
+            return self._plainly(definition.instance(given), *given)
+        if definition.cls is None:
+            return self._plainly(*args, **kwargs)
+        return self._plainly(definition.instance(args), *args, **kwargs)
+
+    def _plainly(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
+        coroutine: Coroutine[Any, Any, T] = (
+            self.fn(*args, **kwargs) if self.definition.is_async else _run_plain(self.fn, args, kwargs)
+        )
+        return coroutine
 
     def __repr__(self) -> str:
         return f"<workflow {self.definition.name} at {self.definition.source}>"
 
 
-class RunMethod(Generic[P, T]):
+class PlainWorkflow(RunReference[P, T]):
+    """A plain function that is a workflow: typed as a coroutine, for it is started like one; ``.fn`` is the code."""
+
+    __slots__ = ("__dict__",)
+
+    def __init__(self, definition: WorkflowDefinition, fn: Callable[..., Any]) -> None:
+        super().__init__(definition, fn)
+        functools.update_wrapper(self, fn)
+
+
+async def _run_plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return fn(*args, **kwargs)
+
+
+class _RunMethod(Generic[P, T]):
     """What ``@workflow.run`` makes of a method."""
 
-    __slots__ = ("fn", "owner_name")
+    __slots__ = ("fn",)
 
-    def __init__(self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
-        self.owner_name = ""
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.owner_name = name
+    def _get(self, instance: object | None, owner: type) -> Any:
+        if instance is not None:
+            return MethodType(self.fn, instance)
+        return RunReference(definition_of(owner), self.fn)
+
+
+class RunMethod(_RunMethod[P, T]):
+    """… of an ``async def``."""
+
+    __slots__ = ()
 
     @overload
     def __get__(self, instance: None, owner: type) -> RunReference[P, T]: ...
@@ -95,25 +136,56 @@ class RunMethod(Generic[P, T]):
 
     def __get__(self, instance: object | None, owner: type) -> Any:
         """The reference for the class, the bound method for an instance."""
-        if instance is not None:
-            return MethodType(self.fn, instance)
-        return RunReference(definition_of(owner), self.fn)
+        return self._get(instance, owner)
 
 
-def run(fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> RunMethod[P, T]:
-    """Mark the method that a workflow class starts with."""
+class PlainRunMethod(_RunMethod[P, T]):
+    """… of a plain ``def``: of the class it is a coroutine like any other, of an instance it is plain."""
+
+    __slots__ = ()
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> RunReference[P, T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[P, T]: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        """As of any other."""
+        return self._get(instance, owner)
+
+
+# What overlaps is decided by the order: a class before what is callable, a coroutine before any other result.
+@overload
+def run(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+    fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> RunMethod[P, T]: ...
+
+
+@overload
+def run(fn: Callable[Concatenate[Any, P], T]) -> PlainRunMethod[P, T]: ...
+
+
+def run(fn: Any) -> Any:
+    """Mark the method that a workflow class starts with: ``async def``, or a plain ``def`` that blocks."""
     if not inspect.isfunction(fn):
         raise InvalidOptionError(f"@workflow.run goes on a method, not on {_kind(fn)}")
-    _check_async(fn, "@workflow.run")
-    return RunMethod(fn)
+    _check_returns(fn, "@workflow.run")
+    return RunMethod(fn) if inspect.iscoroutinefunction(fn) else PlainRunMethod(fn)
 
 
 @overload
-def defn(target: C, /) -> C: ...
+def defn(target: C, /) -> C: ...  # type: ignore[overload-overlap]
 
 
 @overload
-def defn(target: Callable[P, Coroutine[Any, Any, T]], /) -> Callable[P, Coroutine[Any, Any, T]]: ...
+def defn(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+    target: Callable[P, Coroutine[Any, Any, T]], /
+) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+
+@overload
+def defn(target: Callable[P, T], /) -> PlainWorkflow[P, T]: ...
 
 
 @overload
@@ -124,7 +196,7 @@ def defn(target: Any = None, /, *, name: str | None = None) -> Any:
     """Declare a workflow.
 
     Args:
-        target: A class with one method marked ``@workflow.run``, or an ``async def`` function.
+        target: A class with one method marked ``@workflow.run``, or a function.
         name: The workflow type that histories hold; the class's or function's name if not given. Keep it when you
             rename the code.
 
@@ -145,12 +217,15 @@ class _Decorator:
         self.name = None if name is None else validate_name("workflow name", name)
 
     @overload
-    def __call__(self, target: C, /) -> C: ...
+    def __call__(self, target: C, /) -> C: ...  # type: ignore[overload-overlap]
 
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
         self, target: Callable[P, Coroutine[Any, Any, T]], /
     ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    @overload
+    def __call__(self, target: Callable[P, T], /) -> PlainWorkflow[P, T]: ...
 
     def __call__(self, target: Any, /) -> Any:
         """Declare it."""
@@ -159,9 +234,9 @@ class _Decorator:
         elif inspect.isfunction(target):
             definition = _function_definition(target, self.name)
         else:
-            raise InvalidOptionError(
-                f"@workflow.defn goes on a class or an async function, not on {_kind(target)}"
-            )
+            raise InvalidOptionError(f"@workflow.defn goes on a class or a function, not on {_kind(target)}")
+        if not definition.is_async and definition.cls is None:
+            return PlainWorkflow(definition, target)
         setattr(target, _ATTRIBUTE, definition)
         return target
 
@@ -184,7 +259,7 @@ def definition_of(workflow: object) -> WorkflowDefinition:
         return definition
     raise InvalidOptionError(
         f"{_kind(workflow)} is not a workflow: put @workflow.defn on the class (with one @workflow.run) "
-        "or on the async function"
+        "or on the function"
     )
 
 
@@ -202,36 +277,41 @@ def _class_definition(cls: type, name: str | None) -> WorkflowDefinition:
     given = takes_input(cls)
     _check_constructor(cls, signature if given else None)
     return WorkflowDefinition(
-        name or cls.__name__, cls, method.fn, signature, _source(method.fn), handlers_of(cls), given
+        name or cls.__name__,
+        cls,
+        method.fn,
+        signature,
+        _source(method.fn),
+        handlers_of(cls),
+        given,
+        isinstance(method, RunMethod),
     )
 
 
-def _run_methods(cls: type) -> dict[str, RunMethod[Any, Any]]:
+def _run_methods(cls: type) -> dict[str, _RunMethod[Any, Any]]:
     """The marked methods by name; a subclass's attribute hides the one it overrides, marked or not."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         found.update(vars(base))
-    return {name: value for name, value in found.items() if isinstance(value, RunMethod)}
+    return {name: value for name, value in found.items() if isinstance(value, _RunMethod)}
 
 
 def _function_definition(fn: Callable[..., Any], name: str | None) -> WorkflowDefinition:
-    _check_async(fn, "@workflow.defn")
+    _check_returns(fn, "@workflow.defn")
     if "<locals>" not in fn.__qualname__ and "." in fn.__qualname__:
         raise InvalidOptionError(
             f"{fn.__qualname__} is a method: put @workflow.defn on the class and @workflow.run on the method"
         )
-    return WorkflowDefinition(name or fn.__name__, None, fn, CallSignature.of(fn), _source(fn))
+    is_async = inspect.iscoroutinefunction(fn)
+    return WorkflowDefinition(
+        name or fn.__name__, None, fn, CallSignature.of(fn), _source(fn), is_async=is_async
+    )
 
 
-def _check_async(fn: Callable[..., Any], decorator: str) -> None:
-    if inspect.isasyncgenfunction(fn):
-        raise InvalidOptionError(
-            f"{decorator}: {fn.__qualname__} is an async generator: return a value, don't yield"
-        )
-    if not inspect.iscoroutinefunction(fn):
-        raise InvalidOptionError(
-            f"{decorator}: {fn.__qualname__} must be `async def`: synchronous workflows are not supported yet"
-        )
+def _check_returns(fn: Callable[..., Any], decorator: str) -> None:
+    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        kind = "an async generator" if inspect.isasyncgenfunction(fn) else "a generator"
+        raise InvalidOptionError(f"{decorator}: {fn.__qualname__} is {kind}: return a value, don't yield")
 
 
 def _check_constructor(cls: type, takes: CallSignature | None) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Protocol
 
 
@@ -85,16 +87,26 @@ class Environment:
     """What the engine takes from the outside: a clock, ids, randomness, and whether it may start threads.
 
     ``threads=False`` promises that everything runs on the caller's event loop: lease renewal becomes a timer, the
-    journal commits inline, synchronous activities run in place.
+    journal commits inline, synchronous activities run in place. With an ``executor`` besides, commits, reads and
+    synchronous activities are handed to that instead, as they are to threads where there are some; it calls back on
+    the loop's thread, when it likes. ``pause`` is how the journal waits, blocking, where it can't do otherwise.
     """
 
-    __slots__ = ("clock", "ids", "pid", "random", "threads")
+    __slots__ = ("clock", "executor", "ids", "pause", "pid", "random", "threads")
 
     def __init__(
-        self, clock: Clock | None = None, *, rng: random.Random | None = None, threads: bool = True
+        self,
+        clock: Clock | None = None,
+        *,
+        rng: random.Random | None = None,
+        threads: bool = True,
+        executor: Executor | None = None,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.random = rng if rng is not None else random.Random(os.urandom(16))
         self.ids = Ids(self.clock, self.random)
         self.threads = threads
+        self.executor = executor
+        self.pause = pause
         self.pid = os.getpid()

@@ -25,6 +25,7 @@
     │   ├── PayloadDecodeError                 a value can't be read as what its type hint says
     │   ├── PayloadEncodeError                 a value can't be written as JSON
     │   ├── DurableCallError                   a durable call that can't be made as written
+    │   ├── RestrictedWorkflowAccessError      workflow code reached for the world (:mod:`~holdfast_workflow.guard`)
     │   └── MissingCodeError                   history needs code that this worker doesn't have
     ├── StructuralLimitError                   something grew past its limit
     ├── FailureError                           what workflow code sees of failures elsewhere

@@ -126,7 +126,11 @@ def from_json(event_type: str, payload: str | bytes) -> Event:
 
 @record
 class WorkflowStarted(Event):
-    """A run began: always the first event. Deadlines are ISO 8601, UTC."""
+    """A run began: always the first event. Deadlines are ISO 8601, UTC.
+
+    ``reset``, of a run that takes another one's history up again: that ``run_id``, the ``seq`` up to which the events
+    are the other's, and ``seeds``: pairs of a seq and the seed that holds after it, one for each reset so far.
+    """
 
     inbound = True
     workflow_id: str
@@ -150,6 +154,7 @@ class WorkflowStarted(Event):
     last_failure: Failure | None = None
     parent: dict[str, Any] | None = None
     headers: dict[str, Any] | None = None
+    reset: dict[str, Any] | None = None
 
 
 @record
@@ -159,7 +164,7 @@ class WorkflowTaskCompleted(Event):
     It applied every inbound event up to seq ``through`` that no earlier activation had applied, in seq order, and then
     the ``own`` inbound events that stand just before it. ``at`` is the activation's time in microseconds;
     ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. ``flags`` names engine behaviours.
-    ``buffered`` is how many signals wait without a handler.
+    ``buffered`` is how many signals of each name wait without a handler.
     """
 
     through: int
@@ -171,7 +176,7 @@ class WorkflowTaskCompleted(Event):
     python: int
     build_id: str | None = None
     flags: list[str] | None = None
-    buffered: int | None = None
+    buffered: dict[str, int] | None = None
 
 
 @record
@@ -257,6 +262,8 @@ class WorkflowContinuedAsNew(Event):
     next_run_id: str | None = None
     run_timeout_seconds: float | int | None = None
     memo: Payload | None = None
+    headers: dict[str, Any] | None = None
+    search_attributes: dict[str, Any] | None = None
 
 
 @record
@@ -285,6 +292,17 @@ class ActivityScheduled(Event):
     priority: int
     local: bool | None = None
     headers: dict[str, Any] | None = None
+
+    def signature(self) -> tuple[Any, ...]:
+        """Also compared: that it is local."""
+        found = (self.type, self.command_id, self.activity_type)
+        return (*found, "local") if self.local else found
+
+    @classmethod
+    def recorded_signature(cls, document: dict[str, Any]) -> tuple[Any, ...]:
+        """The same, of a stored payload."""
+        found = (cls.type, document["command_id"], document["activity_type"])
+        return (*found, "local") if document.get("local") else found
 
 
 @record
@@ -558,7 +576,7 @@ class VersionMarkerRecorded(Event):
 
 @record
 class SearchAttributesUpserted(Event):
-    """The code set search attributes."""
+    """The code set search attributes: a document, in which null takes one away."""
 
     command = True
     attributes: dict[str, Any]

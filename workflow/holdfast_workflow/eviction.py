@@ -42,11 +42,20 @@ def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], wh
         calls: The durable calls that are under way.
         whose: The workflow id, for the log.
     """
+    calls = tuple(calls)
+    if not calls and loop.is_finished:  # by itself: there is nothing to end
+        _forget_tracebacks(loop.tasks)
+        loop.shut()
+        return
     outer_loop = events._get_running_loop()
     outer_hooks = sys.get_asyncgen_hooks()
     events._set_running_loop(loop)
-    sys.set_asyncgen_hooks(loop.hold_generator, None)
     loop.closing = True
+    suspended = bool(loop.generators)
+    for task in loop.tasks:
+        suspended = suspended or not task.done()
+    if suspended:  # audit hooks are told of each change: a run that has ended is spared that
+        sys.set_asyncgen_hooks(loop.hold_generator, None)
     try:
         for task in loop.tasks:  # which may grow on the way
             coroutine: Any = task.get_coro()
@@ -67,7 +76,8 @@ def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], wh
         loop.drain()
         _forget_tracebacks(loop.tasks)
     finally:
-        sys.set_asyncgen_hooks(*outer_hooks)
+        if suspended:
+            sys.set_asyncgen_hooks(*outer_hooks)
         events._set_running_loop(outer_loop)
         loop.shut()
 

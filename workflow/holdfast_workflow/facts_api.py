@@ -1,4 +1,4 @@
-"""Facts that workflow code puts on record: side effects, patches, memo fields. Part of ``holdfast.workflow``."""
+"""Facts that workflow code puts on record: side effects, patches, memo, attributes. Part of ``holdfast.workflow``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,22 @@ from holdfast_workflow.errors import (
     PayloadEncodeError,
     StructuralLimitError,
 )
-from holdfast_workflow.events import MemoUpserted, SideEffectRecorded, VersionMarkerRecorded
+from holdfast_workflow.events import (
+    MemoUpserted,
+    SearchAttributesUpserted,
+    SideEffectRecorded,
+    VersionMarkerRecorded,
+)
 from holdfast_workflow.machine import WorkflowMachine
 from holdfast_workflow.payloads import NOT_NEEDED, Payload
 from holdfast_workflow.recall import NotRecalled
+from holdfast_workflow.search_attributes import (
+    SearchValue,
+    checked_attributes,
+    merged,
+    size_of,
+    to_document,
+)
 from holdfast_workflow.validation import validate_name
 
 T = TypeVar("T")
@@ -149,3 +161,26 @@ def upsert_memo(memo: Mapping[str, Any]) -> None:
         raise log.refuse(error) from None
     machine.memo = payload
     log.add(MemoUpserted(payload))
+
+
+def upsert_search_attributes(attributes: Mapping[str, SearchValue | None]) -> None:
+    """Set search attributes of the run; ``None`` takes one away. By them ``client.list`` and ``count`` find it.
+
+    Args:
+        attributes: Names and values: text, whole numbers, floats, booleans, aware datetimes, lists of texts.
+
+    Raises:
+        InvalidOptionError: A name or a value can't be; fails the task, not the run.
+        StructuralLimitError: All of them together have become too large; fails the run.
+    """
+    machine = current_machine()
+    log = machine.log
+    try:
+        document = to_document(checked_attributes(attributes, removals=True))
+    except InvalidOptionError as error:
+        raise log.refuse(error) from None
+    after = merged(machine.current_attributes(), document)
+    if not machine.replaying:
+        log.check("search_attributes_bytes", size_of(after))
+    machine.search_attributes = after
+    log.add(SearchAttributesUpserted(document))

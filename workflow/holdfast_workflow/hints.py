@@ -63,12 +63,13 @@ def is_untyped(hint: Any) -> bool:
 
 def simple_types(hint: Any) -> tuple[type, ...] | None:
     """The classes one of which a plain JSON value must have, if that is all that the hint says."""
-    origin = get_origin(hint)
+    try:
+        simple = _SIMPLE.get(hint)
+    except TypeError:  # unhashable
+        return None
+    origin = get_origin(hint) if simple is None else None
     if origin is None:
-        try:
-            return _SIMPLE.get(hint)
-        except TypeError:
-            return None
+        return simple
     arguments = get_args(hint)
     if origin in _UNIONS:
         classes: list[type] = []

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.events import WorkflowStarted
 from holdfast_workflow.payloads import Payload
+from holdfast_workflow.search_attributes import Document, SearchValue, from_document
 from holdfast_workflow.times import to_datetime
 
 
@@ -44,6 +45,7 @@ class WorkflowInfo:
     run_timeout_seconds: float | int | None
     priority: int
     memo: dict[str, Any]
+    search_attributes: dict[str, SearchValue]
     history_events: int
     history_bytes: int
     continue_as_new_suggested: bool
@@ -54,6 +56,7 @@ def info_of(
     *,
     run_id: str,
     memo: Payload | None,
+    search_attributes: Document,
     start_time: int,
     history_events: int,
     history_bytes: int,
@@ -78,6 +81,7 @@ def info_of(
         run_timeout_seconds=started.run_timeout_seconds,
         priority=started.priority,
         memo={} if memo is None else dict(converter.decode(memo, what="the memo")),
+        search_attributes=from_document(search_attributes),
         history_events=history_events,
         history_bytes=history_bytes,
         continue_as_new_suggested=suggested,

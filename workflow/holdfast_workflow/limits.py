@@ -15,6 +15,7 @@ _MIB = 1024 * _KIB
 _ADVICE = {
     "payload_bytes": "keep large data elsewhere and pass a reference to it",
     "memo_bytes": "keep large data in the input or elsewhere",
+    "search_attributes_bytes": "keep in them what runs are found by, and the rest in the memo",
     "history_events": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
     "history_bytes": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
 }

@@ -102,6 +102,7 @@ class DeterministicLoop(NoWorld):
 
     def __init__(self, log: CommandLog, seed: int) -> None:
         self.log = log
+        self.seed = seed  # of what is random in the run; a reset gives another one
         self.hashes = Hashes(seed)
         self.started_at = 0
         self.now = 0
@@ -116,15 +117,18 @@ class DeterministicLoop(NoWorld):
 
     # --- what runs ------------------------------------------------------------------------------------------------
 
-    def run_ready(self) -> None:
-        """Run what is ready, and what that makes ready, until nothing is or the run must stop."""
+    def run_ready(self, *, conditions: bool = True) -> None:
+        """Run what is ready, and what that makes ready, until nothing is or the run must stop.
+
+        Without ``conditions`` no predicate is asked: that is for what must leave no trace if it comes to nothing.
+        """
         ready, log = self.ready, self.log
         while True:
             while ready and log.refusal is None:
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
-            if not self.conditions or log.refusal is not None or not self._condition_met():
+            if not self.conditions or not conditions or log.refusal is not None or not self._condition_met():
                 return
 
     def _condition_met(self) -> bool:
@@ -280,6 +284,12 @@ class DeterministicLoop(NoWorld):
         return self._closed
 
     # --- leaving memory -------------------------------------------------------------------------------------------
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every task has ended and nothing waits any more."""
+        waiting = self.ready or self.timers or self.conditions or self.generators
+        return not waiting and all(task.done() for task in self.tasks)
 
     def drain(self) -> None:
         """Step to their end the tasks whose coroutines are closed."""

@@ -23,6 +23,7 @@ import sys
 from asyncio import events as asyncio_events
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -52,19 +53,29 @@ from holdfast_workflow.events import (
     ExternalSignalFailed,
     SignalReceived,
     TimerFired,
+    UpdateAccepted,
     WorkflowCancelRequested,
+    WorkflowContinuedAsNew,
     WorkflowStarted,
 )
 from holdfast_workflow.eviction import close_loop
 from holdfast_workflow.external_calls import ExternalCalls
-from holdfast_workflow.handling import Handling
+from holdfast_workflow.handling import Considered, Handling
+from holdfast_workflow.headers import RUN_HEADERS
 from holdfast_workflow.info import WorkflowInfo, info_of
+from holdfast_workflow.intercepted import (
+    InterceptedActivityCalls,
+    InterceptedChildCalls,
+    InterceptedExternalCalls,
+    InterceptedOutcomes,
+)
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.loop import DeterministicLoop
 from holdfast_workflow.outcomes import Outcomes
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.places import line_of, waiting_line
 from holdfast_workflow.recall import Recall
+from holdfast_workflow.search_attributes import Document
 from holdfast_workflow.tasks import DurableFuture
 
 compat.mend()
@@ -81,11 +92,8 @@ class RunLoop(DeterministicLoop):
     def report(self, context: dict[str, Any]) -> None:
         """Log what a task raised that nobody awaited; of activities, history tells."""
         machine = self.machine
-        if (
-            machine is not None
-            and not machine.replaying
-            and not isinstance(context.get("future"), DurableFuture)
-        ):
+        told = isinstance(context.get("future"), DurableFuture)
+        if machine is not None and not machine.replaying and not told:
             logger.error(
                 "workflow %s: %s",
                 machine.started.workflow_id,
@@ -105,12 +113,16 @@ class WorkflowMachine:
         limits: Checked live only.
         default_activity_options: What activities get where neither the declaration nor the call says anything.
         task_failure_types: Exceptions that fail the task, not the run, when they leave the workflow's code.
+        local_activities: The activities that can run here; ``None`` where that is not known.
+        guarded: Whether the runtime guard, where one is installed, stops what its code does to the world.
 
     Attributes:
         time: When the last activation was: the greatest of its clock, the one before, and the timers it applied.
         terminal: The event that ends the run, once it was issued.
+        memo: The memo that the code has set, ``None`` before it does; likewise ``search_attributes``.
         history_events: What ``workflow.info()`` shows in this activation.
         history_bytes: Likewise.
+        considered: What became of the updates that the last activation was given; ``None`` where there were none.
     """
 
     __slots__ = (
@@ -124,20 +136,25 @@ class WorkflowMachine:
         "_instance",
         "_outcomes",
         "_random",
+        "_reset_seed",
         "_task",
         "calls",
+        "considered",
         "converter",
         "default_activity_options",
         "definition",
+        "guarded",
         "history_bytes",
         "history_events",
         "limits",
+        "local_activities",
         "log",
         "loop",
         "memo",
         "patches",
         "recall",
         "run_id",
+        "search_attributes",
         "started",
         "terminal",
         "time",
@@ -156,12 +173,16 @@ class WorkflowMachine:
         limits: StructuralLimits,
         default_activity_options: ActivityOptions | None = None,
         task_failure_types: tuple[type[BaseException], ...] = (WorkflowTaskError,),
+        local_activities: frozenset[str] | None = None,
+        guarded: bool = True,
     ) -> None:
         self.definition = definition
+        self.guarded = guarded
         self.run_id = run_id
         self.converter = converter
         self.limits = limits
         self.default_activity_options = default_activity_options
+        self.local_activities = local_activities
         self.log = CommandLog(limits, run_id)
         self.time = 0
         self.history_events = 0
@@ -170,11 +191,16 @@ class WorkflowMachine:
         self.patches: dict[str, bool] = {}
         self.recall = NOTHING_RECALLED
         self.memo: Payload | None = None
-        self._outcomes = Outcomes(self.log, definition, converter, task_failure_types)
+        self.considered: Considered | None = None
+        around = definition.interceptors
+        ends = partial(InterceptedOutcomes, around) if around else Outcomes
+        self._outcomes = ends(self.log, definition, converter, task_failure_types)
+        self.search_attributes: Document | None = None
         self._coroutine: Coroutine[Any, Any, None] | None = None
         self._task: Any = None
         self._children: ChildCalls | None = None
         self._random: Random | None = None
+        self._reset_seed: int | None = None
         self._instance: object | None = None
         self._arguments: tuple[Any, ...] = ()
         self._broken: BaseException | None = None
@@ -193,7 +219,13 @@ class WorkflowMachine:
     # --- an activation --------------------------------------------------------------------------------------------
 
     def activate(
-        self, events: Sequence[Event], at: int, *, history_events: int, history_bytes: int
+        self,
+        events: Sequence[Event],
+        at: int,
+        *,
+        history_events: int,
+        history_bytes: int,
+        updates: Sequence[UpdateAccepted] = (),
     ) -> list[Event]:
         """Apply inbound events, in order, and run the code until it waits.
 
@@ -202,16 +234,20 @@ class WorkflowMachine:
             at: The time, microseconds since the epoch.
             history_events: The length of the history, for ``workflow.info()``.
             history_bytes: Its size.
+            updates: Updates that ask to be accepted, in order, as the events that they would be; they come last. What
+                became of them is :attr:`considered`. Once the run has ended the rest is left alone.
 
         Returns:
             The commands, in the order asked; a terminal one is last.
 
         Raises:
             WorkflowTaskError: The activation can't be done.
+            SpoiledMachine: A validator tried to change the run.
             BaseException: So can't it because of a callback's exception, or one in ``task_failure_types``.
         """
         self.history_events = history_events
         self.history_bytes = history_bytes
+        before = self.time
         loop = self._loop_at(events, at)
         outer_loop = asyncio_events._get_running_loop()
         outer_hooks = sys.get_asyncgen_hooks()
@@ -219,19 +255,66 @@ class WorkflowMachine:
         sys.set_asyncgen_hooks(loop.hold_generator, None)
         try:
             self._apply(events)
-            loop.run_ready()
+            if updates or self.considered is not None:
+                self._consider(updates, alone=not events)
+            if self._task is None:
+                self._enter()
+            if self.considered is None or not self.considered.alone:
+                loop.run_ready()
         finally:
             sys.set_asyncgen_hooks(*outer_hooks)
             asyncio_events._set_running_loop(outer_loop)
         refusal = self.log.refusal
         if refusal is not None:
             return self._refused(refusal)
+        if self.considered is not None and self.considered.alone:
+            self.time = loop.now = before
+            return []
         commands = self.log.take()
         if self.terminal is not None:
             commands.append(self.terminal)
             if self._handling is not None:
                 self._handling.log_unfinished()
         return commands
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is an instance to ask: the first activation was, or :meth:`make`."""
+        return hasattr(self, "loop")
+
+    def make(self, started: WorkflowStarted, at: int) -> None:
+        """Make the instance of a run that has not begun, to be asked and evicted; nothing of it runs."""
+        loop = self._loop_at([started], at)
+        outer_loop = asyncio_events._get_running_loop()
+        asyncio_events._set_running_loop(loop)
+        try:
+            self._begin(started)
+        finally:
+            asyncio_events._set_running_loop(outer_loop)
+
+    def query(self, name: str, input: Payload) -> Payload:
+        """Answer a query; the run must have begun and be at rest, and may have ended.
+
+        Raises:
+            UnknownHandlerError: The workflow has no such query.
+            ReadOnlyContextError: It tried to change the run: evict this machine.
+            Exception: What the handler or the constructor raised; a payload that can't be read or written.
+        """
+        if self._broken is not None:
+            raise self._broken
+        outer_loop = asyncio_events._get_running_loop()
+        asyncio_events._set_running_loop(self.loop)
+        try:
+            return self.handling.query(name, input)
+        finally:
+            asyncio_events._set_running_loop(outer_loop)
+
+    def reseed(self, seed: int) -> None:
+        """From here on the run's randomness is another: its history was taken from another run up to here."""
+        self._reset_seed = seed
+        self._random = None
+        if hasattr(self, "loop"):
+            self.loop.seed = seed
 
     def interrupt(self, reason: BaseException) -> None:
         """Fail the activation under way, whatever its code does next; for a monitor, from any thread."""
@@ -250,8 +333,11 @@ class WorkflowMachine:
             assert isinstance(started, WorkflowStarted), "a run begins with WorkflowStarted"
             self.started = started
             self.log.whose = started.workflow_id
-            self.loop = loop = RunLoop(self.log, started.seed)  # type: ignore[abstract]  # the rest is made from a table
-            self.calls = ActivityCalls(loop, started, self.converter, self.default_activity_options)
+            self.loop = loop = RunLoop(self.log, self._reset_seed or started.seed)  # type: ignore[abstract]  # the rest is made from a table
+            self._outcomes.headers = started.headers
+            around = self.definition.interceptors
+            make = partial(InterceptedActivityCalls, around) if around else ActivityCalls
+            self.calls = make(loop, started, self.converter, self.default_activity_options)
             loop.machine = self
             loop.started_at = at
         self.loop.now = at
@@ -266,8 +352,24 @@ class WorkflowMachine:
                     name=event.type,
                 )
             apply(self, event)
-        if self._task is None:
-            self._enter()
+
+    def _consider(self, updates: Sequence[UpdateAccepted], *, alone: bool) -> None:
+        """Accept or reject updates, each where what came before it has run; see :mod:`holdfast_workflow.handling`."""
+        self.considered = considered = Considered() if updates else None
+        if considered is None or self._broken is not None:
+            return
+        handling = self.handling
+        for update in updates:
+            self.loop.run_ready(conditions=False)
+            if self.terminal is not None or self.log.refusal is not None:
+                break
+            failure = handling.rejection(update)
+            if failure is not None:
+                considered.rejected.append((update.update_id, failure))
+            else:
+                handling.update(update)
+                considered.accepted.append(update)
+        considered.alone = alone and not considered.accepted
 
     def _refused(self, refusal: BaseException) -> list[Event]:
         if not isinstance(refusal, StructuralLimitError):
@@ -282,6 +384,8 @@ class WorkflowMachine:
             self.converter.decode_args(event.input, self.definition.signature)
         )
         self._context = context = Context()
+        if event.headers is not None:
+            context.run(RUN_HEADERS.set, event.headers)
         try:
             self._instance = context.run(self.definition.instance, arguments)
         except Exception as error:  # the run method raises it, as it were
@@ -331,6 +435,10 @@ class WorkflowMachine:
     def _signal(self, event: SignalReceived) -> None:
         self.handling.signal(event)
 
+    def _update(self, event: UpdateAccepted) -> None:
+        self.loop.run_ready(conditions=False)
+        self.handling.update(event)
+
     def _completed(self, event: ActivityCompleted) -> None:
         self.calls.completed(event)
 
@@ -364,7 +472,9 @@ class WorkflowMachine:
     def children(self) -> ChildCalls:
         """The run's children; made for the first of them."""
         if self._children is None:
-            self._children = ChildCalls(self.loop, self.started, self.converter)
+            around = self.definition.interceptors
+            make = partial(InterceptedChildCalls, around) if around else ChildCalls
+            self._children = make(self.loop, self.started, self.converter)
         return self._children
 
     @property
@@ -379,6 +489,7 @@ class WorkflowMachine:
                 self.converter,
                 self._outcomes,
                 self._end,
+                lambda: isinstance(self.terminal, WorkflowContinuedAsNew),
                 self.started.workflow_id,
             )
         return self._handling
@@ -387,7 +498,9 @@ class WorkflowMachine:
     def externals(self) -> ExternalCalls:
         """The run's signals to others; made for the first of them."""
         if self._externals is None:
-            self._externals = ExternalCalls(self.loop, self.converter)
+            around = self.definition.interceptors
+            make = partial(InterceptedExternalCalls, around) if around else ExternalCalls
+            self._externals = make(self.loop, self.converter)
         return self._externals
 
     @property
@@ -406,6 +519,7 @@ class WorkflowMachine:
             self.started,
             run_id=self.run_id,
             memo=self.memo if self.memo is not None else self.started.memo,
+            search_attributes=self.current_attributes(),
             start_time=self.loop.started_at,
             history_events=self.history_events,
             history_bytes=self.history_bytes,
@@ -413,12 +527,17 @@ class WorkflowMachine:
             converter=self.converter,
         )
 
+    def current_attributes(self) -> Document:
+        """The run's search attributes, as the code has set them so far."""
+        known = self.search_attributes
+        return (self.started.search_attributes if known is None else known) or {}
+
     def random(self) -> Random:
         """The run's own source of randomness."""
         if self.log.looking is not None:
             self.log.looking.refuse("take random numbers")
         if self._random is None:
-            self._random = Random(self.started.seed)
+            self._random = Random(self.loop.seed)
         return self._random
 
     def where(self, command_index: int | None = None) -> str:
@@ -446,9 +565,7 @@ class WorkflowMachine:
         self.log.close()
         calls: list[DurableFuture[Any]] = list(self.calls.open.values())
         if self._children is not None:
-            calls += self._children.open.values()
-            calls += [handle.start for handle in self._children.open.values() if handle.start is not None]
-            self._children.open.clear()
+            calls += self._children.forget()
         if self._externals is not None:
             calls += self._externals.open.values()
         close_loop(loop, calls, self.started.workflow_id)
@@ -474,6 +591,7 @@ _APPLY: dict[type[Event], Callable[[WorkflowMachine, Any], None]] = {
     ChildWorkflowTerminated: WorkflowMachine._child_ended_badly,
     TimerFired: WorkflowMachine._fired,
     SignalReceived: WorkflowMachine._signal,
+    UpdateAccepted: WorkflowMachine._update,
     ExternalSignalDelivered: WorkflowMachine._signal_delivered,
     ExternalSignalFailed: WorkflowMachine._signal_failed,
 }

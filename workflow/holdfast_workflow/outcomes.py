@@ -19,6 +19,7 @@ from holdfast_workflow.events import (
 )
 from holdfast_workflow.failures import failure_of
 from holdfast_workflow.payloads import NOT_NEEDED
+from holdfast_workflow.search_attributes import size_of, to_document
 
 BY_LIMIT = "structural_limit"
 """The ``by`` of a run that grew past a limit: the engine's word, not the code's, so replay does not expect it."""
@@ -27,7 +28,7 @@ BY_LIMIT = "structural_limit"
 class Outcomes:
     """The end of one run."""
 
-    __slots__ = ("cancel_request", "converter", "definition", "log", "task_failure_types")
+    __slots__ = ("cancel_request", "converter", "definition", "headers", "log", "task_failure_types")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Outcomes:
         self.converter = converter
         self.task_failure_types = task_failure_types
         self.cancel_request: WorkflowCancelRequested | None = None
+        self.headers: dict[str, Any] | None = None  # what the run was started with, and the next one will be
 
     def returned(self, result: Any) -> Event | None:
         """The code returned a value."""
@@ -60,7 +62,7 @@ class Outcomes:
         if self.log.refusal is not None:
             return None
         if isinstance(error, ContinueAsNew):
-            return self._continued(error)
+            return self.continued(error)
         if isinstance(error, asyncio.CancelledError) and self.cancel_request is not None:
             return WorkflowCancelled(self.cancel_request.reason)
         if isinstance(error, self.task_failure_types):
@@ -72,19 +74,23 @@ class Outcomes:
         """The run grew past a limit."""
         return WorkflowFailed(failure_of(error, self.converter), by=BY_LIMIT)
 
-    def _continued(self, request: ContinueAsNew) -> Event | None:
+    def continued(self, request: ContinueAsNew) -> Event | None:
+        """The code asked for the next run."""
         log = self.log
         name = request.workflow_type or self.definition.name
         if log.replaying:
             return WorkflowContinuedAsNew(name, NOT_NEEDED)
         signature = self.definition.signature if name == self.definition.name else None
-        memo = None
+        memo = attributes = None
         try:
             arguments = self.converter.encode_args(request.arguments, signature, "the next run's input")
             log.check("payload_bytes", len(arguments.json))
             if request.memo is not None:
                 memo = self.converter.encode(request.memo, "the next run's memo")
                 log.check("memo_bytes", len(memo.json))
+            if request.search_attributes is not None:
+                attributes = to_document(request.search_attributes)
+                log.check("search_attributes_bytes", size_of(attributes))
         except (PayloadEncodeError, StructuralLimitError) as error:
             log.refuse(error)
             return None
@@ -94,4 +100,6 @@ class Outcomes:
             task_queue=request.task_queue,
             run_timeout_seconds=request.run_timeout,
             memo=memo,
+            headers=self.headers,
+            search_attributes=attributes,
         )

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+from holdfast_workflow.greenlets import frames_of, in_greenlet
+
 _NOT_THE_USERS = frozenset({"asyncio", "contextlib", "holdfast", "holdfast_activities", "holdfast_workflow"})
 _LOOP = "holdfast_workflow.loop"
 
@@ -47,12 +49,23 @@ def waiting_line(coroutine: Any) -> str | None:
     return found
 
 
+def waiting_stack(coroutine: Any) -> list[str]:
+    """The lines of workflow code that a suspended coroutine waits at, the outermost first."""
+    return [
+        f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+        for frame in _suspended_frames(coroutine)
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_THE_USERS
+    ]
+
+
 def _suspended_frames(awaitable: Any) -> Iterator[Any]:
     while awaitable is not None:
         for prefix in ("cr", "gi", "ag"):
             frame = getattr(awaitable, f"{prefix}_frame", None)
             if frame is not None:
                 yield frame
+                if frame.f_code is in_greenlet.__code__:
+                    yield from frames_of(frame)
                 awaitable = getattr(awaitable, "gi_yieldfrom" if prefix == "gi" else f"{prefix}_await")
                 break
         else:

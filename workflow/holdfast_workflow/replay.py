@@ -24,7 +24,8 @@ Rows are decoded one at a time and no further than needed: of a command only wha
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,11 +40,12 @@ from holdfast_workflow.events import (
     WorkflowTaskCompleted,
 )
 from holdfast_workflow.machine import NOTHING_RECALLED, WorkflowMachine
+from holdfast_workflow.opening import ENDS, OPENS
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.recall import NotRecalled, Recall
 
-Row = tuple[int, str, str | bytes]
-"""A history row: seq, event type, payload."""
+Row = tuple[int, str, Any]
+"""A history row: seq, event type, payload (JSON text)."""
 
 BEHAVIOURS: frozenset[str] = frozenset()
 """The engine behaviours that this version knows how to replay, by the name that an activation's record gives them."""
@@ -60,26 +62,33 @@ class Replayed:
     closed: bool = False
     activations: int = 0
     last_activation_at: int = 0
+    open_ids: set[int] = field(default_factory=set)
+    """The command ids of what is open."""
 
 
-def replay(machine: WorkflowMachine, rows: Iterable[Row]) -> Replayed:
+def replay(
+    machine: WorkflowMachine, rows: Iterable[Row], loads: Callable[[Any], dict[str, Any]] = orjson.loads
+) -> Replayed:
     """Feed a history to a fresh machine.
 
     Args:
         machine: A machine that was never activated.
         rows: The history from seq 1, in order.
+        loads: Reads a payload: for those that are no text (any more).
 
     Raises:
         NonDeterminismError: The code asks for other commands than those recorded.
         WorkflowTaskError: The code can't be run at all, for example because an input can't be decoded.
     """
     replayed = Replayed()
-    reader = _Reader(machine, replayed)
+    reader = _Reader(machine, replayed, loads)
     machine.replaying = True
     try:
         for seq, kind, payload in rows:
             replayed.last_seq = seq
             reader.read(seq, kind, payload)
+            if reader.seeds and seq in reader.seeds:
+                machine.reseed(reader.seeds[seq])
         reader.finish()
     finally:
         machine.replaying = False
@@ -89,9 +98,23 @@ def replay(machine: WorkflowMachine, rows: Iterable[Row]) -> Replayed:
 class _Reader:
     """One walk along the rows of a history."""
 
-    __slots__ = ("asked", "due", "machine", "recall", "record", "recorded", "replayed", "wanted")
+    __slots__ = (
+        "asked",
+        "due",
+        "loads",
+        "machine",
+        "recall",
+        "record",
+        "recorded",
+        "replayed",
+        "seeds",
+        "wanted",
+    )
 
-    def __init__(self, machine: WorkflowMachine, replayed: Replayed) -> None:
+    def __init__(
+        self, machine: WorkflowMachine, replayed: Replayed, loads: Callable[[Any], dict[str, Any]]
+    ) -> None:
+        self.loads = loads
         self.machine = machine
         self.replayed = replayed
         self.asked: list[Event] = []  # what the activation under comparison asked for
@@ -100,21 +123,26 @@ class _Reader:
         self.record: dict[str, Any] = {}  # its record, and what it applied
         self.due: list[Event] = []
         self.recall = NOTHING_RECALLED
+        self.seeds: dict[int, int] = {}  # the points at which the run was reset, and the seed from there on
 
-    def read(self, seq: int, kind: str, payload: str | bytes) -> None:
+    def read(self, seq: int, kind: str, payload: Any) -> None:
         if kind == _RECORD:
-            self.begin(seq, orjson.loads(payload))
+            self.begin(seq, self.loads(payload))
             return
         cls = REGISTRY[kind]
         if cls.terminal:
             self.replayed.closed = True
         if cls.command:
             if self.wanted:
-                self.command(cls, orjson.loads(payload))
+                self.command(cls, self.loads(payload))
         elif cls.inbound:
-            document = orjson.loads(payload)
+            document = self.loads(payload)
+            if seq == 1 and (reset := document.get("reset")) is not None:
+                self.seeds = dict(reset["seeds"])
             if "by" not in document:
                 self.replayed.unapplied.append((seq, cls.from_document(document)))
+                if cls in ENDS:
+                    self.replayed.open_ids.discard(document["command_id"])
 
     def begin(self, seq: int, record: dict[str, Any]) -> None:
         """An activation: it is run when its whole block of commands has been read, for that holds what it recalls."""
@@ -132,6 +160,10 @@ class _Reader:
         if document.get("by") is not None:
             return
         self.recorded.append(cls.recorded_signature(document))
+        if cls in OPENS:
+            self.replayed.open_ids.add(document["command_id"])
+        elif cls in ENDS:
+            self.replayed.open_ids.discard(document["command_id"])
         if cls is SideEffectRecorded or cls is VersionMarkerRecorded:
             self.remember(cls, document)
         self.wanted -= 1
@@ -260,6 +292,7 @@ def activation_record(
     """
     if machine.terminal is not None and getattr(machine.terminal, "by", None) is not None:
         return None
+    buffered = machine.buffered
     return WorkflowTaskCompleted(
         through=through,
         own=own,
@@ -269,5 +302,5 @@ def activation_record(
         history_bytes=machine.history_bytes,
         python=python,
         build_id=build_id,
-        buffered=len(machine.buffered) or None,
+        buffered=dict(Counter(signal.name for signal in buffered)) if buffered else None,
     )

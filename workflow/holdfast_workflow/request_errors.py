@@ -73,7 +73,7 @@ class _UpdateError(RequestError):
 class UpdateRejectedError(_UpdateError):
     """The update was not accepted, and left nothing in the history; ``__cause__`` says why."""
 
-    _what = "was rejected: see the cause; ask again under another id"
+    _what = "was rejected: see the cause; to ask again, give another id"
 
 
 class UpdateFailedError(_UpdateError):

@@ -71,13 +71,15 @@ class CallSignature:
 
         Args:
             fn: a function, method, partial, callable object or class.
-            skip_first: leave out the first parameter (``self``).
+            skip_first: it is a method: leave out the first parameter (``self``), and call it by its class too.
 
         Raises:
             DurableCallError: a keyword-only parameter has no default (a durable call could never give it), or Python
                 knows no signature.
         """
         name = getattr(fn, "__name__", None) or type(fn).__name__
+        if skip_first:  # "run" alone would not say whose
+            name = ".".join(getattr(fn, "__qualname__", name).rsplit(".", 2)[-2:])
         hints = _hints(fn)
         try:
             parameters = list(inspect.signature(fn).parameters.values())[1 if skip_first else 0 :]

@@ -10,6 +10,7 @@ from typing import Any, Self
 from holdfast_workflow.errors import InvalidOptionError
 from holdfast_workflow.kinds import DuplicatePolicy
 from holdfast_workflow.retries import RetryPolicy
+from holdfast_workflow.search_attributes import SearchValue, checked_attributes
 from holdfast_workflow.times import microseconds
 from holdfast_workflow.validation import duration_seconds, timeout_seconds
 from holdfast_workflow.validation import priority as valid_priority
@@ -26,6 +27,7 @@ class StartOptions(Value):
         run_timeout: how long each run may take; at least 1 second. It may exceed the execution timeout.
         retry_policy: if given, a failed run is followed by another, within the same execution deadline.
         memo: JSON-able values that are kept with the run and shown by ``describe``.
+        search_attributes: what the run is found by: text, numbers, booleans, datetimes, lists of texts, by name.
         start_delay: how long to wait before the first run begins; a signal, update or cancel ends it.
         priority: 0 (first) to 9; inherited by activities and children.
         duplicate_policy: what to do if the workflow id is taken.
@@ -45,6 +47,7 @@ class StartOptions(Value):
         "retry_policy",
         "run_timeout",
         "run_timeout_us",
+        "search_attributes",
         "start_delay",
         "start_delay_us",
     )
@@ -53,6 +56,7 @@ class StartOptions(Value):
         "run_timeout",
         "retry_policy",
         "memo",
+        "search_attributes",
         "start_delay",
         "priority",
         "duplicate_policy",
@@ -62,6 +66,7 @@ class StartOptions(Value):
     run_timeout: int | float | None
     retry_policy: RetryPolicy | None
     memo: dict[str, Any] | None
+    search_attributes: dict[str, SearchValue] | None
     start_delay: int | float | None
     priority: int
     duplicate_policy: DuplicatePolicy
@@ -76,6 +81,7 @@ class StartOptions(Value):
         run_timeout: float | timedelta | None = None,
         retry_policy: RetryPolicy | None = None,
         memo: Mapping[str, Any] | None = None,
+        search_attributes: Mapping[str, SearchValue | None] | None = None,
         start_delay: float | timedelta | None = None,
         priority: int = 5,
         duplicate_policy: DuplicatePolicy | str = DuplicatePolicy.ALLOW_DUPLICATE,
@@ -99,6 +105,9 @@ class StartOptions(Value):
                 "run_timeout": run,
                 "retry_policy": retry_policy,
                 "memo": _memo(memo),
+                "search_attributes": None
+                if search_attributes is None
+                else checked_attributes(search_attributes),
                 "start_delay": delay,
                 "priority": valid_priority(priority),
                 "duplicate_policy": _duplicate_policy(duplicate_policy),
@@ -143,6 +152,10 @@ class StartOptions(Value):
     def with_memo(self, memo: Mapping[str, Any] | None) -> Self:
         """The same with another memo."""
         return self.replace(memo=memo)
+
+    def with_search_attributes(self, attributes: Mapping[str, SearchValue | None] | None) -> Self:
+        """The same with other search attributes."""
+        return self.replace(search_attributes=attributes)
 
     def with_start_delay(self, delay: float | timedelta | None) -> Self:
         """The same with another wait before the first run."""

@@ -10,6 +10,7 @@ from holdfast_workflow.api import current_machine, looking_machine
 from holdfast_workflow.conditions import ConditionFuture
 from holdfast_workflow.errors import DurableCallError, InvalidOptionError, WorkflowTaskError
 from holdfast_workflow.handlers import SignalCall, call_of
+from holdfast_workflow.handling import CURRENT_UPDATE, UpdateInfo
 from holdfast_workflow.validation import duration_seconds, validate_workflow_id
 
 Ts = TypeVarTuple("Ts")
@@ -51,6 +52,12 @@ def wait_condition(
 def all_handlers_finished() -> bool:
     """Whether no signal or update is being handled: await ``wait_condition(all_handlers_finished)`` before the end."""
     return looking_machine().handlers_running == 0
+
+
+def current_update_info() -> UpdateInfo | None:
+    """The id and the name of the update that the calling handler or validator is for; ``None`` anywhere else."""
+    looking_machine()
+    return CURRENT_UPDATE.get()
 
 
 class ExternalWorkflow:

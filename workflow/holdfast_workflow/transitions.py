@@ -10,8 +10,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast_workflow.events import REGISTRY, Event, WorkflowTaskCompleted
+from holdfast_workflow.kinds import RunStatus
 
 START = "START"
+
+STATUS_AFTER: dict[str, RunStatus] = {
+    "WorkflowCompleted": RunStatus.COMPLETED,
+    "WorkflowFailed": RunStatus.FAILED,
+    "WorkflowTimedOut": RunStatus.TIMED_OUT,
+    "WorkflowCancelled": RunStatus.CANCELLED,
+    "WorkflowTerminated": RunStatus.TERMINATED,
+    "WorkflowContinuedAsNew": RunStatus.CONTINUED_AS_NEW,
+    "WorkflowReset": RunStatus.TERMINATED,
+}
+"""A run's status after each terminal event."""
 
 Table = Mapping[str, frozenset[str]]
 

@@ -51,7 +51,7 @@ class Value:
         shown = ", ".join(
             f"{name}={value!r}"
             for name, value in self.given().items()
-            if value is not None and name != "memo"
+            if value is not None and name not in ("memo", "search_attributes")
         )
         return f"{type(self).__name__}({shown})"
 

@@ -1,0 +1,51 @@
+"""Headers: text by name that travels beside a call, for interceptors: a trace, a tenant, who asked.
+
+They are not payloads: no codec touches them and they stand in history as they are. A run keeps those that it was
+started with, through continue-as-new and retries; a call has those that interceptors give it, and without interceptors
+none. Where there are none, nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from holdfast_workflow.errors import InvalidOptionError
+
+MOST_HEADER_BYTES = 64 * 1024
+"""All headers of one call, names and values."""
+
+RUN_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("holdfast_run_headers", default=None)
+"""The headers of the run whose code this is."""
+REQUEST_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("holdfast_request_headers", default=None)
+"""The headers of the signal or update that is being handled."""
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, Any] | None:
+    """The headers as an event keeps them; ``None`` where there are none.
+
+    Raises:
+        InvalidOptionError: A name or a value is not text, or they are too large.
+    """
+    if not headers:
+        return None
+    size = 0
+    for name, value in headers.items():
+        given: object = value
+        key: object = name
+        if not isinstance(key, str) or not key:
+            raise InvalidOptionError(
+                f"header names must be text that is not empty, not {name!r:.40}", field="headers"
+            )
+        if not isinstance(given, str):
+            raise InvalidOptionError(
+                f"header {name!r} must be text, not {type(given).__name__}", field="headers"
+            )
+        size += len(name) + len(value.encode(errors="replace"))
+    if size > MOST_HEADER_BYTES:
+        raise InvalidOptionError(
+            f"the headers have {size:,} bytes, more than the limit of {MOST_HEADER_BYTES:,}: keep data in arguments",
+            field="headers",
+        )
+    return dict(headers)
