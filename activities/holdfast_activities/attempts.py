@@ -13,7 +13,7 @@ import orjson
 
 from holdfast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
 from holdfast_store.batch import Batch
-from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, RunRow
+from holdfast_store.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow
 from holdfast_store.runs import cancel_activity, close_activity
 from holdfast_workflow.events import (
     ActivityCompleted,
@@ -55,6 +55,15 @@ RESCUED = AttemptEnd(AttemptOutcome.RESCUED)
 HANDED_BACK = AttemptEnd(AttemptOutcome.HANDED_BACK)
 TIMED_OUT = AttemptEnd(AttemptOutcome.TIMED_OUT)
 CANCELLED = AttemptEnd(AttemptOutcome.CANCELLED)
+UNWRITABLE = AttemptEnd(
+    AttemptOutcome.FAILED,
+    plain_failure(
+        FailureCategory.INTERNAL,
+        "UnwritableEnd",
+        "how the attempt ended could not be written: the log of its worker says why",
+    ),
+)
+"""For an attempt whose end, as it was, the database's driver refused."""
 
 
 def schedule(
@@ -72,7 +81,7 @@ def schedule(
         run_id=run.run_id,
         activity_id=event.command_id,
         activity_type=event.activity_type,
-        task_queue=event.task_queue,
+        task_queue=LOCAL + event.task_queue if event.local else event.task_queue,
         priority=event.priority,
         scheduled_seq=seq,
         status="running" if claimed else "pending",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from holdfast_activities.attempts import TIMED_OUT, AttemptEnd, claim, close_attempt, complete
 from holdfast_activities.deadlines import passed
 from holdfast_store.batch import ActivityKey, BaseChange, Batch
-from holdfast_store.rows import ActivityRow, RunRow
+from holdfast_store.rows import LOCAL, ActivityRow, RunRow
 from holdfast_store.runs import deadline_passed, time_out_run
 from holdfast_store.tables import history_events, workflow_runs
 from holdfast_workflow.errors import RefusedError
@@ -54,21 +54,23 @@ class ClaimActivities(BaseChange):
     def _waiting(self, batch: Batch) -> list[ActivityKey]:
         """What waits: one statement, which reads one index range per queue and priority."""
         names = sorted(self.types)
-        marks = ", ".join("?" * len(names))
         text = (
             "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
             "AND task_queue = ? AND priority = ? AND available_at <= ? "
-            f"AND activity_type IN ({marks}) AND (next_deadline_at IS NULL OR next_deadline_at > ?) "
+            f"AND activity_type IN ({_marks(names)}) AND (next_deadline_at IS NULL OR next_deadline_at > ?) "
             "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
         )
+        taken = batch.activities_taken  # by an earlier claim of the same batch: the scan finds them still
         ranges: list[str] = []
         values: list[object] = []
         for priority in range(10):
             for queue in self.task_queues:
                 ranges.append(f"{text}{len(ranges)}")
-                values += (queue, priority, batch.now, *names, batch.now, self.limit)
-        found = batch.scan(" UNION ALL ".join(ranges), tuple(values))
-        return [(row[0], row[1]) for row in found[: self.limit]]
+                values += (queue, priority, batch.now, *names, batch.now, self.limit + taken)
+        found = [(row[0], row[1]) for row in batch.scan(" UNION ALL ".join(ranges), tuple(values))]
+        if taken:
+            found = [key for key in found if _is_pending(batch.activity(*key))]
+        return found[: self.limit]
 
     def _describe(self, batch: Batch, rows: Sequence[ActivityRow]) -> list[Claimed]:
         """What the handlers need to know: their input, and whose they are."""
@@ -76,8 +78,7 @@ class ClaimActivities(BaseChange):
             history_events, ("run_id", "seq"), [(row.run_id, row.scheduled_seq) for row in rows]
         )
         inputs = {(run_id, seq): payload for run_id, seq, _, _, payload in events}
-        runs = batch.read(workflow_runs, ("run_id",), [(run_id,) for run_id in {row.run_id for row in rows}])
-        known = {run.run_id: run for run in (RunRow(*values) for values in runs)}
+        known = self._runs(batch, sorted({row.run_id for row in rows}))
         claimed: list[Claimed] = []
         for row in rows:
             run = known[row.run_id]
@@ -85,6 +86,81 @@ class ClaimActivities(BaseChange):
             input = inputs[row.run_id, row.scheduled_seq]
             claimed.append(Claimed(row, input, run.workflow_id, run.workflow_type, fence))
         return claimed
+
+    def _runs(self, batch: Batch, run_ids: Sequence[str]) -> dict[str, RunRow]:
+        """The runs that called them, as they are read."""
+        found = batch.read(workflow_runs, ("run_id",), [(run_id,) for run_id in run_ids])
+        return {run.run_id: run for run in (RunRow(*values) for values in found)}
+
+
+class ClaimLocalActivities(ClaimActivities):
+    """Claim waiting local activities of runs that this worker owns, and of runs that nobody owns, and those runs too.
+
+    So an attempt whose worker died is made where the run goes on, and a run that waits for nothing but a local activity
+    gets an owner again.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        task_queues: Sequence[str],
+        types: frozenset[str],
+        limit: int,
+        workflow_types: frozenset[str],
+    ) -> None:
+        super().__init__(worker_id, [LOCAL + queue for queue in task_queues], types, limit)
+        self.workflow_types = workflow_types
+        self.taken: list[str] = []
+        """The runs that this worker owns from now on."""
+
+    def apply(self, batch: Batch) -> list[Claimed]:
+        """Claim at most ``limit`` of them."""
+        found = self._waiting(batch)
+        ours = {run.run_id for run in batch.lock_runs(list({key[0] for key in found}), skip=True)}
+        ours = {run_id for run_id in ours if self._takes(batch.run(run_id))}
+        rows: list[ActivityRow] = []
+        for row in batch.lock_activities([key for key in found if key[0] in ours], skip=True):
+            if row.status != ActivityStatus.PENDING or passed(row, batch.now) is not None:
+                continue
+            run = batch.run(row.run_id)
+            assert run is not None
+            if run.owner_id is None:
+                run.owner_id = self.worker_id
+                run.fence += 1
+                self.taken.append(run.run_id)
+            claim(row, self.worker_id, batch.now)
+            rows.append(row)
+        return self._describe(batch, rows) if rows else []
+
+    def _takes(self, run: RunRow | None) -> bool:
+        if run is None or not run.is_open:
+            return False
+        free = run.owner_id is None and run.workflow_type in self.workflow_types
+        return free or run.owner_id == self.worker_id
+
+    def _waiting(self, batch: Batch) -> list[ActivityKey]:
+        queues, names, types = self.task_queues, sorted(self.types), sorted(self.workflow_types)
+        text = (
+            "SELECT a.run_id, a.activity_id FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
+            f"WHERE a.status = 'pending' AND a.task_queue IN ({_marks(queues)}) AND a.available_at <= ? "
+            f"AND a.activity_type IN ({_marks(names)}) AND (a.next_deadline_at IS NULL OR a.next_deadline_at > ?) "
+            f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({_marks(types)}))) "
+            "ORDER BY a.priority, a.available_at, a.run_id, a.activity_id LIMIT ?"
+        )
+        values = (*queues, batch.now, *names, batch.now, self.worker_id, *types, self.limit)
+        return [(row[0], row[1]) for row in batch.scan(text, values)]
+
+    def _runs(self, batch: Batch, run_ids: Sequence[str]) -> dict[str, RunRow]:
+        found = {run_id: batch.run(run_id) for run_id in run_ids}
+        return {run_id: run for run_id, run in found.items() if run is not None}
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _is_pending(row: ActivityRow | None) -> bool:
+    return row is None or row.status == ActivityStatus.PENDING
 
 
 class AttemptChange(BaseChange):
@@ -141,6 +217,8 @@ class CompleteAttempt(AttemptChange):
 
 class EndAttempt(AttemptChange):
     """An attempt failed, was cancelled, rescued or handed back."""
+
+    insists = True
 
     def __init__(
         self,

@@ -232,7 +232,7 @@ def _info_of(task: ActivityTask, converter: DataConverter) -> ActivityInfo:
         workflow_type=task.workflow_type,
         activity_id=row.activity_id,
         activity_type=row.activity_type,
-        task_queue=row.task_queue,
+        task_queue=row.queue,
         attempt=row.charged_attempt,
         scheduled_at=to_datetime(row.scheduled_at),
         started_at=to_datetime(started_at),

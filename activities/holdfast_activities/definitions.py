@@ -17,7 +17,9 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast,
 
 from holdfast_workflow.activity_options import ActivityOptions
 from holdfast_workflow.api import current_machine
+from holdfast_workflow.blocking_handles import check_plain
 from holdfast_workflow.errors import DurableCallError, InvalidOptionError
+from holdfast_workflow.greenlets import wait
 from holdfast_workflow.kinds import CancellationType
 from holdfast_workflow.machine import RunLoop
 from holdfast_workflow.retries import RetryPolicy
@@ -92,6 +94,17 @@ class ActivityDefinition(Generic[P, T]):
         if self.is_async:
             return cast("Coroutine[Any, Any, T]", self.fn(*args, **kwargs))
         return _run_plain(self.fn, args, kwargs)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """The durable call in the plain code of a synchronous workflow: blocks, and gives the result.
+
+        Raises:
+            ActivityError: It ended without a result.
+            DurableCallError: The caller is no workflow, or a coroutine of one; or the call can't be made like this.
+        """
+        check_plain(f"{self.name}.call()", f"await {self.name}(…)")
+        result: T = wait(self._schedule(args, kwargs))
+        return result
 
     def with_options(
         self,

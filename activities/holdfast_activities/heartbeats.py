@@ -225,8 +225,12 @@ class Heartbeats:
 
 
 def beat(row: ActivityRow, details: str | None, now: int) -> None:
-    """A running attempt was heard of: its heartbeat deadline counts from now."""
-    row.heartbeat_at = now
+    """A running attempt was heard of: its heartbeat deadline counts from now.
+
+    A clock that was set back moves no deadline towards the present: who beats is never timed out sooner for it.
+    """
+    before = row.heartbeat_at if row.heartbeat_at is not None else row.started_at
+    row.heartbeat_at = now = now if before is None else max(now, before)
     if details is not None:
         row.heartbeat_details = details
     row.heartbeat_deadline_at = after(now, options_of(row).heartbeat_us)

@@ -32,7 +32,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
 from types import MappingProxyType
 from typing import Any
@@ -51,6 +51,8 @@ from holdfast_workflow.limits import StructuralLimits
 logger = logging.getLogger("holdfast.activities")
 
 MOST_THREADS = 512
+MORE_FOR_LOCAL = 100
+"""So many slots more than others have local activities, which nobody else can run."""
 CANCEL_GRACE_S = 5.0
 
 _IGNORED = (StopReason.LOST, StopReason.TIMED_OUT)
@@ -85,11 +87,11 @@ class ActivityRunner:
         self.max_concurrent = max_concurrent
         self._definitions = definitions
         self._converter = converter
-        self._threads = environment.threads
+        self._in_place = not environment.threads and environment.executor is None
         self._heartbeats = heartbeats
         self._on_end = on_end
         self._outcomes = Outcomes(converter, limits if limits is not None else StructuralLimits())
-        self._pool = thread_pool
+        self._pool: Executor | None = thread_pool if thread_pool is not None else environment.executor
         self._own_pool: ThreadPoolExecutor | None = None
         self._processes: ProcessRunner | None = None
         self._loop = asyncio.get_running_loop()
@@ -109,9 +111,14 @@ class ActivityRunner:
         """How many slots are not taken; none while draining."""
         return 0 if self._draining else self.max_concurrent - self._taken
 
-    def take(self, n: int = 1) -> bool:
+    @property
+    def free_for_local(self) -> int:
+        """How many attempts of local activities may begin: they must not wait for others to end."""
+        return 0 if self._draining else self.max_concurrent + MORE_FOR_LOCAL - self._taken
+
+    def take(self, n: int = 1, *, local: bool = False) -> bool:
         """Reserve slots, all or none: before the commit that says that attempts run here."""
-        if n > self.free:
+        if n > (self.free_for_local if local else self.free):
             return False
         self._taken += n
         return True
@@ -141,7 +148,7 @@ class ActivityRunner:
         context = self._context.copy()
         if definition.is_async:
             running.handle = self._loop.create_task(self._run_async(running), context=context)
-        elif not self._threads:
+        elif self._in_place:
             self._loop.call_soon(self._run_in_place, running, context=context)
         else:
             self._start_elsewhere(running, context)
@@ -161,16 +168,19 @@ class ActivityRunner:
             logger.warning("%r can't be run here and is handed back: %s", running.task, error)
             self._loop.call_soon(self._finish, running, HANDED_BACK, context=self._context.copy())
 
-    def _thread_pool(self) -> ThreadPoolExecutor:
+    def _thread_pool(self) -> Executor:
         if self._pool is None:
-            workers = min(self.max_concurrent, MOST_THREADS)
+            workers = min(self.max_concurrent + MORE_FOR_LOCAL, MOST_THREADS)
             self._pool = self._own_pool = ThreadPoolExecutor(workers, thread_name_prefix="holdfast-activity")
         return self._pool
 
     def _process_runner(self) -> ProcessRunner:
         if self._processes is None:
             self._processes = ProcessRunner(
-                self._outcomes, self._heartbeats, slots=self.max_concurrent, on_end=self._end_from_thread
+                self._outcomes,
+                self._heartbeats,
+                slots=self.max_concurrent + MORE_FOR_LOCAL,
+                on_end=self._end_from_thread,
             )
         return self._processes
 

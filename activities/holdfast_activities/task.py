@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast_store.rows import ActivityRow
 from holdfast_workflow.payloads import Payload
 
@@ -18,9 +20,10 @@ class ActivityTask:
         workflow_id: Whose activity it is.
         workflow_type: That workflow's type.
         owner_fence: The fence of the run, if this worker owned it when the attempt began; set by the worker.
+        headers: Those of the call, for interceptors.
     """
 
-    __slots__ = ("input", "owner_fence", "row", "workflow_id", "workflow_type")
+    __slots__ = ("headers", "input", "owner_fence", "row", "workflow_id", "workflow_type")
 
     def __init__(
         self,
@@ -29,12 +32,14 @@ class ActivityTask:
         workflow_id: str,
         workflow_type: str,
         owner_fence: int | None = None,
+        headers: dict[str, Any] | None = None,
     ) -> None:
         self.row = row
         self.input = input
         self.workflow_id = workflow_id
         self.workflow_type = workflow_type
         self.owner_fence = owner_fence
+        self.headers = headers
 
     @property
     def run_id(self) -> str:

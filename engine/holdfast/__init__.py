@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast import activity, workflow
+from holdfast.attributes import Range
 from holdfast.client import Client
 from holdfast.handle import HistoryEvent, WorkflowHandle
+from holdfast.retention_policy import RetentionPolicy
+from holdfast.update_handle import UpdateHandle
 from holdfast.version import __version__
 from holdfast.views import RunSummary, WorkflowDescription
 from holdfast_workflow.child_errors import ChildWorkflowError
@@ -43,6 +46,14 @@ from holdfast_workflow.kinds import (
 )
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
+from holdfast_workflow.request_errors import (
+    NoWorkerError,
+    QueryFailedError,
+    RequestTimeoutError,
+    UnknownHandlerError,
+    UpdateFailedError,
+    UpdateRejectedError,
+)
 
 if TYPE_CHECKING:
     from holdfast.worker import Worker
@@ -63,8 +74,13 @@ __all__ = [
     "HistoryEvent",
     "HoldfastError",
     "InvalidOptionError",
+    "NoWorkerError",
     "ParentClosePolicy",
     "PayloadCodec",
+    "QueryFailedError",
+    "Range",
+    "RequestTimeoutError",
+    "RetentionPolicy",
     "RetryPolicy",
     "RetryState",
     "RunStatus",
@@ -73,6 +89,10 @@ __all__ = [
     "StructuralLimitError",
     "StructuralLimits",
     "TimeoutKind",
+    "UnknownHandlerError",
+    "UpdateFailedError",
+    "UpdateHandle",
+    "UpdateRejectedError",
     "Worker",
     "WorkflowAlreadyStartedError",
     "WorkflowCancelledError",

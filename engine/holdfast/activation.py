@@ -15,11 +15,13 @@ from functools import partial
 import orjson
 
 from holdfast.signalling import signal_other
+from holdfast.updating import answer_updates
 from holdfast_activities.attempts import complete, request_cancel, schedule
 from holdfast_activities.deadlines import passed
+from holdfast_store import search
 from holdfast_store.batch import ActivityKey, BaseChange, Batch
 from holdfast_store.children import NewChild, cancel_child, start_child
-from holdfast_store.requests import move_signals, unapplied_signals
+from holdfast_store.requests import completed, move_signals, unapplied_signals
 from holdfast_store.rows import ActivityRow, RunRow
 from holdfast_store.runs import (
     add_next_run,
@@ -44,9 +46,11 @@ from holdfast_workflow.events import (
     Event,
     ExternalSignalRequested,
     MemoUpserted,
+    SearchAttributesUpserted,
     SignalReceived,
     TimerCancelled,
     TimerScheduled,
+    UpdateCompleted,
     WorkflowCancelled,
     WorkflowCompleted,
     WorkflowContinuedAsNew,
@@ -54,6 +58,7 @@ from holdfast_workflow.events import (
     WorkflowTaskCompleted,
     WorkflowTaskFailed,
 )
+from holdfast_workflow.handling import Considered
 from holdfast_workflow.kinds import (
     Attention,
     FailureCategory,
@@ -65,7 +70,7 @@ from holdfast_workflow.kinds import (
 from holdfast_workflow.options import ActivityOptions, RetryPolicy
 from holdfast_workflow.times import microseconds
 
-HOLD_BACK_TERMINAL = frozenset({"SignalReceived", "UpdateAccepted", "WorkflowCancelRequested"})
+HOLD_BACK_TERMINAL = frozenset({"SignalReceived", "WorkflowCancelRequested"})
 HOLD_BACK_CONTINUE = frozenset({"WorkflowCancelRequested"})
 FAILURES_TO_ATTENTION = 3
 MOST_NOTED = 10
@@ -95,6 +100,8 @@ class Activation:
     """``None`` where a structural limit ended the run: replay ends before such an activation."""
     commands: Sequence[Event]
     own: Sequence[OwnResult] = ()
+    considered: Considered | None = None
+    """What became of the updates that waited."""
     eager: Mapping[int, ActivityOptions] = field(default_factory=dict)
     """The activities that start here as soon as this is durable, by command id."""
     nothing_open: bool = False
@@ -133,6 +140,8 @@ def apply_activation(batch: Batch, run: RunRow, activation: Activation) -> Appli
     terminal = commands[-1] if commands and commands[-1].terminal else None
     if run.last_seq != activation.seen_seq:
         _check_unseen(batch, run, activation, terminal)
+    if terminal is not None and run.inbox != activation.seen_inbox:
+        _check_inbox(run, activation, terminal)
     for result in activation.own:
         _check_own(batch, run, activation, result)
     seen_all = run.last_seq == activation.seen_seq and run.inbox == activation.seen_inbox
@@ -141,8 +150,13 @@ def apply_activation(batch: Batch, run: RunRow, activation: Activation) -> Appli
         row = batch.activity(run.run_id, result.activity_id)
         assert row is not None
         complete(batch, run, row, result.event)
+    if activation.considered is not None:
+        answer_updates(batch, run, activation.considered)
     if activation.record is not None:
         batch.append(run, activation.record)
+    elif not commands:  # nothing but news of the inbox: whatever else holds of the run goes on
+        run.wake_at = None if seen_all else run.wake_at
+        return Applied(run, first_seq)
     _settle(run, activation, seen_all=seen_all, now=batch.now)
     applied = Applied(run, first_seq)
     for command in commands:
@@ -167,7 +181,7 @@ def _settle(run: RunRow, activation: Activation, *, seen_all: bool, now: int) ->
     run.attention_since = None
     run.build_id = activation.build_id
     if run.status == RunStatus.PENDING:
-        run.status = RunStatus.RUNNING.value
+        run.status = str(RunStatus.RUNNING)
         run.started_at = now
 
 
@@ -179,6 +193,14 @@ def _check_unseen(batch: Batch, run: RunRow, activation: Activation, terminal: E
     holding = HOLD_BACK_CONTINUE if isinstance(terminal, WorkflowContinuedAsNew) else HOLD_BACK_TERMINAL
     if terminal is not None and not holding.isdisjoint(unseen):
         raise RefusedError("unseen", f"run {run.run_id} has news that its end must wait for")
+
+
+def _check_inbox(run: RunRow, activation: Activation, terminal: Event) -> None:
+    """Refuse a terminal command while an update is unseen; one of a run that continues moves on, and a limit waits for
+    nobody.
+    """
+    if activation.record is not None and not isinstance(terminal, WorkflowContinuedAsNew):
+        raise RefusedError("unseen", f"run {run.run_id} was asked something that its end must wait for")
 
 
 def _check_own(batch: Batch, run: RunRow, activation: Activation, result: OwnResult) -> None:
@@ -220,10 +242,14 @@ def _carry_out(batch: Batch, run: RunRow, activation: Activation, command: Event
         applied.consequences.append(partial(_answer, batch, run, answer, wakes=wakes))
     elif isinstance(command, MemoUpserted):
         run.memo = command.memo.json.decode()
+    elif isinstance(command, SearchAttributesUpserted):
+        search.upsert(batch.execute, run, command.attributes)
     elif isinstance(command, ChildWorkflowCancelRequested):
         applied.consequences.append(partial(cancel_child, batch, run, command))
     elif isinstance(command, ExternalSignalRequested):
         applied.consequences.append(partial(signal_other, batch, run, command, activation.most_signals))
+    elif isinstance(command, UpdateCompleted):
+        completed(batch, (run.first_run_id, "update", command.update_id), seq, command)
 
 
 def _answer(batch: Batch, run: RunRow, event: Event, *, wakes: bool) -> None:
@@ -276,9 +302,6 @@ def _fail(batch: Batch, run: RunRow, activation: Activation, command: WorkflowFa
     command.next_run_id = retry_run(
         batch, run, document, delay=microseconds(delay) if delay is not None else None
     )
-    following = batch.run(command.next_run_id) if command.next_run_id is not None else None
-    if following is not None and activation.buffered:
-        move_signals(batch, following, activation.buffered)
     command.retry_state = None
     if command.next_run_id is None and run.retry_policy is not None:
         command.retry_state = _retry_state(run, document).value
@@ -338,9 +361,12 @@ def _continue(batch: Batch, run: RunRow, activation: Activation, command: Workfl
         if command.run_timeout_seconds is not None
         else None,
         memo=command.memo.json.decode() if command.memo is not None else None,
+        search_attributes=command.search_attributes,
     )
     parent = first_event(batch, run.run_id).parent if run.parent_run_id is not None else None
-    started = started_event(following, input=command.input, seed=new_seed(batch), parent=parent)
+    started = started_event(
+        following, input=command.input, seed=new_seed(batch), parent=parent, headers=command.headers
+    )
     command.next_run_id = following.run_id
     return add_next_run(batch, run, following, started)
 
@@ -358,6 +384,8 @@ class Activate(BaseChange):
         self.activities = tuple(_activities(run.run_id, activation))
         commands = activation.commands
         if commands and commands[-1].terminal:
+            if not activation.nothing_open:
+                self.closes = self.runs
             if isinstance(commands[-1], WorkflowContinuedAsNew | WorkflowFailed):
                 self.instances = (run.workflow_id,)
             if (

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from holdfast.activation import Activate, Activation, OwnResult
 from holdfast.monitor import ActivationInterrupted, monitor
@@ -20,46 +21,20 @@ from holdfast_activities.task import ActivityTask
 from holdfast_store.children import NewChild
 from holdfast_store.rows import RunRow
 from holdfast_workflow.events import (
-    ActivityCancelled,
     ActivityCompleted,
-    ActivityFailed,
-    ActivityScheduled,
-    ActivityTimedOut,
-    ChildWorkflowCancelled,
-    ChildWorkflowCompleted,
-    ChildWorkflowFailed,
-    ChildWorkflowScheduled,
     ChildWorkflowStarted,
-    ChildWorkflowStartFailed,
-    ChildWorkflowTerminated,
-    ChildWorkflowTimedOut,
     Event,
-    TimerCancelled,
-    TimerFired,
-    TimerScheduled,
+    UpdateAccepted,
     WorkflowContinuedAsNew,
     WorkflowTaskCompleted,
 )
 from holdfast_workflow.machine import WorkflowMachine
+from holdfast_workflow.opening import note_open
 from holdfast_workflow.options import ActivityOptions
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.replay import activation_record
 
 PYTHON = sys.version_info[1]
-
-ENDS = (
-    ActivityCompleted,
-    ActivityFailed,
-    ActivityTimedOut,
-    ActivityCancelled,
-    TimerFired,
-    ChildWorkflowCompleted,
-    ChildWorkflowFailed,
-    ChildWorkflowTimedOut,
-    ChildWorkflowCancelled,
-    ChildWorkflowTerminated,
-    ChildWorkflowStartFailed,
-)
 
 
 class Actor:
@@ -74,23 +49,24 @@ class Actor:
         "own_in_flight",
         "own_tasks",
         "pending",
+        "questions",
         "queued",
         "quiet",
         "run",
         "run_id",
+        "seen_inbox",
         "seen_seq",
         "tail",
+        "updates",
     )
 
-    def __init__(
-        self, run: RunRow, machine: WorkflowMachine, *, seen_seq: int, open_ids: set[int] | None
-    ) -> None:
+    def __init__(self, run: RunRow, machine: WorkflowMachine, *, seen_seq: int, open_ids: set[int]) -> None:
         self.run_id = run.run_id
         self.run = run
         self.machine = machine
         self.seen_seq = seen_seq
         self.open_ids = open_ids
-        """The command ids of open activities, timers and children; ``None`` where the run came back by replay."""
+        """The command ids of open activities, timers and children."""
         self.tail: dict[int, Event | None] = {}
         self.pending: list[Event] = []
         self.quiet = False
@@ -101,6 +77,12 @@ class Actor:
         self.change: Activate | StartRun | None = None
         self.gap = False
         self.queued = False
+        self.questions: list[tuple[Any, Any, int]] = []
+        """Queries that wait until the run is at rest; see :mod:`holdfast.querying`."""
+        self.seen_inbox = 0
+        """What the run's inbox was when the updates that wait were last read."""
+        self.updates: Sequence[UpdateAccepted] = ()
+        """Those that wait, as the events that they become if they are accepted."""
 
     @property
     def busy(self) -> bool:
@@ -110,7 +92,18 @@ class Actor:
     @property
     def has_work(self) -> bool:
         """Whether there is anything to activate for."""
-        return bool((self.pending and not self.quiet) or self.own or self.gap)
+        return bool(
+            (self.pending and not self.quiet)
+            or self.own
+            or self.gap
+            or self.updates
+            or self.run.inbox != self.seen_inbox
+        )
+
+    @property
+    def asked(self) -> bool:
+        """Whether updates may wait that have not been read."""
+        return self.run.inbox != self.seen_inbox
 
     @property
     def idle(self) -> bool:
@@ -149,28 +142,29 @@ class Actor:
                     and not self.machine.children.awaits_start(event.command_id)
                 )
                 self.pending.append(event)
-                self.forget_open(event)
+                note_open(self.open_ids, (event,))
         self.seen_seq = seq
         self.gap = self.run.last_seq > seq
 
-    def fill(self, rows: Sequence[tuple[int, Event]]) -> None:
-        """Take in events that were read to close a gap; those known already stay as they are."""
+    def fill(self, rows: Sequence[tuple[int, Event]]) -> bool:
+        """Take in events that were read to close a gap; those known already stay as they are.
+
+        Returns ``False`` where another owner has activated the run: what is in memory here is no longer its state.
+        """
         for seq, event in rows:
             if seq > self.seen_seq and seq not in self.tail:
+                if type(event) is WorkflowTaskCompleted:
+                    return False
                 news = event.inbound and getattr(event, "by", None) is None
                 self.tail[seq] = event if news else None
         self.advance()
+        return True
 
     def add_result(self, task: ActivityTask, payload: Payload) -> None:
         """Take the result of an activity that ran here, to be committed with what it leads to."""
         event = ActivityCompleted(task.activity_id, payload, task.row.charged_attempt)
         self.own.append(OwnResult(task.activity_id, task.attempt, event))
         self.own_tasks.append((task, payload))
-
-    def forget_open(self, event: Event) -> None:
-        """An activity, a timer or a child has ended."""
-        if self.open_ids is not None and isinstance(event, ENDS):
-            self.open_ids.discard(event.command_id)
 
     # --- activating -------------------------------------------------------------------------------------------------
 
@@ -188,7 +182,11 @@ class Actor:
         try:
             try:
                 commands = self.machine.activate(
-                    events, now, history_events=run.last_seq, history_bytes=run.history_bytes
+                    events,
+                    now,
+                    history_events=run.last_seq,
+                    history_bytes=run.history_bytes,
+                    updates=self.updates,
                 )
             finally:
                 if watch is not None:
@@ -201,6 +199,7 @@ class Actor:
             raise self.machine.log.refusal or stop from None
         self.pending = []
         self.quiet = False
+        self.updates = ()
         self.own = []
         self.own_in_flight, self.own_tasks = self.own_tasks, []
         return commands, own, seen
@@ -219,20 +218,25 @@ class Actor:
         children: Mapping[int, NewChild],
     ) -> Activation:
         """The activation to be committed."""
-        record = activation_record(
-            self.machine, commands, through=seen, own=len(own), python=PYTHON, build_id=build_id
-        )
-        self._note_open(commands, own)
+        considered = self.machine.considered
+        count = len(own) if considered is None else len(own) + len(considered.accepted)
+        record = None
+        if considered is None or not considered.alone:
+            record = activation_record(
+                self.machine, commands, through=seen, own=count, python=PYTHON, build_id=build_id
+            )
+        note_open(self.open_ids, [*[result.event for result in own], *commands])
         return Activation(
             worker_id=worker_id,
             fence=self.run.fence,
             seen_seq=seen,
-            seen_inbox=self.run.inbox,
+            seen_inbox=self.seen_inbox,
             record=record,
             commands=commands,
             own=own,
+            considered=considered,
             eager=eager,
-            nothing_open=self.open_ids is not None and not self.open_ids,
+            nothing_open=not self.open_ids,
             build_id=build_id,
             next_run_id=next_run_id,
             next_owner_id=next_owner_id,
@@ -240,18 +244,6 @@ class Actor:
             buffered=self.machine.buffered,
             most_signals=self.machine.limits.unhandled_signals,
         )
-
-    def _note_open(self, commands: list[Event], own: list[OwnResult]) -> None:
-        open_ids = self.open_ids
-        if open_ids is None:
-            return
-        for result in own:
-            open_ids.discard(result.activity_id)
-        for command in commands:
-            if isinstance(command, ActivityScheduled | TimerScheduled | ChildWorkflowScheduled):
-                open_ids.add(command.command_id)
-            elif isinstance(command, TimerCancelled):
-                open_ids.discard(command.command_id)
 
     @property
     def continues(self) -> bool:

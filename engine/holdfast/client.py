@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, Self, TypeVar, TypeVarTuple, Unpack, overload
 
-from holdfast.describe import workers
+from holdfast.bulk import AT_ONCE, PAGE, Bulk
+from holdfast.deleting import delete_workflow
 from holdfast.handle import WorkflowHandle
 from holdfast.hub import Hub
-from holdfast.listing import Filters, Listing, run_filter
-from holdfast.sending import signal_event
-from holdfast.starting import Started, StartRun, check_memo, first_run
-from holdfast.views import WorkerSummary, WorkflowDescription
-from holdfast_store import listings
-from holdfast_store.rows import RunRow
-from holdfast_store.runs import started_event
+from holdfast.intercepting import InterceptedStarts, handles_of
+from holdfast.interceptors import Interceptor, checked_interceptors
+from holdfast.listing import Filters
+from holdfast.sending import signal_event, update_request
+from holdfast.starter import DEFAULT_QUEUE as DEFAULT_QUEUE
+from holdfast.starter import Starter
+from holdfast.starting import start_options
+from holdfast.surveys import Surveys
+from holdfast.update_handle import UpdateHandle, WaitFor, check_stage
+from holdfast.views import WorkflowDescription
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.definitions import definition_of
 from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import InvalidOptionError
-from holdfast_workflow.events import SignalReceived, WorkflowStarted
-from holdfast_workflow.handlers import SignalCall
+from holdfast_workflow.errors import WorkflowClosedError
+from holdfast_workflow.handlers import SignalCall, UpdateCall
 from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.options import StartOptions, validate_name, validate_task_queue, validate_workflow_id
+from holdfast_workflow.options import StartOptions, validate_name, validate_workflow_id
+from holdfast_workflow.validation import Seconds
 
 T = TypeVar("T")
+R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
-DEFAULT_QUEUE = "default"
-_DEFAULTS = StartOptions()
 
-
-class Client:
+class Client(Surveys, Starter):
     """A process's way to one database. Make it with :meth:`connect`; close it, or use it as a context manager."""
 
+    interceptors: Sequence[Interceptor] = ()
+    handles: Callable[..., WorkflowHandle[Any]] = WorkflowHandle
+
     def __init__(self, url: str, hub: Hub, converter: DataConverter, limits: StructuralLimits) -> None:
+        super().__init__(hub, converter, limits)
         self.url = url
-        self.hub = hub
-        self.converter = converter
-        self.limits = limits
         self._closed = False
 
     @classmethod
@@ -51,6 +53,7 @@ class Client:
         converter: DataConverter | None = None,
         limits: StructuralLimits | None = None,
         environment: Environment | None = None,
+        interceptors: Iterable[Interceptor] = (),
     ) -> Connecting:
         """Connect to a database: ``await Client.connect(url)`` or ``async with Client.connect(url) as client``.
 
@@ -61,6 +64,7 @@ class Client:
             converter: How arguments and results become JSON.
             limits: The structural limits that starts are checked against.
             environment: Another clock, other ids: for tests.
+            interceptors: Stand around what this client does, and around what its workers run.
 
         Raises:
             InvalidUrlError: The URL can't be used.
@@ -68,7 +72,10 @@ class Client:
             SchemaMissingError: PostgreSQL, and it has no Holdfast tables; also SchemaTooOldError, SchemaTooNewError.
             StoreReadOnlyError: It can't be written.
         """
-        return Connecting(url, converter or DataConverter(), limits or StructuralLimits(), environment)
+        around = checked_interceptors(interceptors)
+        return Connecting(
+            url, converter or DataConverter(), limits or StructuralLimits(), environment, around
+        )
 
     async def close(self) -> None:
         """Commit what has been handed over, and close; the last client of a database closes its connections."""
@@ -138,13 +145,13 @@ class Client:
             InvalidOptionError: An id, queue or argument can't be used; nothing was written.
             WorkflowAlreadyStartedError: The id is taken; ``StartOptions.return_existing()`` gets its handle.
         """
-        options = _start_options(options)
+        options = start_options(options)
         run, started, result_type = self._prepare(workflow, args, id, task_queue, options, result_type)
         ending = self.hub.ending(run.run_id)
         value = await self._submit(run, started, options)
         if not value.created:
             ending = self.hub.ending(value.run_id)
-        return WorkflowHandle(
+        return self.handles(
             self.hub,
             self.converter,
             run.workflow_id,
@@ -152,6 +159,7 @@ class Client:
             result_type,
             ending,
             limits=self.limits,
+            existed=not value.created,
         )
 
     @overload
@@ -227,7 +235,7 @@ class Client:
         )
         value = await self._submit(run, started, options, event)
         ending = self.hub.ending(value.run_id)
-        return WorkflowHandle(
+        return self.handles(
             self.hub,
             self.converter,
             run.workflow_id,
@@ -235,80 +243,97 @@ class Client:
             result_type,
             ending,
             limits=self.limits,
+            existed=not value.created,
         )
 
-    def _prepare(
+    @overload
+    async def update_with_start(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        update: UpdateCall[R],
+        update_id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> UpdateHandle[R]: ...
+
+    @overload
+    async def update_with_start(
+        self,
+        workflow: str | Callable[..., Coroutine[Any, Any, Any]],
+        *args: Any,
+        update: str,
+        update_args: Sequence[Any] = (),
+        update_id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> UpdateHandle[Any]: ...
+
+    async def update_with_start(  # type: ignore[misc]  # as above
         self,
         workflow: Any,
-        args: tuple[Any, ...],
-        id: str | None,
-        task_queue: str,
-        options: StartOptions,
-        result_type: Any,
-    ) -> tuple[RunRow, WorkflowStarted, Any]:
-        """The rows of a start; everything that can be wrong with it is found here."""
-        environment = self.hub.environment
-        if isinstance(workflow, str):
-            name, signature = validate_name("workflow", workflow), None
-        else:
-            definition = definition_of(workflow)
-            name, signature = definition.name, definition.signature
-            signature.check(args, name)
-            result_type = signature.result_hint
-        workflow_id = validate_workflow_id(id) if id is not None else environment.ids.next()
-        if task_queue != DEFAULT_QUEUE:
-            validate_task_queue(task_queue)
-        payload = self.converter.encode_args(args, signature, name)
-        self.limits.check("payload_bytes", len(payload.json), whose=workflow_id)
-        memo = self.converter.encode(options.memo, "the memo") if options.memo else None
-        check_memo(memo, self.limits.memo_bytes)
-        run = first_run(
-            run_id=environment.ids.next(),
-            workflow_id=workflow_id,
-            workflow_type=name,
-            task_queue=task_queue,
-            options=options,
-            memo=memo,
-            now=environment.clock.now(),
-            owner_id=None,
+        *args: Any,
+        update: UpdateCall[Any] | str,
+        update_args: Sequence[Any] = (),
+        update_id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> UpdateHandle[Any]:
+        """Ask a workflow for an update, and start it first where the id is not open: one change, all or nothing.
+
+        The update is handled before the first step of a run method that it starts; ``@workflow.init`` gives the
+        instance its input before that. A workflow whose update is rejected is started all the same.
+
+        Args:
+            workflow: As for :meth:`start`.
+            args: The workflow's arguments.
+            update: ``Order.set_price(5)``, or an update's name.
+            update_args: The arguments of an update that is named.
+            update_id: A key of your own: asked again under it, the workflow gives the same answer, even when it has
+                ended since.
+            wait_for: ``accepted`` or ``completed``: what to wait for.
+            timeout: Seconds to wait for that.
+            id: The workflow id.
+            task_queue: As for :meth:`start`.
+            options: As for :meth:`signal_with_start`.
+            result_type: How to read the answer of an update that is named.
+
+        Raises:
+            InvalidOptionError: As for :meth:`start`.
+            WorkflowAlreadyStartedError: The id is closed, and the policy is ``reject_duplicate``.
+            RequestError: As for :meth:`WorkflowHandle.start_update`.
+        """
+        check_stage(wait_for)
+        options = start_options(options)
+        run, started, _ = self._prepare(workflow, args, id, task_queue, options, None)
+        request, hint = update_request(
+            update,
+            tuple(update_args),
+            update_id if update_id is not None else self.hub.environment.ids.next(),
+            converter=self.converter,
+            limits=self.limits,
+            whose=run.workflow_id,
         )
-        return run, started_event(run, input=payload, seed=environment.random.getrandbits(52)), result_type
-
-    async def _submit(
-        self,
-        run: RunRow,
-        started: WorkflowStarted,
-        options: StartOptions,
-        signal: SignalReceived | None = None,
-    ) -> Started:
-        change = StartRun(run, started, options.duplicate_policy, signal=signal)
-        change.most_signals = self.limits.unhandled_signals
-        owner = self._eager_owner(run, options)
-        if owner is None:
-            return await self.hub.journal.apply(change)
-        run.owner_id = owner.worker_id
-        run.fence = 1
-        future: asyncio.Future[Started] = self.hub.loop.create_future()
-
-        def done(value: Started | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if value is not None:
-                future.set_result(value)
-            else:
-                future.set_exception(error or AssertionError("a start without an outcome"))
-
-        owner.start(change, done)
-        return await future
-
-    def _eager_owner(self, run: RunRow, options: StartOptions) -> Any:
-        """A worker of this process that can take the first activation at once."""
-        if options.start_delay_us:
-            return None
-        for owner in self.hub.workers:
-            if owner.serves(run.workflow_type, run.task_queue):
-                return owner
-        return None
+        ear = self.hub.answers.ear("update", request.update_id)
+        value = await self._submit(run, started, options, update=request)
+        assert value.update is not None
+        hint = hint if result_type is None else result_type
+        made: UpdateHandle[Any] = UpdateHandle(
+            self.hub, self.converter, run.workflow_id, value.update, ear, hint
+        )
+        await made.reach(wait_for, timeout)
+        return made
 
     @overload
     async def execute(
@@ -355,7 +380,7 @@ class Client:
         validate_workflow_id(workflow_id)
         if run_id is not None:
             validate_name("run id", run_id)
-        return WorkflowHandle(
+        return self.handles(
             self.hub,
             self.converter,
             workflow_id,
@@ -406,6 +431,53 @@ class Client:
         """Send a signal to a workflow by its id: :meth:`handle` and :meth:`WorkflowHandle.signal` in one."""
         await self.handle(workflow_id, run_id=run_id).signal(signal, *args, request_id=request_id)
 
+    async def reset(
+        self,
+        workflow_id: str,
+        to: str | int = "last-activation",
+        *,
+        run_id: str | None = None,
+        reason: str | None = None,
+        execution_timeout: Seconds | None = None,
+    ) -> WorkflowHandle[Any]:
+        """Take a workflow's history up again at a point: :meth:`handle` and :meth:`WorkflowHandle.reset` in one."""
+        handle = self.handle(workflow_id, run_id=run_id)
+        return await handle.reset(to, reason=reason, execution_timeout=execution_timeout)
+
+    def bulk(self, *, cursor: str | None = None, at_once: int = AT_ONCE, **filters: Unpack[Filters]) -> Bulk:
+        """What may be done to all runs that match: ``async for outcome in client.bulk(status="running").cancel()``.
+
+        Args:
+            cursor: Where an earlier walk with the same filters is taken up: an outcome's ``cursor``.
+            at_once: How many are dealt with at a time.
+            **filters: As for :meth:`list`.
+
+        Raises:
+            InvalidOptionError: A filter that can't be; the message says what can.
+        """
+        return Bulk(self.hub, self.list(page_size=PAGE, **filters), self.handle, cursor, at_once)
+
+    async def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
+        """Delete a closed workflow: all of its runs, histories and requests, in small steps. Its id is free then.
+
+        Args:
+            workflow_id: Its id.
+            terminate: Whether to terminate it first if it is open.
+            reason: Why it is terminated.
+
+        Returns:
+            How many runs there were.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            DeleteRefusedError: It is open, or its children await their close policy; nothing was deleted.
+        """
+        handle = self.handle(workflow_id)
+        if terminate:
+            with suppress(WorkflowClosedError):
+                await handle.terminate(reason)
+        return await delete_workflow(self.hub, workflow_id)
+
     async def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
         """What a workflow is doing: its current run, or the run of ``run_id``, as one state of the database.
 
@@ -414,61 +486,31 @@ class Client:
         """
         return await self.handle(workflow_id, run_id=run_id).describe()
 
-    def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> Listing:
-        """Runs, newest first: ``async for run in client.list(status="failed")``, or ``await client.list().page()``.
-
-        All filters that are given must match.
-
-        Args:
-            page_size: How many runs are read at a time, 1 to 1000.
-            status: A status or several: pending, running, completed, failed, timed_out, cancelled, terminated,
-                continued_as_new.
-            workflow_type: The workflow's name.
-            task_queue: Its task queue.
-            workflow_id: Its id: all runs of it.
-            created_after: Created then or later; aware.
-            created_before: Created earlier.
-            closed_after: Closed then or later.
-            closed_before: Closed earlier.
-            deadline_before: Open, and the nearer of its two deadlines is earlier.
-            attention: Only runs that need a person; ``describe`` says why.
-            overdue: Only runs of which a deadline or a timer has passed and nobody enforced it.
-            open: Only open runs, or (``False``) only closed ones.
+    async def export_history(self, workflow_id: str, run_id: str | None = None) -> dict[str, Any]:
+        """A run and its history as one JSON document: the current run, or that of ``run_id``.
 
         Raises:
-            InvalidOptionError: A filter that can't be; the message says what can.
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
-        return Listing(self.hub, run_filter(**filters), page_size)
-
-    async def count(self, **filters: Unpack[Filters]) -> int:
-        """How many runs match; the filters are those of :meth:`list`.
-
-        Raises:
-            InvalidOptionError: A filter that can't be; the message says what can.
-        """
-        return await self.hub.read(listings.count, run_filter(**filters), self.hub.environment.clock.now())
-
-    async def workers(self) -> Sequence[WorkerSummary]:
-        """The registered workers, oldest first: what each serves and how much it holds."""
-        return await workers(self.hub)
+        return await self.handle(workflow_id, run_id=run_id).export_history()
 
 
-def _start_options(options: object) -> StartOptions:
-    if options is None:
-        return _DEFAULTS
-    if not isinstance(options, StartOptions):
-        raise InvalidOptionError(
-            f"options must be StartOptions, not {type(options).__name__}", field="options"
-        )
-    return options
+class InterceptedClient(InterceptedStarts, Client):  # type: ignore[misc]  # it says less of its arguments
+    """A client with interceptors around what it does."""
 
 
 class Connecting:
     """What :meth:`Client.connect` returns: await it, or enter it."""
 
     def __init__(
-        self, url: str, converter: DataConverter, limits: StructuralLimits, environment: Environment | None
+        self,
+        url: str,
+        converter: DataConverter,
+        limits: StructuralLimits,
+        environment: Environment | None,
+        interceptors: Sequence[Interceptor],
     ) -> None:
+        self._interceptors = interceptors
         self._url = url
         self._converter = converter
         self._limits = limits
@@ -477,7 +519,13 @@ class Connecting:
 
     async def _connect(self) -> Client:
         hub = await Hub.open(DatabaseUrl.parse(self._url), self._environment)
-        return Client(self._url, hub, self._converter, self._limits)
+        hub.measure()
+        if not self._interceptors:
+            return Client(self._url, hub, self._converter, self._limits)
+        client = InterceptedClient(self._url, hub, self._converter, self._limits)
+        client.interceptors = self._interceptors
+        client.handles = handles_of(self._interceptors)
+        return client
 
     def __getattr__(self, name: str) -> NoReturn:
         # Only for what it lacks: a client that was not awaited is the first mistake that everybody makes.

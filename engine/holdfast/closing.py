@@ -3,7 +3,7 @@
 A terminal command is held back while something acknowledged is unseen, and the run is replayed with it. Where signals
 come faster than a replay takes, that would go on for ever. So after two such refusals the activation happens *inside*
 the change: the run's row is locked, the history is read under the lock, the code is brought back and activated with
-all that there is, and what it decides is written. Whoever wants to signal meanwhile waits for the lock and then finds
+all that there is, and what it decides is written. Whoever wants to ask meanwhile waits for the lock and then finds
 the run closed, or open with one activation more. Nothing is refused, so it ends.
 
 The price is user code in the journal's transaction. It is paid only here: once for each run, at its end, in a storm.
@@ -18,7 +18,9 @@ from typing import Any
 from holdfast.activation import Activation, Applied, apply_activation
 from holdfast.actor import Actor
 from holdfast.hub import Hub
+from holdfast.updating import acceptance
 from holdfast_store.batch import BaseChange, Batch
+from holdfast_store.requests import RequestRow, open_updates
 from holdfast_store.rows import RunRow
 from holdfast_workflow.errors import RefusedError
 from holdfast_workflow.machine import WorkflowMachine
@@ -27,12 +29,15 @@ from holdfast_workflow.replay import replay
 MOST_REFUSALS = 2
 """How often a run's end may be held back before its tail is applied under the lock."""
 
-Decide = Callable[[RunRow, list[tuple[Any, ...]], int], Activation]
-"""Brings a run back from its history and activates it at a time; leaves nothing in memory."""
+Decide = Callable[[RunRow, list[tuple[Any, ...]], list[RequestRow], int], Activation]
+"""Brings a run back from its history and activates it, with the updates that wait, at a time; leaves nothing in memory.
+"""
 
 
 class ActivateLocked(BaseChange):
     """Activate a run with everything that its history holds, while its row is locked."""
+
+    insists = True
 
     def __init__(self, run: RunRow, decide: Decide) -> None:
         self.run_id = run.run_id
@@ -54,8 +59,9 @@ class ActivateLocked(BaseChange):
         text = "SELECT seq, type, payload FROM history_events WHERE run_id = ? AND seq > ? ORDER BY seq"
         rows = batch.scan(text, (self.run_id, 0))
         rows += [(seq, event.type, event.to_json()) for seq, event, _ in batch.appended(self.run_id)]
+        updates = open_updates(batch, self.run_id, accepted=False) if run.inbox else []
         try:
-            activation = self.decide(run, rows, batch.now)
+            activation = self.decide(run, rows, updates, batch.now)
         except Exception as error:
             raise RefusedError("task", f"the code of run {self.run_id} failed at its end") from error
         return apply_activation(batch, run, activation)
@@ -101,13 +107,17 @@ class Closing:
         """Activate a run under its lock."""
         self._hub.journal.submit(ActivateLocked(run, self._activate), partial(self._ended, run.run_id))
 
-    def _activate(self, run: RunRow, rows: list[tuple[Any, ...]], now: int) -> Activation:
+    def _activate(
+        self, run: RunRow, rows: list[tuple[Any, ...]], updates: list[RequestRow], now: int
+    ) -> Activation:
         """On the journal's thread: nothing of the worker may change."""
         machine = self._machine(run)
         try:
             replayed = replay(machine, rows)
-            actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=None)
+            actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=replayed.open_ids)
             actor.pending = [event for _, event in replayed.unapplied]
+            actor.updates = [acceptance(row) for row in updates]
+            actor.seen_inbox = run.inbox
             commands, own, seen = actor.activate(now)
             return self._decide(actor, commands, own, seen)
         finally:

@@ -34,6 +34,7 @@ from holdfast_workflow.kinds import (
     TimeoutKind,
 )
 from holdfast_workflow.payloads import Payload
+from holdfast_workflow.search_attributes import SearchValue, from_document
 from holdfast_workflow.times import to_datetime
 
 MOST_FAILURES: Final = 20
@@ -98,6 +99,8 @@ def _run(run: RunRow, workers: Mapping[str, WorkerRow], now: int, converter: Dat
         history_length=run.last_seq,
         history_bytes=run.history_bytes,
         memo=decoded(run.memo, converter),
+        parent_run_id=run.parent_run_id,
+        search_attributes=attributes(run.search_attributes),
         cancel_requested_at=instant(run.cancel_requested_at),
         build_id=run.build_id,
         task_failures=run.task_failures,
@@ -113,7 +116,8 @@ def _activity(
     return PendingActivity(
         activity_id=row.activity_id,
         activity_type=row.activity_type,
-        task_queue=row.task_queue,
+        task_queue=row.queue,
+        local=row.local,
         priority=row.priority,
         status=ActivityStatus(row.status),
         attempt=row.charged_attempt,
@@ -190,6 +194,11 @@ def decoded(text: str | None, converter: DataConverter) -> Any:
         return converter.decode(payload)
     except PayloadDecodeError:
         return payload.value
+
+
+def attributes(text: str | None) -> dict[str, SearchValue]:
+    """The search attributes of a run's row."""
+    return {} if text is None else from_document(orjson.loads(text))
 
 
 def _left(run: RunRow, deadline: int | None, now: int) -> int | float | None:

@@ -3,21 +3,25 @@
 An activity gets here in two ways. *Eagerly*: the activation that scheduled it runs here too, a slot was free, and its
 row was written as running. Or *claimed*: its row waits, and this worker takes it. Claims ride in the journal's batches
 like everything else; one is made only when something is known to wait and a slot is free.
+
+*Local* activities are for the worker that holds their run, and for nobody else. They begin eagerly whatever their
+queue, in slots that others leave free and in some of their own; a retry waits like any other, in a queue that only the
+owner of its run looks into.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import orjson
 
+from holdfast.claiming import Claimer
 from holdfast.hub import Hub
 from holdfast.settings import WorkerSettings
-from holdfast_activities.attempts import AttemptEnd
-from holdfast_activities.changes import ClaimActivities, Claimed, EndAttempt
+from holdfast_activities.attempts import HANDED_BACK, UNWRITABLE, AttemptEnd
+from holdfast_activities.changes import ClaimActivities, Claimed, ClaimLocalActivities, EndAttempt
 from holdfast_activities.definitions import ActivityDefinition
 from holdfast_activities.heartbeats import Heartbeats
 from holdfast_activities.runner import ActivityRunner
@@ -25,13 +29,12 @@ from holdfast_activities.task import ActivityTask
 from holdfast_store import queries
 from holdfast_store.batch import Committed
 from holdfast_store.rows import ActivityRow, RunRow
-from holdfast_workflow.errors import HoldfastError, JournalClosedError, RefusedError, StoreError
+from holdfast_workflow.errors import JournalClosedError, RefusedError, StoreError
 from holdfast_workflow.events import ActivityScheduled
 from holdfast_workflow.payloads import Payload
 
 logger = logging.getLogger("holdfast.worker")
 
-MOST_CLAIMED = 200
 RETRY_AFTER = 0.5
 
 
@@ -45,19 +48,19 @@ class ActivityDispatcher:
         activities: Mapping[str, ActivityDefinition[..., object]],
         heartbeats: Heartbeats,
         on_result: Callable[[ActivityTask, Payload], None],
+        workflow_types: Iterable[str] = (),
+        on_taken: Callable[[str], None] | None = None,
     ) -> None:
         self.hub = hub
         self.settings = settings
         self.types = frozenset(activities)
         self.queues = frozenset(settings.task_queues)
+        self.workflow_types = frozenset(workflow_types)
+        self._on_taken = on_taken
         self.heartbeats = heartbeats
         self._on_result = on_result
         self._clock = hub.environment.clock
-        self._waiting = False
-        self._claiming = False
         self._stopping = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0
         self.runner = ActivityRunner(
             activities,
             converter=settings.converter,
@@ -67,15 +70,35 @@ class ActivityDispatcher:
             on_end=self._ended,
             limits=settings.limits,
         )
+        self.queued = Claimer(
+            hub,
+            free=lambda: self.runner.free,
+            take=self.runner.take,
+            give_back=self.give_back,
+            change=self._claim,
+            next_at=self._next,
+            on_claimed=self._claimed,
+        )
+        self.local = Claimer(
+            hub,
+            free=lambda: self.runner.free_for_local,
+            take=partial(self.runner.take, local=True),
+            give_back=self.give_back,
+            change=self._claim_local,
+            next_at=self._next_local,
+            on_claimed=self._claimed,
+        )
 
     # --- eager ones -------------------------------------------------------------------------------------------------
 
     def take_for(self, event: ActivityScheduled) -> bool:
         """Take a slot for an activity that is about to be scheduled, if it can run here now."""
+        if event.local:
+            return not self._stopping and self.runner.take(local=True)
         return (
             event.activity_type in self.types
             and event.task_queue in self.queues
-            and not self._waiting
+            and not self.queued.waiting
             and not self._stopping
             and self.runner.take()
         )
@@ -85,9 +108,11 @@ class ActivityDispatcher:
         if slots:
             self.runner.give_back(slots)
 
-    def start_eager(self, row: ActivityRow, input: Payload, run: RunRow) -> None:
+    def start_eager(self, row: ActivityRow, event: ActivityScheduled, run: RunRow) -> None:
         """Start an activity whose row was written as running here; its slot was taken before."""
-        self._start(ActivityTask(row, input, run.workflow_id, run.workflow_type, run.fence))
+        self._start(
+            ActivityTask(row, event.input, run.workflow_id, run.workflow_type, run.fence, event.headers)
+        )
 
     def _start(self, task: ActivityTask) -> None:
         """Start an attempt, unless so long after its claim that others may have taken it over, and ended it even."""
@@ -106,53 +131,39 @@ class ActivityDispatcher:
         for row in committed.activities:
             if row.status == "pending":
                 self.runner.tell(row.run_id, row.activity_id, row.attempt, "timed_out")
-                if row.task_queue in self.queues and row.activity_type in self.types:
-                    self.expect(row.available_at)
+                if row.activity_type in self.types:
+                    if row.local:
+                        self.local.expect(row.available_at)
+                    elif row.task_queue in self.queues:
+                        self.queued.expect(row.available_at)
             elif row.status == "running":
                 if row.cancel_requested and row.claimed_by == worker_id:
                     self.runner.tell(row.run_id, row.activity_id, row.attempt, "cancel_requested")
+                if committed.late and row.claimed_by == worker_id and row.started_at == committed.now:
+                    self._hand_back(row)
             elif row.status == "timed_out":
                 self.runner.tell(row.run_id, row.activity_id, row.attempt, "timed_out")
             elif row.status == "cancelled":
                 self.runner.tell(row.run_id, row.activity_id, row.attempt, "lost")
 
-    def expect(self, available_at: int) -> None:
-        """Something waits, or will from an instant on."""
-        wait = available_at - self._clock.now()
-        if wait <= 0:
-            self._waiting = True
-            self.claim()
-        elif self._timer is None or available_at < self._timer_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_at = available_at
-            self._timer = self.hub.loop.call_later(wait / 1_000_000, self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        self.expect(self._timer_at)
+    def _hand_back(self, row: ActivityRow) -> None:
+        """An attempt of ours that nobody started: its claim was committed, but that was known only late."""
+        logger.info(
+            "attempt %d of activity %d of run %s was claimed unseen", row.attempt, row.activity_id, row.run_id
+        )
+        task = ActivityTask(row, Payload.of(None), "", "", None)
+        self._end(task, HANDED_BACK)
 
     # --- claiming ---------------------------------------------------------------------------------------------------
 
-    def claim(self) -> None:
-        """Claim as many as there are free slots, if something waits."""
-        if not self._waiting or self._claiming or self._stopping or not self.types:
-            return
-        wanted = min(self.runner.free, MOST_CLAIMED)
-        if wanted <= 0 or not self.runner.take(wanted):
-            return
-        self._claiming = True
-        change = ClaimActivities(self.settings.worker_id, sorted(self.queues), self.types, wanted)
-        self.hub.journal.submit(change, partial(self._claimed, wanted))
+    def _claim(self, wanted: int) -> ClaimActivities:
+        return ClaimActivities(self.settings.worker_id, sorted(self.queues), self.types, wanted)
 
-    def _claimed(self, wanted: int, claimed: list[Claimed] | None, error: BaseException | None) -> None:
-        self._claiming = False
-        self.give_back(wanted - len(claimed or ()))
-        if claimed is None:
-            if not isinstance(error, JournalClosedError):
-                logger.warning("no activities could be claimed: %s", error)
-                self.hub.loop.call_later(RETRY_AFTER, self.claim)
-            return
+    def _claim_local(self, wanted: int) -> ClaimActivities:
+        worker_id, queues = self.settings.worker_id, sorted(self.queues)
+        return ClaimLocalActivities(worker_id, queues, self.types, wanted, self.workflow_types)
+
+    def _claimed(self, change: ClaimActivities, claimed: list[Claimed]) -> None:
         for found in claimed:
             document = orjson.loads(found.input)
             task = ActivityTask(
@@ -161,20 +172,26 @@ class ActivityDispatcher:
                 found.workflow_id,
                 found.workflow_type,
                 found.owner_fence,
+                document.get("headers"),
             )
             self._start(task)
-        if len(claimed) < wanted:
-            self._waiting = False
-            self.hub.spawn(self._look_ahead(), "holdfast-look-ahead")
+        if isinstance(change, ClaimLocalActivities) and self._on_taken is not None:
+            for run_id in change.taken:
+                self._on_taken(run_id)
 
-    async def _look_ahead(self) -> None:
+    async def _next(self) -> int | None:
         """When does the next waiting activity become available?"""
-        try:
-            available_at = await self.hub.read(queries.next_activity, sorted(self.queues), sorted(self.types))
-        except HoldfastError:
-            return
-        if available_at is not None and not self._stopping:
-            self.expect(available_at)
+        return await self.hub.read(queries.next_activity, sorted(self.queues), sorted(self.types))
+
+    async def _next_local(self) -> int | None:
+        """And the next local one?"""
+        return await self.hub.read(
+            queries.next_local_activity,
+            self.settings.worker_id,
+            sorted(self.queues),
+            sorted(self.workflow_types),
+            sorted(self.types),
+        )
 
     # --- what comes out ---------------------------------------------------------------------------------------------
 
@@ -184,7 +201,10 @@ class ActivityDispatcher:
             self._on_result(task, outcome)
         else:
             self._end(task, outcome)
-        self.claim()
+        if self.local.waiting:
+            self.local.claim()
+        if self.queued.waiting:
+            self.queued.claim()
 
     def _end(self, task: ActivityTask, end: AttemptEnd) -> None:
         change = EndAttempt(task.run_id, task.activity_id, task.attempt, end)
@@ -219,11 +239,14 @@ class ActivityDispatcher:
             logger.warning("the end of an attempt of run %s could not be committed: %s", task.run_id, error)
             if isinstance(error, StoreError):  # it belongs to this worker until a commit has acknowledged it
                 self.hub.loop.call_later(RETRY_AFTER, self._submit_end, task, end, change)
+            elif end is not UNWRITABLE:  # the attempt has ended, whatever is wrong with the way to say so
+                change = EndAttempt(task.run_id, task.activity_id, task.attempt, UNWRITABLE)
+                self._submit_end(task, UNWRITABLE, change)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Claim nothing more."""
         self._stopping = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self.queued.stop()
+        self.local.stop()

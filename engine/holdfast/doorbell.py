@@ -136,6 +136,8 @@ class NotifyDoorbell:
 
     def _concerns_others(self, committed: Committed) -> bool:
         """Whether a batch left something that another process may be waiting for."""
+        if committed.answered or committed.asked:
+            return True
         owners = self._journal.cache.owners
         for run in committed.runs.values():
             if run.closed_at is not None or (run.wake_at is not None and run.owner_id not in owners):

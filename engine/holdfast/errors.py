@@ -1,6 +1,7 @@
 """The errors that users meet. Their tree is drawn in :mod:`holdfast_workflow.errors`."""
 
 from holdfast.blocking import BlockedLoopError, StillRunningError
+from holdfast_store.deleting import DeleteRefusedError
 from holdfast_workflow.child_errors import ChildWorkflowError
 from holdfast_workflow.errors import (
     ActivityError,
@@ -37,6 +38,8 @@ from holdfast_workflow.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
+from holdfast_workflow.guard import RestrictedWorkflowAccessError
+from holdfast_workflow.history_errors import HistoryExistsError, InvalidHistoryError
 from holdfast_workflow.request_errors import (
     NoWorkerError,
     QueryFailedError,
@@ -47,6 +50,7 @@ from holdfast_workflow.request_errors import (
     UpdateFailedError,
     UpdateRejectedError,
 )
+from holdfast_workflow.reset_plan import ResetRefusedError
 
 __all__ = [
     "ActivityError",
@@ -54,10 +58,13 @@ __all__ = [
     "ApplicationError",
     "BlockedLoopError",
     "ChildWorkflowError",
+    "DeleteRefusedError",
     "DurableCallError",
     "FailureError",
     "ForkedConnectionError",
+    "HistoryExistsError",
     "HoldfastError",
+    "InvalidHistoryError",
     "InvalidOptionError",
     "InvalidUrlError",
     "JournalClosedError",
@@ -70,6 +77,8 @@ __all__ = [
     "ReadOnlyContextError",
     "RequestError",
     "RequestTimeoutError",
+    "ResetRefusedError",
+    "RestrictedWorkflowAccessError",
     "RunNotFoundError",
     "SchemaMissingError",
     "SchemaTooNewError",

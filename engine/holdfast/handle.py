@@ -9,10 +9,15 @@ from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
 import orjson
 
+from holdfast.asking import DEFAULT_TIMEOUT_S, ask_run, value_of
 from holdfast.describe import describe
+from holdfast.exporting import export_run
 from holdfast.hub import Ending, Hub
 from holdfast.requests import RequestCancel, Terminate
-from holdfast.sending import SendSignal, signal_event
+from holdfast.resetting import reset
+from holdfast.sending import SendSignal, question_of, signal_event, update_request
+from holdfast.update_handle import UpdateHandle, WaitFor, check_stage
+from holdfast.updating import SendUpdate, UpdateRequest
 from holdfast.views import WorkflowDescription
 from holdfast_store import queries
 from holdfast_store.batch import Change
@@ -29,13 +34,16 @@ from holdfast_workflow.errors import (
     WorkflowTimeoutError,
 )
 from holdfast_workflow.failures import exception_of
-from holdfast_workflow.handlers import SignalCall
+from holdfast_workflow.handlers import QueryCall, SignalCall, UpdateCall
 from holdfast_workflow.kinds import TimeoutKind
 from holdfast_workflow.limits import StructuralLimits
+from holdfast_workflow.options import timeout_seconds
 from holdfast_workflow.times import from_iso, to_datetime
-from holdfast_workflow.validation import validate_reason
+from holdfast_workflow.validation import Seconds, validate_reason
 
 T = TypeVar("T")
+R = TypeVar("R")
+X = TypeVar("X")
 Ts = TypeVarTuple("Ts")
 PAGE = 1000
 
@@ -56,6 +64,7 @@ class WorkflowHandle(Generic[T]):
     Attributes:
         workflow_id: Its id.
         run_id: The run that the handle is about; ``None`` for whichever stands for the id when it is asked.
+        existed: Whether a start found it there already, instead of starting it.
     """
 
     def __init__(
@@ -69,6 +78,7 @@ class WorkflowHandle(Generic[T]):
         *,
         pinned: bool = False,
         limits: StructuralLimits | None = None,
+        existed: bool = False,
     ) -> None:
         self.hub = hub
         self._limits = limits or StructuralLimits()
@@ -78,6 +88,7 @@ class WorkflowHandle(Generic[T]):
         self._converter = converter
         self._result_type = result_type
         self._pinned = pinned
+        self.existed = existed
 
     def __repr__(self) -> str:
         return f"<WorkflowHandle {self.workflow_id!r} run {self.run_id or 'current'}>"
@@ -94,7 +105,7 @@ class WorkflowHandle(Generic[T]):
             WorkflowTerminatedError: It was terminated.
             WorkflowNotFoundError: There is no such workflow.
         """
-        ending = self._ending or self.hub.ending(await self._resolve())
+        ending = self._ending or self.hub.ending(await self.resolve())
         while True:
             event = await self.hub.ended(ending)
             following = getattr(event, "next_run_id", None)
@@ -124,7 +135,7 @@ class WorkflowHandle(Generic[T]):
             raise WorkflowTerminatedError(workflow_id=self.workflow_id, run_id=run_id, reason=event.reason)
         raise AssertionError(f"{event.type} does not end a chain")
 
-    async def _resolve(self) -> str:
+    async def resolve(self) -> str:
         """The run that the handle is about."""
         if self.run_id is not None:
             return self.run_id
@@ -135,7 +146,7 @@ class WorkflowHandle(Generic[T]):
 
     async def run(self) -> RunRow:
         """The row of the latest run of the chain."""
-        run_id = await self._resolve()
+        run_id = await self.resolve()
         while True:
             run = await self.hub.read(queries.run, run_id)
             if run is None or run.workflow_id != self.workflow_id:
@@ -183,6 +194,152 @@ class WorkflowHandle(Generic[T]):
         most = self._limits.unhandled_signals
         await self._ask(lambda run_id: SendSignal(self.workflow_id, run_id, event, most))
 
+    @overload
+    async def execute_update(
+        self,
+        update: Callable[[*Ts], UpdateCall[R]],
+        *args: *Ts,
+        id: str | None = None,
+        timeout: float | None = None,
+    ) -> R: ...
+
+    @overload
+    async def execute_update(
+        self, update: UpdateCall[R], *, id: str | None = None, timeout: float | None = None
+    ) -> R: ...
+
+    @overload
+    async def execute_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        timeout: float | None = None,
+        result_type: type[R],
+    ) -> R: ...
+
+    @overload
+    async def execute_update(
+        self, update: str, *args: Any, id: str | None = None, timeout: float | None = None
+    ) -> Any: ...
+
+    async def execute_update(  # type: ignore[misc]  # as above
+        self,
+        update: Any,
+        *args: Any,
+        id: str | None = None,
+        timeout: float | None = None,
+        result_type: Any = None,
+    ) -> Any:
+        """Ask the workflow for an update and wait for its answer.
+
+        Args:
+            update: ``Order.set_price``, or an update's name.
+            *args: Its arguments.
+            id: A key of your own: an update with one id happens once in the whole chain, and whoever asks again gets
+                the same answer. A UUIDv7 if not given.
+            timeout: Seconds to wait for the answer; without one, for as long as it takes. The update goes on.
+            result_type: How to read the answer of an update that is named by text.
+
+        Raises:
+            UpdateRejectedError: Its validator refused it, or there is no such update; nothing is in the history.
+            UpdateFailedError: It was accepted, and its handler raised or the run ended first.
+            WorkflowClosedError: The workflow has ended, or did before it accepted the update.
+            WorkflowNotFoundError: There is no such workflow.
+            StructuralLimitError: Too many updates are open already; this one was refused.
+            RequestTimeoutError: There was no answer in time.
+        """
+        made = await self._update(update, args, id, result_type, timeout)
+        return await made.result(timeout)
+
+    @overload
+    async def start_update(
+        self,
+        update: Callable[[*Ts], UpdateCall[R]],
+        *args: *Ts,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+    ) -> UpdateHandle[R]: ...
+
+    @overload
+    async def start_update(
+        self,
+        update: UpdateCall[R],
+        *,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+    ) -> UpdateHandle[R]: ...
+
+    @overload
+    async def start_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        result_type: type[R],
+    ) -> UpdateHandle[R]: ...
+
+    @overload
+    async def start_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+    ) -> UpdateHandle[Any]: ...
+
+    async def start_update(  # type: ignore[misc]  # as above
+        self,
+        update: Any,
+        *args: Any,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        result_type: Any = None,
+    ) -> UpdateHandle[Any]:
+        """Ask the workflow for an update and wait until it is accepted; its answer comes by the handle.
+
+        Args:
+            update: As for :meth:`execute_update`.
+            *args: Its arguments.
+            id: As for :meth:`execute_update`.
+            wait_for: ``accepted``: it stands in the history and will be handled; or ``completed``: it has been.
+            timeout: Seconds to wait for that.
+            result_type: As for :meth:`execute_update`.
+
+        Raises:
+            RequestError: As for :meth:`execute_update`, but that what the handler raises comes by the handle.
+        """
+        check_stage(wait_for)
+        made = await self._update(update, args, id, result_type, timeout)
+        await made.reach(wait_for, timeout)
+        return made
+
+    async def _update(
+        self, update: Any, args: tuple[Any, ...], id: str | None, result_type: Any, timeout: float | None
+    ) -> UpdateHandle[Any]:
+        if timeout is not None:
+            timeout_seconds("timeout", timeout)
+        request, hint = update_request(
+            update,
+            args,
+            id if id is not None else self.hub.environment.ids.next(),
+            converter=self._converter,
+            limits=self._limits,
+            whose=self.workflow_id,
+        )
+        return await self._send_update(request, hint if result_type is None else result_type)
+
+    async def _send_update(self, request: UpdateRequest, hint: Any) -> UpdateHandle[Any]:
+        ear = self.hub.answers.ear("update", request.update_id)
+        row = await self._ask(lambda run_id: SendUpdate(self.workflow_id, run_id, request))
+        return UpdateHandle(self.hub, self._converter, self.workflow_id, row, ear, hint)
+
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the workflow to cancel: ``asyncio.CancelledError`` arrives in its code, which decides.
 
@@ -205,20 +362,54 @@ class WorkflowHandle(Generic[T]):
         reason = validate_reason(reason)
         await self._ask(lambda run_id: Terminate(self.workflow_id, run_id, reason))
 
-    async def _ask(self, change: Callable[[str], Change[str | None]]) -> None:
-        run_id = await self._resolve()
+    async def reset(
+        self,
+        to: str | int = "last-activation",
+        *,
+        reason: str | None = None,
+        execution_timeout: Seconds | None = None,
+    ) -> WorkflowHandle[T]:
+        """Start a new run from a point of the history; an open run ends, in the same change. See ``docs/reset.md``.
+
+        Args:
+            to: The last event to keep: its number, ``first-activation``, ``last-activation`` (what the code decided
+                last is decided again) or ``last-successful`` (the activity or child that failed last is done again).
+            reason: Why, for the history.
+            execution_timeout: A new one, from now; without it the chain's execution deadline is kept.
+
+        Returns:
+            A handle to the new run.
+
+        Raises:
+            InvalidOptionError: An option that can't be.
+            ResetRefusedError: It can't be reset, or not to that point; another point may do.
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        pinned = self.run_id if self._pinned else None
+        run_id = await reset(self.hub, self.workflow_id, pinned, to, reason, execution_timeout)
+        return type(self)(
+            self.hub,
+            self._converter,
+            self.workflow_id,
+            run_id,
+            self._result_type,
+            limits=self._limits,
+        )
+
+    async def _ask(self, change: Callable[[str], Change[str | X]]) -> X:
+        run_id = await self.resolve()
         while True:
             try:
                 following = await self.hub.journal.apply(change(run_id))
             except WorkflowClosedError:
                 if (
-                    self.run_id is None and (now := await self._resolve()) != run_id
+                    self.run_id is None and (now := await self.resolve()) != run_id
                 ):  # it was started anew meanwhile
                     run_id = now
                     continue
                 raise
-            if following is None:
-                return
+            if not isinstance(following, str):
+                return following
             if following == "":
                 row = await self.hub.read(queries.run, run_id)
                 status = row.status if row is not None else "timed_out"
@@ -226,6 +417,60 @@ class WorkflowHandle(Generic[T]):
             run_id = following
 
     # --- looking ----------------------------------------------------------------------------------------------------
+
+    @overload
+    async def query(
+        self, query: Callable[[*Ts], QueryCall[R]], *args: *Ts, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> R: ...
+
+    @overload
+    async def query(self, query: QueryCall[R], *, timeout: float = DEFAULT_TIMEOUT_S) -> R: ...
+
+    @overload
+    async def query(
+        self, query: str, *args: Any, timeout: float = DEFAULT_TIMEOUT_S, result_type: type[R]
+    ) -> R: ...
+
+    @overload
+    async def query(self, query: str, *args: Any, timeout: float = DEFAULT_TIMEOUT_S) -> Any: ...
+
+    async def query(  # type: ignore[misc]  # as above
+        self, query: Any, *args: Any, timeout: float = DEFAULT_TIMEOUT_S, result_type: Any = None
+    ) -> Any:
+        """Ask the workflow something, be it open or closed; nothing of it changes.
+
+        What was sent to it before is handled first, if it gets on at all. ``__stack_trace`` asks where its code waits.
+
+        Args:
+            query: ``Order.status``, or a query's name.
+            *args: Its arguments.
+            timeout: Seconds to wait for the answer.
+            result_type: How to read the answer of a query that is named by text.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            UnknownHandlerError: It has no such query.
+            QueryFailedError: The query raised, or the run's code could not be brought back; ``__cause__`` says why.
+            NoWorkerError: No live worker has the workflow's code and serves its queue.
+            RequestTimeoutError: There was no answer in time.
+        """
+        timeout = timeout_seconds("timeout", timeout)
+        question, hint = question_of(
+            query, args, converter=self._converter, limits=self._limits, whose=self.workflow_id
+        )
+        hint = hint if result_type is None else result_type
+        while True:
+            run = await (self._this_run(await self.resolve()) if self._pinned else self.run())
+            reply = await ask_run(self.hub, run, question, timeout)
+            if self._pinned or not run.is_open or (await self._this_run(run.run_id)).next_run_id is None:
+                return value_of(reply, run, question.name, self._converter, hint)
+            # what was sent before made it go on as another run meanwhile: that one is meant
+
+    async def _this_run(self, run_id: str) -> RunRow:
+        run = await self.hub.read(queries.run, run_id)
+        if run is None or run.workflow_id != self.workflow_id:
+            raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+        return run
 
     async def describe(self) -> WorkflowDescription:
         """What the workflow is doing, as one state of the database.
@@ -240,13 +485,29 @@ class WorkflowHandle(Generic[T]):
             self.hub, self._converter, self.workflow_id, self.run_id, follow=not self._pinned
         )
 
+    async def is_open(self) -> bool:
+        """Whether the handle's run is open.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        return (await self.run_row()).is_open
+
+    async def run_row(self) -> RunRow:
+        """The row of the handle's run, as it is stored.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        return await self._this_run(await self.resolve())
+
     async def history(self, *, after_seq: int = 0) -> AsyncIterator[HistoryEvent]:
         """The events of the handle's run, in order.
 
         Raises:
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
-        run_id = await self._resolve()
+        run_id = await self.resolve()
         first = True
         while True:
             page = await self._events(run_id, after_seq, first=first)
@@ -257,9 +518,18 @@ class WorkflowHandle(Generic[T]):
                 return
             first = False
 
+    async def export_history(self) -> dict[str, Any]:
+        """The handle's run and its history as one JSON document, whose format is in ``docs/replaying.md``.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        document: dict[str, Any] = orjson.loads(await export_run(self.hub, self.workflow_id, self.run_id))
+        return document
+
     async def history_page(self, after_seq: int = 0) -> Sequence[HistoryEvent]:
         """The next events of the handle's run after a seq, at most a thousand; none at the end."""
-        return await self._events(await self._resolve(), after_seq, first=True)
+        return await self._events(await self.resolve(), after_seq, first=True)
 
     async def _events(self, run_id: str, after_seq: int, *, first: bool) -> list[HistoryEvent]:
         rows = await self.hub.read(queries.events, run_id, after_seq, PAGE)

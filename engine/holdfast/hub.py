@@ -10,14 +10,17 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
+from opentelemetry.metrics import MeterProvider
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from holdfast.doorbell import Doorbell, doorbell_for
+from holdfast.answers import Answers
+from holdfast.doorbell import POLL_INTERVAL, Doorbell, doorbell_for
+from holdfast.metrics import EngineMetrics, engine_metrics
 from holdfast.schema import ensure_schema
 from holdfast_store import queries
 from holdfast_store.batch import Committed
@@ -27,7 +30,7 @@ from holdfast_store.pulse import Pulse
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow import events
 from holdfast_workflow.environment import Environment, SystemClock
-from holdfast_workflow.errors import JournalClosedError
+from holdfast_workflow.errors import JournalClosedError, StoreError
 from holdfast_workflow.events import Event
 
 logger = logging.getLogger("holdfast.hub")
@@ -53,7 +56,14 @@ class Ending:
 class Hub:
     """One database, one event loop, one process."""
 
-    def __init__(self, url: DatabaseUrl, environment: Environment, database: Database) -> None:
+    def __init__(
+        self,
+        url: DatabaseUrl,
+        environment: Environment,
+        database: Database,
+        *,
+        doorbell: Doorbell | None = None,
+    ) -> None:
         self.url = url
         self.environment = environment
         self.database = database
@@ -62,16 +72,22 @@ class Hub:
         self.pulse = Pulse(database, environment)
         self.workers: list[Any] = []
         self.ringers: list[Callable[[], None]] = []
-        self._users = 0
+        self._users = 1
         self._closed = False
         self._key: tuple[str, int, int] | None = None
+        self.answers = Answers(self.read, self.is_open_here, self._watch)
         self._endings: WeakValueDictionary[str, Ending] = WeakValueDictionary()
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
-        self._inline = database.backend == "sqlite" or not environment.threads
-        self._pool = None if self._inline else ThreadPoolExecutor(READERS, "holdfast-read")
+        self._own_pool: ThreadPoolExecutor | None = None
+        if database.backend != "sqlite" and environment.threads:
+            self._own_pool = ThreadPoolExecutor(READERS, "holdfast-read")
+        self._pool: Executor | None = self._own_pool or environment.executor
+        self._pool_aside: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._doorbell = doorbell_for(database, self.journal, self.pulse)
+        self._doorbell = doorbell or doorbell_for(database, self.journal, self.pulse)
         self._watching: asyncio.Task[None] | None = None
+        self._ask_for_all_at = 0.0
+        self._measured: set[EngineMetrics] = set()
         self.journal.subscribe(self._on_commit)
 
     # --- opening and closing ----------------------------------------------------------------------------------------
@@ -96,10 +112,11 @@ class Hub:
             with database.reader() as connection:
                 hub.measure_clock(connection)
             hub.journal.committer.connect()
-        except BaseException:
+        except BaseException as error:
             database.dispose()
+            if isinstance(error, SQLAlchemyError):
+                raise translate(error, url) from error
             raise
-        hub._users = 1
         if shared:
             hub._key = key
             _hubs[key] = hub
@@ -128,6 +145,13 @@ class Hub:
         if self.url.backend == "postgresql" and isinstance(clock, SystemClock):
             clock.offset = database_clock_offset(connection)
 
+    def measure(self, provider: MeterProvider | None = None) -> None:
+        """Count what is committed from now on, if the process (or ``provider``) does anything with numbers."""
+        found = engine_metrics(provider)
+        if found is not None and found not in self._measured:
+            self._measured.add(found)
+            self.journal.subscribe(found.on_commit)
+
     async def leave(self) -> None:
         """One user less; the last one closes the hub."""
         self._users -= 1
@@ -141,13 +165,15 @@ class Hub:
             await asyncio.wait([self._watching])
         if self._doorbell is not None:
             await self._doorbell.stop()
-        for futures in tuple(self._waiters.values()):
-            for future in futures:
-                future.cancel()
+        for run_id in tuple(self._waiters):
+            self._release(run_id)  # who waits for its end looks once more, and is told that this is closed
+        self.answers.close()
         await self.journal.close()
         self.pulse.stop()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
+        if self._own_pool is not None:
+            self._own_pool.shutdown(wait=True)
+        if self._pool_aside is not None:
+            self._pool_aside.shutdown(wait=True)
         self.database.dispose()
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -159,6 +185,17 @@ class Hub:
         if self._pool is None:
             return self.read_now(question, *args, **kwargs)
         return await self.loop.run_in_executor(self._pool, lambda: self.read_now(question, *args, **kwargs))
+
+    async def read_aside(
+        self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Ask what may take long: on a thread also where other reads are answered inline, so that the loop goes on."""
+        if self._pool is None and self.environment.threads and not self.url.memory:
+            self._pool_aside = self._pool_aside or ThreadPoolExecutor(1, "holdfast-listing")
+            return await self.loop.run_in_executor(
+                self._pool_aside, lambda: self.read_now(question, *args, **kwargs)
+            )
+        return await self.read(question, *args, **kwargs)
 
     def read_now(
         self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -194,6 +231,7 @@ class Hub:
 
         Raises:
             RunNotFoundError: there is no such run.
+            JournalClosedError: the last client was closed first.
         """
         if ending.event is not None:
             return ending.event
@@ -221,6 +259,8 @@ class Hub:
         return ending.event
 
     def _on_commit(self, committed: Committed) -> None:
+        if committed.answered:
+            self.answers.on_commit(committed)
         if not self._endings:
             return
         for run_id, run in committed.runs.items():
@@ -253,19 +293,36 @@ class Hub:
             self._watching = self.task(self._listen(self._doorbell), "holdfast-watching")
 
     async def _listen(self, doorbell: Doorbell) -> None:
-        """Look while anybody waits: for a worker's polls and for the ends of runs that others own."""
+        """Look while anybody waits: for a worker's polls, and for ends and answers that others write."""
         doorbell.start()
-        while self.ringers or self._waiters:
+        while self.ringers or self._waiters or self.answers.awaited:
             await doorbell.wait()
             try:
                 await self._ring()
+            except StoreError as error:
+                logger.warning("the database could not be asked for news; it is asked again: %s", error)
             except Exception:
-                logger.warning("the database could not be asked for news; it is asked again", exc_info=True)
+                logger.exception("the database could not be asked for news; it is asked again")
 
     async def _ring(self) -> None:
         for ringer in tuple(self.ringers):
             ringer()
-        elsewhere = [run_id for run_id in tuple(self._waiters) if not self.is_open_here(run_id)]
-        for start in range(0, len(elsewhere), 500):
-            for run_id in await self.read(queries.closed_among, elsewhere[start : start + 500]):
+        wanted = list(self._waiters)
+        everywhere = self.loop.time() >= self._ask_for_all_at
+        if everywhere:  # others end our runs too: a watchdog, or whoever terminates them
+            self._ask_for_all_at = self.loop.time() + POLL_INTERVAL
+        else:
+            wanted = [run_id for run_id in wanted if not self.is_open_here(run_id)]
+        for start in range(0, len(wanted), 500):
+            for run_id in await self.read(queries.ended_among, wanted[start : start + 500]):
+                if self.is_open_here(run_id):
+                    self._ended_elsewhere(run_id)
                 self._release(run_id)
+        if self.answers.awaited:
+            await self.answers.look(everywhere=everywhere)
+
+    def _ended_elsewhere(self, run_id: str) -> None:
+        """Somebody else has ended a run that a worker here keeps in memory."""
+        self.journal.cache.forget((run_id,), ())
+        for owner in self.workers:
+            owner.look_again(run_id)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
 import orjson
 
-from holdfast.describe import instant
+from holdfast.attributes import Range, wanted_attributes
+from holdfast.describe import attributes, instant
 from holdfast.hub import Hub
 from holdfast.views import RunPage, RunSummary
 from holdfast_store import listings
@@ -26,6 +27,9 @@ MOST_PER_PAGE: Final = 1000
 Statuses = RunStatus | str | Iterable[RunStatus | str]
 
 
+WhereValue = str | int | float | bool | datetime | Range | Iterable[str | int | float | bool | datetime]
+
+
 class Filters(TypedDict, total=False):
     """What ``client.list`` and ``client.count`` can be asked for; see :func:`run_filter`."""
 
@@ -33,8 +37,13 @@ class Filters(TypedDict, total=False):
     workflow_type: str | None
     task_queue: str | None
     workflow_id: str | None
+    id_prefix: str | None
+    parent: str | None
+    where: Mapping[str, WhereValue] | None
     created_after: datetime | None
     created_before: datetime | None
+    started_after: datetime | None
+    started_before: datetime | None
     closed_after: datetime | None
     closed_before: datetime | None
     deadline_before: datetime | None
@@ -49,28 +58,44 @@ def run_filter(
     workflow_type: str | None = None,
     task_queue: str | None = None,
     workflow_id: str | None = None,
+    id_prefix: str | None = None,
+    parent: str | None = None,
+    where: Mapping[str, WhereValue] | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
+    started_after: datetime | None = None,
+    started_before: datetime | None = None,
     closed_after: datetime | None = None,
     closed_before: datetime | None = None,
     deadline_before: datetime | None = None,
     attention: bool = False,
     overdue: bool = False,
     open: bool | None = None,
+    **unknown: Any,
 ) -> RunFilter:
     """Check what was asked for.
 
     Raises:
-        InvalidOptionError: An unknown status (the message has the choices), a name that can't be one, a datetime
-            without a time zone, a window that ends before it begins.
+        InvalidOptionError: A filter that there is not, an unknown status (the message has the choices), a name that
+            can't be one, a datetime without a time zone, a window that ends before it begins.
     """
+    if unknown:
+        name = min(unknown)
+        meant = "; the workflow's id is workflow_id" if name == "id" else ""
+        known = ", ".join(Filters.__annotations__)
+        raise InvalidOptionError(f"there is no filter {name!r}{meant}: there are {known}", field=name)
     chosen = RunFilter(
         statuses=_statuses(status),
         workflow_type=None if workflow_type is None else validate_name("workflow type", workflow_type),
         task_queue=None if task_queue is None else validate_task_queue(task_queue),
         workflow_id=None if workflow_id is None else validate_workflow_id(workflow_id),
+        id_prefix=None if id_prefix is None else validate_name("id prefix", id_prefix),
+        parent=None if parent is None else validate_name("parent", parent),
+        where=wanted_attributes(where),
         created_after=_instant("created after", created_after),
         created_before=_instant("created before", created_before),
+        started_after=_instant("started after", started_after),
+        started_before=_instant("started before", started_before),
         closed_after=_instant("closed after", closed_after),
         closed_before=_instant("closed before", closed_before),
         deadline_before=_instant("deadline before", deadline_before),
@@ -78,7 +103,7 @@ def run_filter(
         overdue=_flag("overdue", overdue),
         open=None if open is None else _flag("open", open),
     )
-    for what in ("created", "closed"):
+    for what in ("created", "started", "closed"):
         after, before = getattr(chosen, f"{what}_after"), getattr(chosen, f"{what}_before")
         if after is not None and before is not None and after >= before:
             raise InvalidOptionError(f"{what} before must lie after {what} after", field=f"{what}_before")
@@ -155,7 +180,7 @@ class Listing:
         before = None if cursor is None else self._read_cursor(cursor)
         now = self._hub.environment.clock.now()
         # One more than asked for says whether there is a next page.
-        found = await self._hub.read(
+        found = await self._hub.read_aside(
             listings.page, self._wanted, now, before=before, limit=self._page_size + 1
         )
         runs = tuple(summary(run, attention) for run, attention in found[: self._page_size])
@@ -221,4 +246,6 @@ def summary(run: ListedRun, attention: Iterable[str]) -> RunSummary:
         attention=tuple(Attention(kind) for kind in attention),
         attention_since=instant(run.attention_since),
         build_id=run.build_id,
+        parent_run_id=run.parent_run_id,
+        search_attributes=attributes(run.search_attributes),
     )

@@ -1,11 +1,11 @@
-"""Bringing runs into memory: their rows and histories, read one run after the other."""
+"""Bringing runs into memory: their rows and histories, read some runs at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -20,6 +20,9 @@ from holdfast_workflow.payloads import Payload
 logger = logging.getLogger("holdfast.worker")
 
 RELOAD_AFTER = 0.5
+MOST_AT_ONCE = 50
+MOST_BYTES = 1024 * 1024
+"""Histories read together are no longer than this, or just one."""
 
 Result = tuple[ActivityTask, Payload]
 """What an activity returned, not committed yet."""
@@ -63,7 +66,8 @@ class RunLoader:
         self._loaded = loaded
         self._unread = unread
         self._wanted: OrderedDict[str, list[Result]] = OrderedDict()
-        self._under_way: dict[str, Load] = {}
+        self.under_way: dict[str, Load] = {}
+        """The runs that are being read, or were and are not in memory yet."""
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -75,15 +79,9 @@ class RunLoader:
         if self._task is None or self._task.done():
             self._task = self._hub.task(self._read_all(), "holdfast-loader")
 
-    def outdate(self, run_id: str) -> None:
-        """A run was written to: what was read of it before does not count."""
-        load = self._under_way.get(run_id)
-        if load is not None:
-            load.stale = True
-
     def take(self, load: Load) -> bool:
         """Take over what was read; ``False`` where it is stale: it is read again then, if it is wanted."""
-        del self._under_way[load.run_id]
+        del self.under_way[load.run_id]
         return not load.stale
 
     def stop(self) -> None:
@@ -96,31 +94,59 @@ class RunLoader:
 
     async def _read_all(self) -> None:
         while self._wanted:
+            loads = self._next_loads()
+            if not loads:  # what was read before is to be in memory first
+                await asyncio.sleep(0)
+                continue
+            try:
+                found = await self._hub.read(runs_and_histories, [load.run_id for load in loads])
+            except StoreError as error:
+                logger.warning("%d runs could not be read: %s", len(loads), error)
+                for load in loads:
+                    del self.under_way[load.run_id]
+                    self._unread(load.results)
+                    self._hub.loop.call_later(RELOAD_AFTER, self.load, load.run_id)
+                continue
+            except asyncio.CancelledError:
+                for load in loads:
+                    self._unread(load.results)
+                raise
+            for load in loads:
+                if load.run_id in found:
+                    load.found = found[load.run_id]
+                    self._loaded(load)
+                else:  # there was no room for it
+                    del self.under_way[load.run_id]
+                    self._wanted.setdefault(load.run_id, []).extend(load.results)
+            await asyncio.sleep(0)
+
+    def _next_loads(self) -> list[Load]:
+        loads: list[Load] = []
+        while self._wanted and len(self.under_way) < MOST_AT_ONCE:
             run_id, results = self._wanted.popitem(last=False)
-            load = self._under_way.get(run_id)
+            load = self.under_way.get(run_id)
             if load is not None:  # it was wanted again before it was in memory: there is news
                 load.results += results
                 load.stale = True
                 continue
-            load = self._under_way[run_id] = Load(run_id, results)
-            try:
-                load.found = await self._hub.read(run_and_history, run_id)
-            except StoreError as error:
-                logger.warning("run %s could not be read: %s", run_id, error)
-                del self._under_way[run_id]
-                self._unread(load.results)
-                self._hub.loop.call_later(RELOAD_AFTER, self.load, run_id)
-                continue
-            except asyncio.CancelledError:
-                self._unread(load.results)
-                raise
-            self._loaded(load)
-            await asyncio.sleep(0)
+            load = self.under_way[run_id] = Load(run_id, results)
+            loads.append(load)
+        return loads
 
 
-def run_and_history(connection: Connection, run_id: str) -> RunAndHistory | None:
-    """A run and all of its history."""
-    run = queries.run(connection, run_id)
-    if run is None:
-        return None
-    return run, queries.history(connection, run_id)
+def runs_and_histories(connection: Connection, run_ids: Sequence[str]) -> dict[str, RunAndHistory | None]:
+    """Runs and all of their histories; ``None`` where there is no such run. Those there is no room for are left out."""
+    runs = {run.run_id: run for run in queries.runs(connection, run_ids)}
+    found: dict[str, RunAndHistory | None] = {}
+    weight = 0
+    for run_id in run_ids:
+        run = runs.get(run_id)
+        weight += run.history_bytes if run is not None else 0
+        if found and weight > MOST_BYTES:
+            break
+        found[run_id] = (run, []) if run is not None else None
+    for run_id, *row in queries.histories(connection, list(found)):
+        loaded = found[run_id]
+        if loaded is not None:
+            loaded[1].append(tuple(row))
+    return found

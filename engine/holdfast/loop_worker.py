@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -23,14 +24,17 @@ from holdfast.hub import Hub
 from holdfast.monitor import ActivationMonitor, monitor
 from holdfast.owner import RunOwner
 from holdfast.ownership import STEAL_AFTER, ForgetWorker, RegisterWorker, ReleaseAllRuns
+from holdfast.retention import Retention
 from holdfast.settings import WorkerSettings
 from holdfast_activities.definitions import ActivityDefinition
 from holdfast_activities.heartbeats import Heartbeats
+from holdfast_activities.interceptors import InterceptedHeartbeats
 from holdfast_activities.task import ActivityTask
 from holdfast_store import queries
 from holdfast_store.batch import Committed
 from holdfast_store.rows import WorkerRow
 from holdfast_watchdog.watchdog import TaskWatchdog
+from holdfast_workflow import guard
 from holdfast_workflow.definitions import WorkflowDefinition
 from holdfast_workflow.errors import HoldfastError
 from holdfast_workflow.payloads import Payload
@@ -38,6 +42,8 @@ from holdfast_workflow.payloads import Payload
 logger = logging.getLogger("holdfast.worker")
 
 HOUR = 3600.0
+STOP_PATIENCE_S = 5.0
+"""How long each step of stopping waits for the database; what is not done by then is done when the lease is over."""
 
 
 class LoopWorker:
@@ -57,14 +63,22 @@ class LoopWorker:
         self.activities = activities
         self._lease_beat = f"lease {self.worker_id}"
         self._heartbeat_beat = f"heartbeats {self.worker_id}"
-        self.heartbeats = Heartbeats(
+        around = settings.interceptors
+        make = partial(InterceptedHeartbeats, around) if around else Heartbeats
+        self.heartbeats = make(
             self.settings.converter,
             self.hub.environment,
             partial(self.hub.pulse.wake, self._heartbeat_beat),
             limits=self.settings.limits,
         )
         self.dispatcher = ActivityDispatcher(
-            self.hub, self.settings, self.activities, self.heartbeats, self._result
+            self.hub,
+            self.settings,
+            self.activities,
+            self.heartbeats,
+            self._result,
+            self.workflows,
+            lambda run_id: self.owner.load(run_id),
         )
         self.owner = RunOwner(self.hub, self.settings, self.workflows, self.dispatcher)
         self._watchdog = (
@@ -72,10 +86,14 @@ class LoopWorker:
             if watchdog_interval is not None
             else None
         )
+        policy = self.settings.retention
+        self._retention = Retention(client, policy) if policy is not None else None
         self._monitor = ActivationMonitor() if self.hub.environment.threads else None
         self._polling: asyncio.Task[None] | None = None
         self._running = False
         self._lost = False
+        self.unfinished = 0
+        """How many activities ran on when it had stopped."""
         self._looked_for_neglected_at = 0
 
     @property
@@ -89,7 +107,10 @@ class LoopWorker:
         """Register, and begin to work."""
         await self._register()
         self._running = True
+        if self.settings.runtime_guard:
+            guard.install()
         self.hub.journal.subscribe(self._on_commit)
+        self.hub.measure()  # the provider may have been set since the client connected
         self.hub.workers.append(self.owner)
         self.hub.pulse.add(self._lease_beat, self.settings.lease_duration / 3, self._renew)
         self.hub.pulse.add(
@@ -98,6 +119,8 @@ class LoopWorker:
         self.hub.on_news(self._poll)
         if self._watchdog is not None:
             self._watchdog.start()
+        if self._retention is not None:
+            self._retention.start()
         if self._monitor is not None and monitor() is None:  # a thread's first worker watches for all
             self._monitor.start()
         self._poll()
@@ -107,45 +130,43 @@ class LoopWorker:
         if not self._running:
             return
         self._running = False
+        if self.settings.runtime_guard:
+            guard.release()
         self.owner.stop()
         self.dispatcher.stop()
         self.hub.workers.remove(self.owner)
         self.hub.off_news(self._poll)
         if self._watchdog is not None:
-            await self._watchdog.stop()
+            await _in_time(self._watchdog.stop(), "a pass of the watchdog is left to others")
+        if self._retention is not None:
+            await _in_time(self._retention.stop(), "a pass of retention is left to others")
         if self._polling is not None:
             self._polling.cancel()
-        await self._release_runs()
+        answered = await _in_time(self._release_runs(), "runs could not be released")
         still_running = await self.dispatcher.runner.drain(self.settings.graceful_shutdown_timeout)
         self.dispatcher.runner.close()
-        await self._release_runs()
+        if answered:
+            answered = await _in_time(self._release_runs(), "runs could not be released")
         if self._monitor is not None:
             self._monitor.stop()
         self.hub.pulse.remove(self._heartbeat_beat)
         self.hub.pulse.remove(self._lease_beat)
+        self.unfinished = len(still_running)
         if still_running:
             # Its lease must run out first: an attempt is never handed over while it still runs here.
             logger.warning("%d activities run on; they are rescued when the lease ends", len(still_running))
-        else:
-            await self._sign_off()
+        elif answered:
+            signing_off = self.hub.journal.apply(ForgetWorker(self.worker_id))
+            await _in_time(signing_off, "the worker could not sign off")
         self.hub.journal.unsubscribe(self._on_commit)
         self.hub.journal.cache.owners.discard(self.worker_id)
 
-    async def _sign_off(self) -> None:
-        try:
-            await self.hub.journal.apply(ForgetWorker(self.worker_id))
-        except HoldfastError as error:
-            logger.warning("the worker could not sign off: %s", error)
-
     async def _release_runs(self) -> None:
         """Let go of all runs, those included that were evicted."""
-        try:
-            await self.hub.journal.settled()
-            self.owner.drop_all()
-            while await self.hub.journal.apply(ReleaseAllRuns(self.worker_id, 500)):
-                pass
-        except HoldfastError as error:
-            logger.warning("runs could not be released: %s", error)
+        await self.hub.journal.settled()
+        self.owner.drop_all()
+        while await self.hub.journal.apply(ReleaseAllRuns(self.worker_id, 500)):
+            pass
 
     # --- the lease --------------------------------------------------------------------------------------------------
 
@@ -225,31 +246,36 @@ class LoopWorker:
 
     async def _look(self) -> None:
         now = self.hub.environment.clock.now()
-        queues = sorted(self.settings.task_queues)
+        queues, types = sorted(self.settings.task_queues), sorted(self.workflows)
+        neglected_before = self._neglected_before(now)
         try:
-            if await self.hub.read(queries.claimable, queues, sorted(self.workflows), now):
+            waiting = await self.hub.read(
+                queries.look, self.worker_id, queues, types, sorted(self.activities), now, neglected_before
+            )
+            if waiting.claimable:
                 self.owner.claim()
             elif self.hub.url.memory:  # where nobody polls, a run that waits for its time needs an alarm
                 await self._look_again_in_time(now)
-            for run_id in await self.hub.read(queries.awake, self.worker_id, now):
-                self.owner.look_again(run_id)
-            await self._look_for_neglected(now)
-            available_at = await self.hub.read(queries.next_activity, queues, sorted(self.activities))
+            if waiting.asked:
+                await self.owner.queries.look(queues, types)
         except HoldfastError as error:
             logger.warning("the worker could not look for work: %s", error)
             return
-        if available_at is not None:
-            self.dispatcher.expect(available_at)
+        for run_id in waiting.awake:
+            self.owner.look_again(run_id)
+        if waiting.neglected:
+            self.owner.steal(waiting.neglected)
+        if waiting.next_activity is not None:
+            self.dispatcher.queued.expect(waiting.next_activity)
+        if waiting.next_local is not None:
+            self.dispatcher.local.expect(waiting.next_local)
 
-    async def _look_for_neglected(self, now: int) -> None:
-        """Now and then: runs that a live owner leaves waiting."""
+    def _neglected_before(self, now: int) -> int | None:
+        """Now and then: since when a run must have been awake to be taken from a live owner that leaves it waiting."""
         if now - self._looked_for_neglected_at < STEAL_AFTER // 4 or self.hub.url.memory:
-            return
+            return None
         self._looked_for_neglected_at = now
-        queues, types = sorted(self.settings.task_queues), sorted(self.workflows)
-        found = await self.hub.read(queries.neglected, queues, types, now - STEAL_AFTER)
-        if found:
-            self.owner.steal(found)
+        return now - STEAL_AFTER
 
     async def _look_again_in_time(self, now: int) -> None:
         at = await self.hub.read(
@@ -257,6 +283,20 @@ class LoopWorker:
         )
         if at is not None:
             self.hub.loop.call_later((at - now) / 1_000_000, self._poll)
+
+
+async def _in_time(step: Coroutine[Any, Any, Any], otherwise: str) -> bool:
+    """Do a step of stopping; whoever stops a worker while the database is away does not wait for it to come back."""
+    try:
+        async with asyncio.timeout(STOP_PATIENCE_S):
+            await step
+    except TimeoutError:
+        logger.warning("%s: the database did not answer within %g s", otherwise, STOP_PATIENCE_S)
+        return False
+    except HoldfastError as error:
+        logger.warning("%s: %s", otherwise, error)
+        return False
+    return True
 
 
 def _key_of(running: Any) -> tuple[str, int, int]:

@@ -9,24 +9,29 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from holdfast.activation import Activate, Activation, Applied, TaskFailed
+from holdfast.activation import Activate, Applied
 from holdfast.actor import Actor
 from holdfast.closing import Closing
 from holdfast.dispatcher import ActivityDispatcher
+from holdfast.failing import TaskFailures
 from holdfast.hub import Hub
 from holdfast.loading import RELOAD_AFTER, Load, Result, RunLoader
 from holdfast.ownership import ClaimRuns, ReleaseRuns, StealRuns
 from holdfast.pump import Pump
+from holdfast.querying import Queries
+from holdfast.results import Results
 from holdfast.settings import WorkerSettings
 from holdfast.starting import Started, StartRun
-from holdfast_activities.changes import CompleteAttempt
+from holdfast.updating import acceptance
 from holdfast_activities.task import ActivityTask
 from holdfast_store import queries
 from holdfast_store.batch import Committed
 from holdfast_store.children import NewChild, new_child
+from holdfast_store.requests import waiting_updates
 from holdfast_store.rows import RunRow
 from holdfast_watchdog.enforcement import EnforceRunDeadline
 from holdfast_workflow.definitions import WorkflowDefinition
@@ -39,24 +44,21 @@ from holdfast_workflow.errors import (
     StructuralLimitError,
 )
 from holdfast_workflow.events import (
-    ActivityCompleted,
     ActivityScheduled,
     ChildWorkflowScheduled,
     Event,
-    WorkflowFailed,
-    WorkflowTaskFailed,
     from_json,
 )
-from holdfast_workflow.failures import failure_of
+from holdfast_workflow.handling import SpoiledMachine
 from holdfast_workflow.machine import WorkflowMachine
 from holdfast_workflow.options import ActivityOptions
-from holdfast_workflow.outcomes import BY_LIMIT
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.replay import replay
 
 logger = logging.getLogger("holdfast.worker")
 
 MOST_CLAIMED = 100
+CLAIM_AGAIN_AFTER = 0.05
 MOST_LOOKS = 16
 
 
@@ -80,8 +82,11 @@ class RunOwner:
         self._dispatcher = dispatcher
         self._clock = hub.environment.clock
         self._pump = Pump(hub.loop, self._clock)
-        self._loader = RunLoader(hub, self._loaded, self._commit_alone)
+        self._results = Results(hub)
+        self._failures = TaskFailures(hub, settings, self._load_at)
+        self._loader = RunLoader(hub, self._loaded, self._results.commit)
         self._closing = Closing(hub, self._machine, partial(self._decide, here=False), self.load)
+        self.queries = Queries(hub, settings, self.actors.get, self._machine, self._discard)
         self._claiming = False
         self._stopping = False
 
@@ -98,19 +103,21 @@ class RunOwner:
 
     def on_commit(self, committed: Committed) -> None:
         """A batch of this process is durable."""
-        worker_id, actors = self.worker_id, self.actors
+        worker_id, actors = self.settings.worker_id, self.actors
+        reading = self._loader.under_way
         for run_id, run in committed.runs.items():
+            if reading and run_id in reading:  # it may have come into memory meanwhile, and leave it again
+                reading[run_id].stale = True
             actor = actors.get(run_id)
             if actor is not None:
                 actor.hear(run, committed.events.get(run_id, ()))
                 if actor.change is None:
                     self._after_news(actor)
                 continue
-            self._loader.outdate(run_id)
             if run.closed_at is None and run.wake_at is not None:
                 if run.owner_id == worker_id:
                     events = committed.events.get(run_id, ())
-                    if events and events[0][0] == 1:
+                    if events and events[0][0] == 1 and not committed.late:
                         self._adopt(run, events)
                     else:
                         self.load(run_id, at=max(run.wake_at, run.not_before))
@@ -163,21 +170,28 @@ class RunOwner:
         if run.not_before > now:
             self._later(run.not_before, partial(self.wake, actor))
             return
-        if actor.gap:
-            self.hub.spawn(self._close_gap(actor), "holdfast-gap")
+        if actor.gap or actor.asked:
+            actor.queued = (
+                True  # one at a time: what a second one read would be old once the first has led to anything
+            )
+            self.hub.spawn(self._catch_up(actor), "holdfast-gap")
             return
         self.activations += 1
         try:
-            self._check_history(actor)
+            self._failures.check_history(actor)
             change = self._change(actor, *actor.activate(now))
         except StructuralLimitError as error:
-            self._limit_passed(actor, error)
+            change = self._failures.limit_passed(actor, error)
+        except SpoiledMachine as spoiled:  # its update is rejected, everything else comes back by replay
+            self._discard(actor)
+            change = self._failures.rejection(actor, spoiled.update_id, spoiled.failure)
+            self.hub.journal.submit(change, partial(self._reload, actor.run_id))
             return
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
             self._discard(actor)
-            self._task_failed(actor.run, error)
+            self._failures.record(actor.run, error)
             return
         actor.change = change
         self.hub.journal.submit(change, partial(self._settled, actor, change))
@@ -197,7 +211,7 @@ class RunOwner:
             commands,
             own,
             seen,
-            worker_id=self.worker_id,
+            worker_id=self.settings.worker_id,
             build_id=self.settings.build_id,
             eager=self._eager(commands) if here else {},
             next_run_id=next_run_id,
@@ -243,8 +257,10 @@ class RunOwner:
         run = actor.run
         self._dispatcher.give_back(len(eager) - len(applied.claimed))
         for row, event in applied.claimed:
-            self._dispatcher.start_eager(row, event.input, run)
+            self._dispatcher.start_eager(row, event, run)
         self._closing.forget(actor.run_id)
+        if actor.questions:
+            self.queries.settle(actor)
         if run.closed_at is not None or run.owner_id != self.worker_id:
             self._discard(actor)
             return
@@ -265,55 +281,12 @@ class RunOwner:
             elif error.reason not in ("fenced", "unknown_run"):
                 self.load(actor.run_id)
         elif error is not None and not isinstance(error, HoldfastError):
-            self._task_failed(actor.run, error)  # nothing that time mends: it counts, and shows
+            self._failures.record(actor.run, error)  # nothing that time mends: it counts, and shows
         elif not isinstance(error, JournalClosedError):
             logger.warning("an activation of run %s could not be committed: %s", actor.run_id, error)
             self.hub.loop.call_later(RELOAD_AFTER, self.load, actor.run_id)
 
     # --- what goes wrong --------------------------------------------------------------------------------------------
-
-    def _check_history(self, actor: Actor) -> None:
-        limits, run = self.settings.limits, actor.run
-        warned = actor.machine.log.warned
-        limits.check("history_events", run.last_seq, whose=run.workflow_id, warned=warned)
-        limits.check("history_bytes", run.history_bytes, whose=run.workflow_id, warned=warned)
-
-    def _limit_passed(self, actor: Actor, error: StructuralLimitError) -> None:
-        """The history has grown past its limit: the run fails, without another activation."""
-        run = actor.run
-        failed = WorkflowFailed(failure_of(error, self.settings.converter), by=BY_LIMIT)
-        change = Activate(
-            run,
-            Activation(
-                worker_id=self.worker_id,
-                fence=run.fence,
-                seen_seq=actor.seen_seq,
-                seen_inbox=run.inbox,
-                record=None,
-                commands=[failed],
-            ),
-        )
-        actor.change = change
-        self.hub.journal.submit(change, partial(self._settled, actor, change))
-
-    def _task_failed(self, run: RunRow, error: BaseException) -> None:
-        logger.warning(
-            "the task of workflow %s (run %s) failed: %s: %s",
-            run.workflow_id,
-            run.run_id,
-            type(error).__name__,
-            error,
-            extra={"workflow_id": run.workflow_id, "run_id": run.run_id},
-        )
-        event = WorkflowTaskFailed(failure_of(error, self.settings.converter), self.settings.build_id)
-        change = TaskFailed(run, self.worker_id, run.fence, event)
-        self.hub.journal.submit(change, partial(self._task_failure_noted, run.run_id))
-
-    def _task_failure_noted(self, run_id: str, again_at: int | None, error: BaseException | None) -> None:
-        if again_at:
-            self._later(again_at, partial(self.load, run_id))
-        elif error is not None and not isinstance(error, RefusedError | JournalClosedError):
-            logger.warning("the failed task of run %s could not be recorded: %s", run_id, error)
 
     def _enforce(self, actor: Actor) -> None:
         """The run's deadline has passed: no code of it runs any more."""
@@ -325,14 +298,23 @@ class RunOwner:
         if value is None and not isinstance(error, JournalClosedError):
             self.load(run_id)
 
-    async def _close_gap(self, actor: Actor) -> None:
-        """Others have written to the run: read what, up to what it holds now."""
+    def _reload(self, run_id: str, value: Any, error: BaseException | None) -> None:
+        if not isinstance(error, JournalClosedError):
+            self.load(run_id)
+
+    async def _catch_up(self, actor: Actor) -> None:
+        """Others have written to the run, or asked something of it: read what, up to what it holds now."""
+        read = self.hub.read
         try:
-            run = await self.hub.read(queries.run, actor.run_id)
-            rows = await self.hub.read(queries.history, actor.run_id, actor.seen_seq)
+            run = await read(queries.run, actor.run_id)
+            rows = await read(queries.history, actor.run_id, actor.seen_seq) if actor.gap else []
+            asked = run is not None and run.inbox != actor.seen_inbox
+            waiting = await read(waiting_updates, actor.run_id) if asked else None
         except StoreError:
             self.hub.loop.call_later(RELOAD_AFTER, self.wake, actor)
             return
+        finally:
+            actor.queued = False
         if self.actors.get(actor.run_id) is not actor or actor.change is not None:
             return
         if run is None or not run.is_open or run.owner_id != self.worker_id or run.fence != actor.run.fence:
@@ -340,8 +322,20 @@ class RunOwner:
             return
         if run.last_seq >= actor.run.last_seq:
             actor.run = run
-        actor.fill([(seq, from_json(kind, payload)) for seq, kind, payload in rows])
-        self.wake(actor)
+        actor.seen_inbox = run.inbox
+        if waiting is not None:
+            actor.updates = [acceptance(row) for row in waiting]
+        if not actor.fill([(seq, from_json(kind, payload)) for seq, kind, payload in rows]):
+            self._discard(actor)  # another owner has activated it meanwhile
+            self.load(actor.run_id)
+            return
+        if actor.has_work:
+            self.wake(actor)
+        elif actor.questions:  # which thought that an activation would come
+            self.queries.settle(actor)
+        if not actor.has_work and actor.run.wake_at is not None:  # woken for what was answered already
+            actor.change = change = self._failures.rejection(actor)
+            self.hub.journal.submit(change, partial(self._settled, actor, change))
 
     # --- eager starts -----------------------------------------------------------------------------------------------
 
@@ -358,6 +352,9 @@ class RunOwner:
         actor.pending.append(change.started)
         if signal is not None:
             actor.pending.append(signal)
+        if change.update is not None:
+            actor.updates = [change.update.acceptance]
+            actor.seen_inbox = 1
         try:
             commands, own, seen = actor.activate(self._clock.now())
         except BaseException as error:
@@ -396,7 +393,9 @@ class RunOwner:
             logger.debug("what %s did first can't be written; it is started alone", change.run.workflow_id)
             change.run.owner_id = None
             change.run.fence = 0
-            again = StartRun(change.run, change.started, change.policy, signal=change.signal)
+            again = StartRun(
+                change.run, change.started, change.policy, signal=change.signal, update=change.update
+            )
             again.most_signals = change.most_signals
             self.hub.journal.submit(again, callback)
             return
@@ -413,35 +412,7 @@ class RunOwner:
         elif task.owner_fence is not None and not self._stopping:
             self._loader.load(task.run_id, [(task, payload)])
         else:
-            self._commit_alone([(task, payload)])
-
-    def _commit_alone(self, results: list[Result]) -> None:
-        """A result is never lost with the decision it was bundled with."""
-        for task, payload in results:
-            event = ActivityCompleted(task.activity_id, payload, task.row.charged_attempt)
-            change = CompleteAttempt(task.run_id, task.activity_id, task.attempt, event)
-            self._submit_alone(task, change)
-
-    def _submit_alone(self, task: ActivityTask, change: CompleteAttempt) -> None:
-        try:
-            self.hub.journal.submit(change, partial(self._committed_alone, task, change))
-        except JournalClosedError:
-            logger.debug("the client was closed before a result of run %s could be written", task.run_id)
-
-    def _committed_alone(
-        self, task: ActivityTask, change: CompleteAttempt, in_time: bool | None, error: BaseException | None
-    ) -> None:
-        if isinstance(error, RefusedError):
-            logger.info(
-                "a late result of activity %s of run %s was refused: %s",
-                task.activity_id,
-                task.run_id,
-                error.reason,
-            )
-        elif error is not None:
-            logger.warning("a result of run %s could not be committed: %s", task.run_id, error)
-            if isinstance(error, StoreError) and not isinstance(error, JournalClosedError):
-                self.hub.loop.call_later(RELOAD_AFTER, self._submit_alone, task, change)
+            self._results.commit([(task, payload)])
 
     # --- coming and going -------------------------------------------------------------------------------------------
 
@@ -451,7 +422,7 @@ class RunOwner:
             return
         self._claiming = True
         change = ClaimRuns(self.worker_id, sorted(self.queues), self.types, MOST_CLAIMED)
-        self.hub.journal.submit(change, self._claimed)
+        self.hub.journal.submit(change, partial(self._claimed, change))
 
     def steal(self, run_ids: list[str]) -> None:
         """Take over runs that their owner leaves waiting."""
@@ -463,15 +434,17 @@ class RunOwner:
             logger.warning("run %s was awake for long; it is taken from its owner", run.run_id)
             self.load(run.run_id)
 
-    def _claimed(self, runs: list[RunRow] | None, error: BaseException | None) -> None:
+    def _claimed(self, change: ClaimRuns, runs: list[RunRow] | None, error: BaseException | None) -> None:
         self._claiming = False
         if error is not None:
             logger.debug("no runs could be claimed: %s", error)
             return
         for run in runs or ():
             self.load(run.run_id)
-        if runs and len(runs) == MOST_CLAIMED:
+        if change.more and runs:
             self.claim()
+        elif change.more:  # another transaction holds them all: it will be over soon
+            self.hub.loop.call_later(CLAIM_AGAIN_AFTER, self.claim)
 
     def load(self, run_id: str, *, at: int = 0) -> None:
         """Bring a run into memory by replay, if it is ours."""
@@ -479,6 +452,9 @@ class RunOwner:
             self._later(at, partial(self.load, run_id))
         elif run_id not in self.actors and not self._stopping:
             self._loader.load(run_id)
+
+    def _load_at(self, run_id: str, at: int) -> None:
+        self._later(at, partial(self.load, run_id))
 
     def look_again(self, run_id: str) -> None:
         """Somebody else woke a run of ours."""
@@ -501,7 +477,7 @@ class RunOwner:
         if actor is None and load.found is not None and fresh:
             actor = self._replayed(*load.found)
         if actor is None:
-            self._commit_alone(load.results)
+            self._results.commit(load.results)
             return
         for task, payload in load.results:
             actor.add_result(task, payload)
@@ -524,9 +500,9 @@ class RunOwner:
             machine.evict()
             if isinstance(error, KeyboardInterrupt):
                 raise
-            self._task_failed(run, error)
+            self._failures.record(run, error)
             return None
-        actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=None)
+        actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=replayed.open_ids)
         actor.pending = [event for _, event in replayed.unapplied]
         cached = self.hub.journal.cache.runs
         known = cached.get(run.run_id)
@@ -549,7 +525,9 @@ class RunOwner:
             converter=settings.converter,
             limits=settings.limits,
             default_activity_options=settings.default_activity_options,
+            local_activities=self._dispatcher.types,
             task_failure_types=settings.workflow_task_failure_types,
+            guarded=settings.runtime_guard,
         )
 
     def _keep(self, actor: Actor) -> None:
@@ -559,13 +537,15 @@ class RunOwner:
         """Take a run out of memory; results that wait in it are committed alone."""
         if self.actors.get(actor.run_id) is actor:
             del self.actors[actor.run_id]
+        if actor.questions:
+            self.queries.give_up(actor)
         actor.machine.evict()
         self.hub.journal.cache.forget((actor.run_id,), ())
         results = (own or []) + actor.own_tasks
         actor.own_tasks = []
         actor.own = []
         if results and actor.run.closed_at is None:
-            self._commit_alone(results)
+            self._results.commit(results)
 
     def _trim(self) -> None:
         """Evict idle runs, the longest unused first, until the cache is no larger than it may be."""
@@ -580,7 +560,8 @@ class RunOwner:
                 actors.move_to_end(run_id)
 
     def _let_go(self, run_ids: list[str]) -> None:
-        self.hub.journal.submit(ReleaseRuns(self.worker_id, run_ids), lambda value, error: None)
+        with suppress(JournalClosedError):  # who stops lets go of everything that is its own
+            self.hub.journal.submit(ReleaseRuns(self.worker_id, run_ids), lambda value, error: None)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,8 @@ class ClaimRuns(BaseChange):
         self.task_queues = task_queues
         self.types = types
         self.limit = limit
+        self.more = False
+        """Whether more of them may wait: as many were found as were asked for."""
 
     def apply(self, batch: Batch) -> list[RunRow]:
         """Claim at most ``limit`` of them."""
@@ -58,6 +60,7 @@ class ClaimRuns(BaseChange):
         for queue in self.task_queues:
             if len(candidates) < self.limit:
                 candidates += self._waiting(batch, queue, self.limit - len(candidates))
+        self.more = len(candidates) == self.limit
         claimed: list[RunRow] = []
         for run in batch.lock_runs(candidates, skip=True):
             if run.is_open and run.owner_id is None and run.wake_at is not None:
@@ -73,7 +76,15 @@ class ClaimRuns(BaseChange):
             "SELECT run_id FROM workflow_runs WHERE owner_id IS NULL AND task_queue = ? AND wake_at <= ? "
             f"AND not_before <= ? AND workflow_type IN ({marks}) ORDER BY wake_at LIMIT ?"
         )
-        return [row[0] for row in batch.scan(text, (queue, batch.now, batch.now, *types, limit))]
+        taken = batch.runs_taken  # by an earlier claim of the same batch: the scan finds them still
+        found = [row[0] for row in batch.scan(text, (queue, batch.now, batch.now, *types, limit + taken))]
+        if taken:
+            found = [run_id for run_id in found if _is_free(batch.run(run_id))]
+        return found[:limit]
+
+
+def _is_free(run: RunRow | None) -> bool:
+    return run is None or run.owner_id is None
 
 
 class StealRuns(BaseChange):

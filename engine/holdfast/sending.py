@@ -1,15 +1,17 @@
-"""What clients send to a run: a signal."""
+"""What clients send to a run: a signal, an update, a query."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from holdfast.questions import Question
 from holdfast.requests import RunChange
 from holdfast.signalling import deliver, was_delivered
+from holdfast.updating import UpdateRequest
 from holdfast_store.batch import Batch
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.events import SignalReceived
-from holdfast_workflow.handlers import HandlerCall, SignalCall, call_of
+from holdfast_workflow.handlers import HandlerCall, QueryCall, SignalCall, UpdateCall, call_of
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import validate_name
 from holdfast_workflow.payloads import Payload
@@ -36,6 +38,35 @@ def signal_event(
     if request_id is not None:
         validate_name("request id", request_id)
     return SignalReceived(call.name, encoded(call, converter, limits, whose), request_id)
+
+
+def update_request(
+    update: object,
+    args: tuple[Any, ...],
+    update_id: str,
+    *,
+    converter: DataConverter,
+    limits: StructuralLimits,
+    whose: str,
+) -> tuple[UpdateRequest, Any]:
+    """An update that a client asks for, and what its answer is read as."""
+    call = call_of(UpdateCall, update, args)
+    validate_name("update id", update_id)
+    input = encoded(call, converter, limits, whose)
+    return UpdateRequest(update_id, call.name, input, limits.open_updates), call.result_hint
+
+
+def question_of(
+    query: object,
+    args: tuple[Any, ...],
+    *,
+    converter: DataConverter,
+    limits: StructuralLimits,
+    whose: str,
+) -> tuple[Question, Any]:
+    """A query that a client asks, and what its answer is read as."""
+    call = call_of(QueryCall, query, args)
+    return Question(call.name, encoded(call, converter, limits, whose)), call.result_hint
 
 
 class SendSignal(RunChange):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from holdfast.interceptors import Interceptor
+from holdfast.retention_policy import RetentionPolicy
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.errors import InvalidOptionError, WorkflowTaskError
 from holdfast_workflow.limits import StructuralLimits
@@ -23,8 +25,11 @@ class WorkerSettings:
     max_concurrent_activities: int = 100
     graceful_shutdown_timeout: float = 10.0
     build_id: str | None = None
+    retention: RetentionPolicy | None = None
     limits: StructuralLimits = field(default_factory=StructuralLimits)
     default_activity_options: ActivityOptions | None = None
+    interceptors: Sequence[Interceptor] = ()
+    runtime_guard: bool = True
     workflow_task_failure_types: tuple[type[BaseException], ...] = (WorkflowTaskError, InvalidOptionError)
 
     def __post_init__(self) -> None:
@@ -37,6 +42,11 @@ class WorkerSettings:
             raise InvalidOptionError(
                 f"default activity options must be ActivityOptions, not {type(defaults).__name__}",
                 field="default_activity_options",
+            )
+        policy: object = self.retention
+        if policy is not None and not isinstance(policy, RetentionPolicy):
+            raise InvalidOptionError(
+                f"retention must be a RetentionPolicy, not {type(policy).__name__}", field="retention"
             )
         _at_least("max_cached_workflows", self.max_cached_workflows, 0)
         _at_least("max_concurrent_activities", self.max_concurrent_activities, 0)

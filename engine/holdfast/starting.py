@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 from holdfast.activation import Activation, Applied, apply_activation
 from holdfast.signalling import deliver
+from holdfast.updating import UpdateRequest, ask, known_update
 from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.beginnings import first_run as first_run
+from holdfast_store.requests import RequestRow
 from holdfast_store.rows import RunRow
 from holdfast_store.runs import (
     deadline_passed,
@@ -28,6 +30,7 @@ from holdfast_store.runs import (
 from holdfast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
 from holdfast_workflow.events import SignalReceived, WorkflowStarted
 from holdfast_workflow.kinds import DuplicatePolicy
+from holdfast_workflow.options import StartOptions
 from holdfast_workflow.payloads import Payload
 
 
@@ -39,6 +42,8 @@ class Started:
     first_run_id: str
     created: bool
     applied: Applied | None = None
+    update: RequestRow | None = None
+    """The update that was asked with the start."""
 
 
 class StartRun(BaseChange):
@@ -52,9 +57,12 @@ class StartRun(BaseChange):
         activation: Activation | None = None,
         *,
         signal: SignalReceived | None = None,
+        update: UpdateRequest | None = None,
     ) -> None:
         self.signal = signal
         """What to send to the run that stands for the id then, be it new or not."""
+        self.update = update
+        """What to ask of that run; not both."""
         self.most_signals = 0
         self.run = run
         self.started = started
@@ -86,12 +94,19 @@ class StartRun(BaseChange):
             return self._begin(batch)
         current = batch.run(instance.current_run_id)
         if current is not None:
-            if self.signal is not None:
+            if self.update is not None:
+                known = known_update(batch, current, self.update)
+                if (
+                    known is not None
+                ):  # whether it has ended since or not: asked again, it gets the same answer
+                    return Started(current.run_id, current.first_run_id, created=False, update=known)
+            speaks = self.signal is not None or self.update is not None
+            if speaks:
                 current = self._in_time(batch, current)
             if current.is_open:
-                if self.signal is not None and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
-                    deliver(batch, current, self.signal, self.most_signals)
-                    return Started(current.run_id, current.first_run_id, created=False)
+                if speaks and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
+                    row = self._speak(batch, current)
+                    return Started(current.run_id, current.first_run_id, created=False, update=row)
                 if self.policy is DuplicatePolicy.RETURN_EXISTING:
                     return Started(current.run_id, current.first_run_id, created=False)
                 if self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
@@ -116,16 +131,37 @@ class StartRun(BaseChange):
             return following if following is not None else current
         return current
 
+    def _speak(self, batch: Batch, run: RunRow) -> RequestRow | None:
+        if self.signal is not None:
+            deliver(batch, run, self.signal, self.most_signals)
+        return ask(batch, run, self.update) if self.update is not None else None
+
     def _begin(self, batch: Batch) -> Started:
         row = batch.add_run(self.run)
         batch.append(row, self.started)
-        if self.signal is not None:
-            deliver(batch, row, self.signal, self.most_signals)
+        update = self._speak(batch, row) if self.signal is not None or self.update is not None else None
         if self.activation is None:
-            return Started(row.run_id, row.run_id, created=True)
-        return Started(
-            row.run_id, row.run_id, created=True, applied=apply_activation(batch, row, self.activation)
+            return Started(row.run_id, row.run_id, created=True, update=update)
+        applied = apply_activation(batch, row, self.activation)
+        return Started(row.run_id, row.run_id, created=True, applied=applied, update=update)
+
+
+_DEFAULTS = StartOptions()
+
+
+def start_options(options: object) -> StartOptions:
+    """The options that a caller gave, or none.
+
+    Raises:
+        InvalidOptionError: it gave something else.
+    """
+    if options is None:
+        return _DEFAULTS
+    if not isinstance(options, StartOptions):
+        raise InvalidOptionError(
+            f"options must be StartOptions, not {type(options).__name__}", field="options"
         )
+    return options
 
 
 def check_memo(memo: Payload | None, limit: int) -> None:

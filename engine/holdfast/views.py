@@ -20,9 +20,23 @@ from holdfast_workflow.kinds import (
     RunStatus,
     TimeoutKind,
 )
+from holdfast_workflow.search_attributes import SearchValue
 
 Instant = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str, when_used="json")]
 """An aware datetime, UTC."""
+
+Attributes = Annotated[
+    dict[str, SearchValue],
+    PlainSerializer(
+        lambda values: {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in values.items()
+        },
+        return_type=dict[str, Any],
+        when_used="json",
+    ),
+]
+"""Search attributes by name; in JSON, instants are ISO 8601."""
 
 
 class View(BaseModel):
@@ -51,6 +65,8 @@ class RunDescription(View):
         owner: The worker that holds the run in memory.
         history_length: How many events there are.
         task_failures: How often in a row its code could not be activated.
+        parent_run_id: The run that started it as its child.
+        search_attributes: What it is found by.
         attention_since: Since when the stored kinds of ``attention`` hold.
     """
 
@@ -77,6 +93,8 @@ class RunDescription(View):
     history_length: int
     history_bytes: int
     memo: dict[str, Any] | None
+    parent_run_id: str | None
+    search_attributes: Attributes
     cancel_requested_at: Instant | None
     build_id: str | None
     task_failures: int
@@ -107,11 +125,13 @@ class PendingActivity(View):
         last_failure: Why the attempt before did not succeed.
         available_at: From when on the next attempt may start, while it waits.
         worker: Who runs it.
+        local: Whether only the worker that holds the run may run it.
     """
 
     activity_id: int
     activity_type: str
     task_queue: str
+    local: bool
     priority: int
     status: ActivityStatus
     attempt: int
@@ -201,6 +221,8 @@ class RunSummary(View):
     attention: tuple[Attention, ...]
     attention_since: Instant | None
     build_id: str | None
+    parent_run_id: str | None
+    search_attributes: Attributes
 
 
 class RunPage(View):

@@ -8,16 +8,21 @@ import signal
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+from holdfast.checking.checker import StaticChecks, report
 from holdfast.client import Client
+from holdfast.interceptors import Interceptor, checked_interceptors
 from holdfast.loop_worker import LoopWorker
+from holdfast.retention_policy import RetentionPolicy
 from holdfast.settings import WorkerSettings
 from holdfast.tuning import tune_process
 from holdfast.worker_thread import WorkerThread
 from holdfast_activities.definitions import ActivityDefinition
 from holdfast_activities.definitions import definition_of as activity_definition_of
+from holdfast_activities.interceptors import intercepted as activity_around
 from holdfast_workflow.definitions import WorkflowDefinition
 from holdfast_workflow.definitions import definition_of as workflow_definition_of
 from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.intercepted import intercepted as workflow_around
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import ActivityOptions, timeout_seconds
 
@@ -42,8 +47,14 @@ class Worker:
         build_id: Names the code; recorded with each activation.
         limits: The structural limits.
         workflow_task_failure_types: Exceptions of workflow code that fail the task, to be tried again, not the run.
+        static_checks: What to do about workflow code that reads like it may not replay: ``"warn"`` of it in the log,
+            once for each workflow, ``"error"`` to refuse it, or ``"off"``.
+        runtime_guard: Whether files, sockets, processes, threads and ``time.sleep`` are stopped in workflow code: it
+            fails the task, not the run.
         own_thread: Whether it works on a thread and event loop of its own, with a client of its own: for web apps,
             whose handlers then neither wait for it nor slow it down. Not for a database in memory.
+        retention: What is kept of closed workflows; without it, everything.
+        interceptors: Stand around what it runs, inside those of the client.
 
     Raises:
         InvalidOptionError: An option is out of range, or two definitions share a name.
@@ -66,8 +77,17 @@ class Worker:
         build_id: str | None = None,
         limits: StructuralLimits | None = None,
         workflow_task_failure_types: tuple[type[BaseException], ...] | None = None,
+        static_checks: StaticChecks = "warn",
+        runtime_guard: bool = True,
         own_thread: bool = False,
+        interceptors: Iterable[Interceptor] = (),
+        retention: RetentionPolicy | None = None,
     ) -> None:
+        if not isinstance(client, Client):
+            raise InvalidOptionError(
+                f"client must be a Client, not {type(client).__name__}: `await Client.connect(url)` gives one",
+                field="client",
+            )
         self.client = client
         queues = (task_queue,) if isinstance(task_queue, str) else tuple(task_queue)
         self.settings = WorkerSettings(
@@ -81,6 +101,8 @@ class Worker:
             build_id=build_id,
             limits=limits or client.limits,
             default_activity_options=default_activity_options,
+            runtime_guard=runtime_guard,
+            retention=retention,
         )
         if workflow_task_failure_types is not None:
             self.settings.workflow_task_failure_types = workflow_task_failure_types
@@ -90,6 +112,12 @@ class Worker:
         self.activities: dict[str, ActivityDefinition[..., Any]] = _by_name(
             "activity", map(activity_definition_of, activities)
         )
+        report(self.workflows.values(), static_checks)
+        around = (*client.interceptors, *checked_interceptors(interceptors))
+        if around:
+            self.settings.interceptors = around
+            self.workflows = {name: workflow_around(one, around) for name, one in self.workflows.items()}
+            self.activities = {name: activity_around(one, around) for name, one in self.activities.items()}
         if not self.workflows and not self.activities:
             raise InvalidOptionError("a worker needs workflows or activities to run", field="workflows")
         interval = timeout_seconds("watchdog interval", watchdog_interval)
@@ -101,6 +129,9 @@ class Worker:
         self._own_thread = own_thread
         self._worker: LoopWorker | WorkerThread | None = None
         self._stop_requested = asyncio.Event()
+        self._was_signalled = False
+        self.unfinished = 0
+        """How many activities ran on, whatever they were told, when it had stopped."""
 
     @property
     def worker_id(self) -> str:
@@ -133,6 +164,7 @@ class Worker:
         self._stop_requested.set()
         if worker is not None:
             await worker.stop()
+            self.unfinished = worker.unfinished
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -144,6 +176,8 @@ class Worker:
     async def run(self) -> None:
         """Work until SIGINT or SIGTERM, or until :meth:`request_stop`; then stop in good order.
 
+        A second signal, while it stops, ends the process at once; others take its work over when its lease is over.
+
         The process is taken to be the worker's own: its garbage collector and thread switching are set up for that
         (:mod:`holdfast.tuning`). Inside another program use the worker as a context manager.
         """
@@ -152,7 +186,7 @@ class Worker:
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
             try:
-                loop.add_signal_handler(number, self.request_stop)
+                loop.add_signal_handler(number, self._signalled, number)
             except (NotImplementedError, RuntimeError, ValueError):
                 logger.debug("signal %s can't be handled here", number)
         try:
@@ -164,6 +198,14 @@ class Worker:
                     loop.remove_signal_handler(number)
                 except (NotImplementedError, RuntimeError, ValueError):
                     logger.debug("signal %s was not handled here", number)
+
+    def _signalled(self, number: int) -> None:
+        if self._was_signalled:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self._was_signalled = True
+        logger.info("worker %s stops in good order; another signal ends it at once", self.worker_id)
+        self.request_stop()
 
     def request_stop(self) -> None:
         """Make :meth:`run` return; call it on the worker's loop."""

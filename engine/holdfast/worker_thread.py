@@ -28,6 +28,7 @@ class WorkerThread:
         self._url = client.url
         self._client = client
         self._parts = (settings, workflows, activities, watchdog_interval)
+        self.unfinished = 0
         self._ready: Future[None] = Future()
         self._ended: Future[None] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,3 +71,4 @@ class WorkerThread:
                 await self._stopping.wait()
             finally:
                 await worker.stop()
+                self.unfinished = worker.unfinished

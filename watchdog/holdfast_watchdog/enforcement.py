@@ -69,6 +69,8 @@ class EnforceRunDeadline(BaseChange):
     ``retries=False`` spares the lock on the instance where the run has no retry policy.
     """
 
+    insists = True
+
     def __init__(self, run_id: str, workflow_id: str, *, retries: bool = True) -> None:
         self.runs = self.closes = (run_id,)
         if retries:  # the next run changes the instance, whose lock comes before the run's
@@ -91,6 +93,8 @@ class EnforceRunDeadline(BaseChange):
 
 class EnforceActivityDeadline(BaseChange):
     """End the attempt (or the wait) of an activity one of whose deadlines has passed."""
+
+    insists = True
 
     def __init__(self, run_id: str, activity_id: int) -> None:
         self.runs = (run_id,)
@@ -225,6 +229,8 @@ class LoseWorker(BaseChange):
 
 class RescueActivity(BaseChange):
     """Hand the activity of a dead worker to another: at once, not charged, a few times at most."""
+
+    insists = True
 
     def __init__(self, run_id: str, activity_id: int, worker_id: str) -> None:
         self.runs = (run_id,)

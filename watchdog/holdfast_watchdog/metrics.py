@@ -46,6 +46,19 @@ class Metric:
     attributes: tuple[str, ...]
     description: str
 
+    def counter(self, meter: Meter) -> Counter:
+        """Make it in a meter."""
+        return meter.create_counter(self.name, unit=self.unit, description=self.description)
+
+    def histogram(self, meter: Meter, buckets: tuple[float, ...]) -> Histogram:
+        """Make it in a meter, with these boundaries."""
+        return meter.create_histogram(
+            self.name,
+            unit=self.unit,
+            description=self.description,
+            explicit_bucket_boundaries_advisory=buckets,
+        )
+
 
 ENFORCED: Final = Metric(
     "holdfast.watchdog.enforced", "counter", "{deadline}", ("kind",), "Deadlines enforced and timers fired"
@@ -84,11 +97,11 @@ class WatchdogMetrics:
     """The instruments of one meter provider, shared by the watchdogs of a process."""
 
     def __init__(self, meter: Meter) -> None:
-        self._enforced = _counter(meter, ENFORCED)
-        self._actions = _counter(meter, ACTIONS)
-        self._set_aside = _counter(meter, SET_ASIDE)
-        self._lateness = _histogram(meter, LATENESS, LATENESS_BUCKETS_S)
-        self._duration = _histogram(meter, PASS_DURATION, DURATION_BUCKETS_S)
+        self._enforced = ENFORCED.counter(meter)
+        self._actions = ACTIONS.counter(meter)
+        self._set_aside = SET_ASIDE.counter(meter)
+        self._lateness = LATENESS.histogram(meter, LATENESS_BUCKETS_S)
+        self._duration = PASS_DURATION.histogram(meter, DURATION_BUCKETS_S)
         self._lock = threading.Lock()  # a reader collects on a thread of its own
         self._samples: WeakKeyDictionary[object, dict[str, int]] = WeakKeyDictionary()
         self._unasked: WeakSet[object] = WeakSet()
@@ -160,19 +173,6 @@ class MeasuringScribe(Scribe):
         """See :class:`Scribe`."""
         self._metrics.late(TIMER_FIRED, at - fire_at)
         super().timer_fired(run_id, timer_id, fire_at, at)
-
-
-def _counter(meter: Meter, metric: Metric) -> Counter:
-    return meter.create_counter(metric.name, unit=metric.unit, description=metric.description)
-
-
-def _histogram(meter: Meter, metric: Metric, buckets: tuple[float, ...]) -> Histogram:
-    return meter.create_histogram(
-        metric.name,
-        unit=metric.unit,
-        description=metric.description,
-        explicit_bucket_boundaries_advisory=buckets,
-    )
 
 
 _made: WeakKeyDictionary[MeterProvider, WatchdogMetrics] = WeakKeyDictionary()

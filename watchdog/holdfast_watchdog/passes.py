@@ -8,15 +8,17 @@
    by its name being gone. A pass that dies in between loses nothing: the next one, in whatever process, finds the
    same.
 
-Each step reads in batches and hands a batch's changes to the journal together, so that one commit takes many. A row
-whose change is refused or fails for a reason of its own is *set aside*: counted, named once in the log, passed over
-by the cursor. Only an error of the database itself ends the pass.
+The first three are found by one read, and their changes are handed to the journal in that order without waiting for
+one another, so that one commit takes all; what is more than a batch follows batch by batch. A row whose change is
+refused or fails for a reason of its own is *set aside*: counted, named once in the log, passed over by the cursor. Only
+an error of the database itself ends the pass.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -57,12 +59,14 @@ from holdfast_workflow.errors import (
     StoreError,
     StoreReadOnlyError,
 )
+from holdfast_workflow.kinds import TimeoutKind
 
 P = ParamSpec("P")
 T = TypeVar("T")
 RowT = TypeVar("RowT")
 
 RUNS_IN_A_CHANGE = 100
+RUN_KINDS = (TimeoutKind.EXECUTION_TIMEOUT, TimeoutKind.RUN_TIMEOUT)
 NO_WRITING = (ForkedConnectionError, JournalClosedError, StoreReadOnlyError)
 
 
@@ -106,6 +110,13 @@ async def apply_all(journal: Journal, changes: Sequence[Change[Any]]) -> list[An
     return outcomes
 
 
+async def together(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Take steps at once, each as far as it gets, in their order; raises what the first one raised."""
+    for outcome in await asyncio.gather(*steps, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
 class Pass:
     """One pass over what was due when it began.
 
@@ -127,22 +138,27 @@ class Pass:
         self._batch = batch
         self._limit = limit
         self._declare = declare
+        self._aside: Counter[str] = Counter()
+        self._runs_ended = False
 
     async def run(self) -> WatchdogReport:
         """Do what is due. Raises ``StoreError`` where the database can't be read or written."""
         report, now, hub = self.report, self.now, self._hub
-        look = await hub.read(scans.look)
-        due = False
-        if look.runs is not None and look.runs <= now:
-            due = True
-            await self._drain("runs", scans.due_runs, self._end_runs)
-        if look.activities is not None and look.activities <= now:
-            due = True
-            await self._drain("activities", scans.due_activities, self._end_attempts)
-        if look.timers is not None and look.timers <= now:
-            due = True
-            await self._drain("timers", scans.due_timers, self._fire)
-        if report.counts or (look.cascades is not None and look.cascades <= now):
+        first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
+        found = await hub.read(scans.survey, now, first)
+        look, steps = found.look, []
+        if found.runs is not None:
+            steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))
+        if found.activities is not None:
+            steps.append(
+                self._drain("activities", scans.due_activities, self._end_attempts, found.activities)
+            )
+        if found.timers is not None:
+            steps.append(self._drain("timers", scans.due_timers, self._fire, found.timers))
+        due = bool(steps)
+        await together(steps)
+        if self._runs_ended or (look.cascades is not None and look.cascades <= now):
+            due = True  # children that end take their deadlines with them
             await self._drain("cascades", self._cascades, self._cascade)
         lapsed = look.leases is not None and look.leases <= now
         if lapsed and not self._declare:
@@ -168,7 +184,7 @@ class Pass:
         changes = [EnforceRunDeadline(row.run_id, row.workflow_id, retries=row.retries) for row in rows]
         handled = 0
         for row, outcome in zip(rows, await self._apply(changes), strict=True):
-            if not self._set_aside(outcome, run_id=row.run_id) and isinstance(outcome, Enforced):
+            if not self._set_aside("runs", outcome, run_id=row.run_id) and isinstance(outcome, Enforced):
                 handled += 1
                 self._note(outcome, row.deadline_at, workflow_id=row.workflow_id, run_id=row.run_id)
         return handled
@@ -179,7 +195,7 @@ class Pass:
         handled = 0
         for row, outcome in zip(rows, await self._apply(changes), strict=True):
             ids: dict[str, Any] = {"run_id": row.run_id, "activity_id": row.activity_id}
-            if not self._set_aside(outcome, **ids) and isinstance(outcome, Enforced):
+            if not self._set_aside("activities", outcome, **ids) and isinstance(outcome, Enforced):
                 handled += 1
                 self._note(outcome, row.deadline_at, **ids)
         return handled
@@ -192,7 +208,7 @@ class Pass:
         changes = [FireTimers(run_id, timers[run_id]) for run_id in keys]
         handled = 0
         for run_id, outcome in zip(keys, await self._apply(changes), strict=True):
-            if self._set_aside(outcome, run_id=run_id, rows=len(timers[run_id])):
+            if self._set_aside("timers", outcome, run_id=run_id, rows=len(timers[run_id])):
                 continue
             assert isinstance(outcome, Fired)
             handled += len(outcome.timers)
@@ -220,7 +236,7 @@ class Pass:
                 run_id = due.pop()
                 children = await self._hub.read(next_children, run_id)
                 [outcome] = await self._apply([ApplyClosePolicy(run_id, children)])
-                if self._set_aside(outcome, run_id=run_id) or not isinstance(outcome, Cascaded):
+                if self._set_aside("cascades", outcome, run_id=run_id) or not isinstance(outcome, Cascaded):
                     continue
                 handled += 1
                 due += outcome.due
@@ -242,7 +258,7 @@ class Pass:
         rows.sort(key=lambda row: row.worker_id)
         changes = [LoseWorker(row.worker_id) for row in rows]
         for row, outcome in zip(rows, await self._apply(changes), strict=True):
-            if not self._set_aside(outcome, worker_id=row.worker_id) and outcome:
+            if not self._set_aside("workers", outcome, worker_id=row.worker_id) and outcome:
                 self.report.count(WORKER_LOST)
                 self._scribe.worker_lost(row.worker_id, row.deadline_at, self.now)
         return len(rows)
@@ -268,7 +284,7 @@ class Pass:
         handled = 0
         for row, outcome in zip(rows, await self._apply(changes), strict=True):
             ids: dict[str, Any] = {"run_id": row.run_id, "activity_id": row.activity_id}
-            if self._set_aside(outcome, **ids):
+            if self._set_aside("lost_work", outcome, **ids):
                 continue
             if not isinstance(outcome, Rescued):
                 continue
@@ -301,7 +317,7 @@ class Pass:
         changes = [ReleaseLostRuns(worker_id, run_ids[start : start + RUNS_IN_A_CHANGE]) for start in starts]
         released = 0
         for change, outcome in zip(changes, await self._apply(changes), strict=True):
-            if self._set_aside(outcome, worker_id=worker_id, rows=len(change.runs)):
+            if self._set_aside("lost_work", outcome, worker_id=worker_id, rows=len(change.runs)):
                 continue
             released += len(outcome)
             if outcome:
@@ -316,25 +332,30 @@ class Pass:
         kind: str,
         scan: Callable[[Connection, int, RowT | None, int], list[RowT]],
         handle: Callable[[list[RowT]], Awaitable[int]],
+        found: list[RowT] | None = None,
         *,
         dated: bool = True,
     ) -> None:
-        """Read and handle a kind batch by batch until nothing more is due, or the limit is reached."""
+        """Read and handle a kind batch by batch until nothing more is due, or the limit is reached.
+
+        The first batch may have been found already.
+        """
         cursor: RowT | None = None
         handled = left = 0
-        set_aside = self.report.set_aside
+        set_aside = self._aside[kind]
         while True:
             wanted = self._batch if self._limit is None else min(self._batch, self._limit - handled)
             if wanted <= 0:
                 left = await self._hub.read(scans.count_due, kind, self.now) if dated else 1
                 self.report.reached_limit = True
                 break
-            rows = await self._hub.read(scan, self.now, cursor, wanted)
+            rows = found if found is not None else await self._hub.read(scan, self.now, cursor, wanted)
+            found = None
             if rows:
                 cursor = rows[-1]
                 handled += await handle(list(rows))
             if len(rows) < wanted:
-                left = self.report.set_aside - set_aside
+                left = self._aside[kind] - set_aside
                 break
         self.report.note_left(kind, left)
 
@@ -351,13 +372,15 @@ class Pass:
     def _note(self, enforced: Enforced, due_at: int, **ids: Any) -> None:
         """Count and log an enforcement; it is as late as the first deadline that had passed."""
         self.report.count(enforced.kind.value)
+        self._runs_ended = self._runs_ended or enforced.kind in RUN_KINDS
         self.report.note_lateness(enforced.at - min(due_at, enforced.deadline_at))
         self._scribe.enforced(enforced, **ids)
 
-    def _set_aside(self, outcome: Any, *, rows: int = 1, **ids: Any) -> bool:
+    def _set_aside(self, kind: str, outcome: Any, *, rows: int = 1, **ids: Any) -> bool:
         """Whether a row could not be handled."""
         if not isinstance(outcome, Exception):
             return False
+        self._aside[kind] += rows
         self.report.set_aside += rows
         reason = outcome.reason if isinstance(outcome, RefusedError) else type(outcome).__name__
         self._scribe.set_aside(reason, outcome, **ids)

@@ -165,6 +165,16 @@ class LapsedWorker:
     worker_id: str
 
 
+@dataclass(slots=True, frozen=True)
+class Survey:
+    """A look, and by kind the first of what is due; ``None`` where nothing is."""
+
+    look: Look
+    runs: list[DueRun] | None
+    activities: list[DueActivity] | None
+    timers: list[DueTimer] | None
+
+
 def _least(*instants: int | None) -> int | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
@@ -173,6 +183,21 @@ def look(connection: Connection) -> Look:
     """Whether anything is due, and when the next thing is."""
     runs, activities, timers, cascades, leases, owners, claimers = fetch(connection, LOOK)[0]
     return Look(runs, activities, timers, cascades, leases, bool(owners), bool(claimers))
+
+
+def survey(connection: Connection, now: int, limit: int) -> Survey:
+    """Whether anything is due, and the first rows of what is: the statement of a look, and one for each kind due."""
+    seen = look(connection)
+    return Survey(
+        seen,
+        due_runs(connection, now, None, limit) if _passed(seen.runs, now) else None,
+        due_activities(connection, now, None, limit) if _passed(seen.activities, now) else None,
+        due_timers(connection, now, None, limit) if _passed(seen.timers, now) else None,
+    )
+
+
+def _passed(instant: int | None, now: int) -> bool:
+    return instant is not None and instant <= now
 
 
 def nearest_deadline(connection: Connection, after: int = BEGINNING) -> int | None:

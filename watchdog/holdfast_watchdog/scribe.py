@@ -93,7 +93,9 @@ class Scribe:
     def released(self, worker_id: str, run_ids: list[str]) -> None:
         """Runs were taken from a dead worker."""
         facts = {"worker_id": worker_id, "run_ids": run_ids}
-        logger.info("%d runs lost their worker %s and wait for another", len(run_ids), worker_id, extra=facts)
+        logger.info(
+            "worker %s was lost; runs that wait for another: %d", worker_id, len(run_ids), extra=facts
+        )
 
     def set_aside(self, reason: str, error: Exception, **ids: Any) -> None:
         """A row can't be handled; said once."""

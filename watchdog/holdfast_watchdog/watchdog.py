@@ -30,7 +30,7 @@ from holdfast_watchdog.metrics import MeasuringScribe, watchdog_metrics
 from holdfast_watchdog.passes import Pass, WatchedHub
 from holdfast_watchdog.periodic import Periodic, periodic
 from holdfast_watchdog.report import WatchdogReport
-from holdfast_workflow.errors import JournalClosedError, StoreError
+from holdfast_workflow.errors import InvalidOptionError, JournalClosedError, StoreError
 from holdfast_workflow.validation import integer, timeout_seconds
 
 logger = logging.getLogger("holdfast.watchdog")
@@ -77,6 +77,11 @@ class TaskWatchdog:
         lease_duration: float | timedelta = 30.0,
         meter_provider: MeterProvider | None = None,
     ) -> None:
+        if getattr(client, "hub", None) is None:
+            raise InvalidOptionError(
+                f"client must be a Client, not {type(client).__name__}: `await Client.connect(url)` gives one",
+                field="client",
+            )
         self.batch = integer("watchdog batch", batch, 1)
         self._half_lease_s = timeout_seconds("lease duration", lease_duration) / 2
         # Passes that were further apart than half a lease could never prove an unbroken connection for as long.

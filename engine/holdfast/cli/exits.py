@@ -6,7 +6,7 @@
 2    bad usage: an option, a name or a URL that can't be
 3    there is no such workflow or run
 4    the database does not answer, can't be written, or has another schema than this code
-5    the workflow did not end within ``--timeout``; it goes on
+5    the workflow did not end, or gave no answer, within ``--timeout``; it goes on
 130  interrupted
 ==== ================================================================================
 """
@@ -19,6 +19,8 @@ from holdfast.errors import (
     HoldfastError,
     InvalidOptionError,
     InvalidUrlError,
+    RequestError,
+    RequestTimeoutError,
     StillRunningError,
     StoreError,
     WorkflowAlreadyStartedError,
@@ -57,7 +59,7 @@ def exit_code(error: BaseException) -> Exit:
         return Exit.NOT_FOUND
     if isinstance(error, StoreError):
         return Exit.DATABASE
-    if isinstance(error, StillRunningError):
+    if isinstance(error, StillRunningError | RequestTimeoutError):
         return Exit.STILL_RUNNING
     return Exit.FAILED
 
@@ -72,6 +74,9 @@ def one_line(error: BaseException) -> str:
         return f"{problem}: choose another --id, or --policy return_existing for the one that is there"
     if isinstance(error, WorkflowResultError) and error.__cause__ is not None:
         return _joined(f"workflow {error.workflow_id!r} failed: {causes(error.__cause__)}")
+    if isinstance(error, RequestError) and error.__cause__ is not None:
+        problem, _, advice = error.message.partition(": see the cause")
+        return _joined(f"{problem}: {causes(error.__cause__)}{advice}")
     if isinstance(error, HoldfastError):
         return _joined(error.message)
     return _joined(f"{type(error).__name__}: {error} (HOLDFAST_DEBUG=1 shows where)")

@@ -9,65 +9,18 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.connecting import with_client
-from holdfast.cli.options import AsJson, Url, moment
+from holdfast.cli.filters import Chosen
+from holdfast.cli.options import AsJson, Url
 from holdfast.cli.output import ago, document, left, show, status, table
 from holdfast.client import Client
-from holdfast.listing import MOST_PER_PAGE, Filters
+from holdfast.listing import MOST_PER_PAGE
 from holdfast.views import RunSummary, WorkerSummary
 from holdfast_workflow.times import to_datetime
 from holdfast_workflow.validation import integer
 
-Status = Annotated[
-    list[str] | None,
-    typer.Option("--status", help="Only runs that are so; may be given several times.", show_default=False),
-]
-Type = Annotated[str | None, typer.Option("--type", help="Only this workflow.", show_default=False)]
-Queue = Annotated[str | None, typer.Option("--task-queue", help="Only this task queue.", show_default=False)]
-Id = Annotated[
-    str | None, typer.Option("--id", help="Only the runs of this workflow id.", show_default=False)
-]
-CreatedAfter = Annotated[
-    str | None,
-    typer.Option("--created-after", metavar="WHEN", help="Created then or later.", show_default=False),
-]
-CreatedBefore = Annotated[
-    str | None, typer.Option("--created-before", metavar="WHEN", help="Created earlier.", show_default=False)
-]
-ClosedAfter = Annotated[
-    str | None,
-    typer.Option("--closed-after", metavar="WHEN", help="Closed then or later.", show_default=False),
-]
-ClosedBefore = Annotated[
-    str | None, typer.Option("--closed-before", metavar="WHEN", help="Closed earlier.", show_default=False)
-]
-DeadlineBefore = Annotated[
-    str | None,
-    typer.Option(
-        "--deadline-before", metavar="WHEN", help="Open, with an earlier deadline.", show_default=False
-    ),
-]
-NeedsAttention = Annotated[bool, typer.Option("--attention", help="Only runs that need a person.")]
-Overdue = Annotated[
-    bool, typer.Option("--overdue", help="Only runs of which a deadline passed that nobody enforced.")
-]
-Open = Annotated[
-    bool | None, typer.Option("--open/--closed", help="Only open, or only closed runs.", show_default=False)
-]
-
 
 def list_(
-    status: Status = None,
-    type: Type = None,
-    task_queue: Queue = None,
-    id: Id = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    closed_after: ClosedAfter = None,
-    closed_before: ClosedBefore = None,
-    deadline_before: DeadlineBefore = None,
-    attention: NeedsAttention = False,
-    overdue: Overdue = False,
-    open: Open = None,
+    chosen: Chosen,
     limit: Annotated[int, typer.Option("--limit", help="How many; 0 for all.")] = 50,
     url: Url = None,
     json: AsJson = False,
@@ -76,12 +29,7 @@ def list_(
     integer("limit", limit, 0)
 
     async def work(client: Client) -> None:
-        now = _now(client)
-        filters = _filters(
-            now, status, type, task_queue, id, created_after, created_before, closed_after, closed_before,
-            deadline_before, attention, overdue, open,
-        )  # fmt: skip
-        runs = client.list(page_size=min(limit, MOST_PER_PAGE) or MOST_PER_PAGE, **filters)
+        runs = client.list(page_size=min(limit, MOST_PER_PAGE) or MOST_PER_PAGE, **chosen.filters(client))
         found: list[RunSummary] = []
         seen, more = 0, False
         async for run in runs:
@@ -94,35 +42,16 @@ def list_(
             else:
                 found.append(run)
         if not json:
-            _show_runs(found, now, more=more)
+            _show_runs(found, now_of(client), more=more)
 
     with_client(url, work)
 
 
-def count(
-    status: Status = None,
-    type: Type = None,
-    task_queue: Queue = None,
-    id: Id = None,
-    created_after: CreatedAfter = None,
-    created_before: CreatedBefore = None,
-    closed_after: ClosedAfter = None,
-    closed_before: ClosedBefore = None,
-    deadline_before: DeadlineBefore = None,
-    attention: NeedsAttention = False,
-    overdue: Overdue = False,
-    open: Open = None,
-    url: Url = None,
-    json: AsJson = False,
-) -> None:
+def count(chosen: Chosen, url: Url = None, json: AsJson = False) -> None:
     """Count runs."""
 
     async def work(client: Client) -> None:
-        filters = _filters(
-            _now(client), status, type, task_queue, id, created_after, created_before, closed_after, closed_before,
-            deadline_before, attention, overdue, open,
-        )  # fmt: skip
-        number = await client.count(**filters)
+        number = await client.count(**chosen.filters(client))
         if json:
             document({"count": number})
         else:
@@ -131,38 +60,8 @@ def count(
     with_client(url, work)
 
 
-def _filters(
-    now: datetime,
-    status: list[str] | None,
-    type: str | None,
-    task_queue: str | None,
-    id: str | None,
-    created_after: str | None,
-    created_before: str | None,
-    closed_after: str | None,
-    closed_before: str | None,
-    deadline_before: str | None,
-    attention: bool,
-    overdue: bool,
-    open: bool | None,
-) -> Filters:
-    return Filters(
-        status=status or None,
-        workflow_type=type,
-        task_queue=task_queue,
-        workflow_id=id,
-        created_after=moment("created after", created_after, now),
-        created_before=moment("created before", created_before, now),
-        closed_after=moment("closed after", closed_after, now),
-        closed_before=moment("closed before", closed_before, now),
-        deadline_before=moment("deadline before", deadline_before, now, ahead=True),
-        attention=attention,
-        overdue=overdue,
-        open=open,
-    )
-
-
-def _now(client: Client) -> datetime:
+def now_of(client: Client) -> datetime:
+    """What time it is, by the engine's clock."""
     return to_datetime(client.hub.environment.clock.now())
 
 
@@ -200,7 +99,7 @@ def workers(url: Url = None, json: AsJson = False) -> None:
             for worker in found:
                 document(worker)
         else:
-            _show_workers(found, _now(client))
+            _show_workers(found, now_of(client))
 
     with_client(url, work)
 

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.cli.exits import CommandFailedError
+from holdfast.interceptors import Interceptor, checked_interceptors
 from holdfast_activities.definitions import ActivityDefinition
 from holdfast_workflow.converter import DataConverter, PayloadCodec
 from holdfast_workflow.definitions import definition_of
@@ -138,6 +139,33 @@ def _check(thing: object, target: str) -> None:
             f"{type(thing).__name__}",
             field="module",
         )
+
+
+def interceptors(targets: Iterable[str]) -> tuple[Interceptor, ...]:
+    """The interceptors of ``--interceptor module:name``: one, its class, or a list of either.
+
+    Raises:
+        InvalidOptionError: There is none by that name.
+    """
+    made: list[Any] = []
+    for target in targets:
+        module_name, colon, path = target.partition(":")
+        if not colon or not path:
+            raise InvalidOptionError(f"interceptor must be MODULE:NAME, not {target!r}", field="interceptor")
+        found = _attribute(import_module(module_name), path, target)
+        for one in found if isinstance(found, list | tuple) else [found]:
+            if isinstance(one, type) and issubclass(one, Interceptor):
+                try:
+                    made.append(one())
+                except Exception as error:
+                    raise InvalidOptionError(
+                        f"interceptor {target!r} can't be made without arguments: {type(error).__name__}: {error}: "
+                        "name one that is made",
+                        field="interceptor",
+                    ) from error
+            else:
+                made.append(one)
+    return checked_interceptors(made)
 
 
 def converter(target: str | None) -> DataConverter | None:

@@ -13,7 +13,20 @@ from rich.text import Text
 
 from holdfast.cli.connecting import with_client
 from holdfast.cli.options import AsJson, Codec, RunId, Url, WorkflowId
-from holdfast.cli.output import ago, at, clock, deadline, document, left, pretty, show, status, table, words
+from holdfast.cli.output import (
+    ago,
+    at,
+    clock,
+    counted,
+    deadline,
+    document,
+    left,
+    pretty,
+    show,
+    status,
+    table,
+    words,
+)
 from holdfast.client import Client
 from holdfast.handle import HistoryEvent
 from holdfast.views import (
@@ -62,7 +75,8 @@ def history(
     async def work(client: Client) -> None:
         made = table("SEQ", "RECORDED", "", "EVENT", "PAYLOAD")
         before: datetime | None = None
-        async for event in client.handle(workflow_id, run_id=run_id).history(after_seq=after):
+        handle = client.handle(workflow_id, run_id=run_id)
+        async for event in handle.history(after_seq=after):
             if json:
                 document(_event_document(event))
                 continue
@@ -70,8 +84,11 @@ def history(
             before = event.recorded_at
             payload = pretty(event.payload) if full else _short(event.payload)
             made.add_row(str(event.seq), clock(event.recorded_at), since, event.type, Text(payload))
-        if not json:
+        if not json and made.row_count:
             show(made)
+        elif not json:
+            length = (await client.describe(workflow_id, run_id)).run.history_length
+            show(f"no events after {after}: the history of {workflow_id} has {length}")
 
     with_client(url, work)
 
@@ -118,7 +135,7 @@ def _facts(found: WorkflowDescription, now: datetime) -> Table:
     facts.add_row("created", at(run.created_at, now))
     facts.add_row("started", at(run.started_at, now) or "not yet")
     if run.begins_at is not None:
-        facts.add_row("begins", at(run.begins_at, now))
+        facts.add_row("next try" if run.task_failures else "begins", at(run.begins_at, now))
     if run.closed_at is not None:
         facts.add_row("closed", at(run.closed_at, now))
     for name, timeout, instant in (
@@ -138,6 +155,8 @@ def _facts(found: WorkflowDescription, now: datetime) -> Table:
         facts.add_row("task failures", Text(why, style="red"))
     if run.build_id is not None:
         facts.add_row("build", run.build_id)
+    if run.search_attributes:
+        facts.add_row("search attributes", orjson.dumps(run.search_attributes).decode())
     if run.memo is not None:
         facts.add_row("memo", orjson.dumps(run.memo).decode())
     return facts
@@ -216,7 +235,4 @@ def _failures(failures: Sequence[FailureView], now: datetime) -> Table:
 
 
 def _title(noun: str, number: int) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {plural}" + (f", the first {MOST_SHOWN}" if number > MOST_SHOWN else "")
+    return counted(number, noun) + (f", the first {MOST_SHOWN}" if number > MOST_SHOWN else "")

@@ -10,19 +10,39 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import database, demonstrating, listing, looking, results, speaking, starting, working
+from holdfast.cli import (
+    bulk,
+    checking,
+    database,
+    demonstrating,
+    listing,
+    looking,
+    moving,
+    plugins,
+    removing,
+    replaying,
+    resetting,
+    results,
+    speaking,
+    starting,
+    top,
+    working,
+)
 from holdfast.cli.exits import Exit, exit_code, one_line
+from holdfast.cli.filters import with_filters
 from holdfast.cli.output import tell
 from holdfast.version import __version__
 
 # Typer may carry its own click: what a usage error is, is found from the one that it shows.
 _UsageError, _ClickError = typer.BadParameter.__mro__[1:3]
 
+COMPLETE = "_HOLDFAST_COMPLETE"
+
 app = typer.Typer(
     name="holdfast",
     help="Durable workflows in your own database.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -53,21 +73,37 @@ app.command(
 )(demonstrating.demo)
 app.command("migrate")(database.migrate)
 app.command("worker")(working.worker)
+app.command("check")(checking.check_)
 app.command("start")(starting.start)
-app.command("list")(listing.list_)
-app.command("count")(listing.count)
+app.command("list")(with_filters(listing.list_))
+app.command("count")(with_filters(listing.count))
 app.command("describe")(looking.describe)
 app.command("history")(looking.history)
+app.command("export")(with_filters(moving.export))
+app.command("import")(moving.import_)
+app.command("replay")(replaying.replay)
 app.command("result")(results.result)
 app.command("signal")(speaking.signal)
+app.command("query")(speaking.query)
+app.command("update")(speaking.update)
 app.command("cancel")(results.cancel)
 app.command("terminate")(results.terminate)
+app.command("reset")(resetting.reset)
+app.command("bulk")(with_filters(bulk.bulk))
+app.command("delete")(removing.delete)
+app.command("retention")(removing.retention)
 app.command("workers")(listing.workers)
 app.command("watchdog")(working.watchdog)
+app.command("top")(top.top)
+app.command(
+    "ui", add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(plugins.ui)
 
 
 def main() -> None:
     """The entry point of ``holdfast``."""
+    if COMPLETE in os.environ:  # a shell asks what may come next
+        app(prog_name="holdfast")
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

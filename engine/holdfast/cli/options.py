@@ -53,6 +53,24 @@ def database_url(url: str | None) -> str:
     return url
 
 
+def arguments_of(context: typer.Context, *without: str) -> list[str]:
+    """The arguments that a command was given (or has by default), for another process to be given them too."""
+    arguments: list[str] = []
+    names: list[str] = []
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.name in without or value is None or value is False:
+            continue
+        values = [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+        if parameter.param_type_name == "argument":
+            names += values
+        elif value is True:
+            arguments.append(parameter.opts[0])
+        else:
+            arguments += [f"{parameter.opts[0]}={one}" for one in values]
+    return [*arguments, "--", *names]
+
+
 def duration(field: str, text: str | None) -> float | None:
     """A duration: seconds, or a number with a unit (``90s``, ``5m``, ``2h``). Its range is checked elsewhere."""
     if text is None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
 import orjson
 from pydantic import BaseModel
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -60,6 +63,15 @@ def pretty(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
+@contextmanager
+def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
+    """A bar on stderr, where that is a terminal, for what takes long; the block says how far it is."""
+    out = Console(stderr=True)
+    with Progress(console=out, transient=True, disable=not out.is_terminal) as bars:
+        bar = bars.add_task(what, total=total)
+        yield lambda done: bars.update(bar, completed=done)
+
+
 def table(*columns: str, title: str | None = None) -> Table:
     """An empty table."""
     made = Table(
@@ -86,6 +98,13 @@ def words(seconds: float) -> str:
     if seconds >= 10 or seconds == int(seconds):
         return f"{int(seconds)} s"
     return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 run``, ``2 runs``, ``3 histories``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun.removesuffix('y')}ies" if noun.endswith("y") else f"{number:,} {noun}s"
 
 
 def ago(instant: datetime | None, now: datetime) -> str:

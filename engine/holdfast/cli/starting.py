@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.connecting import with_client
+from holdfast.cli.filters import attributes
 from holdfast.cli.options import AsJson, Codec, Timeout, Url, duration, json_object, json_value, waiting_time
 from holdfast.cli.output import document, show
 from holdfast.cli.results import print_result
@@ -46,6 +47,15 @@ def start(
         str | None,
         typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
     ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribute",
+            metavar="NAME=VALUE",
+            help="A search attribute; once for each.",
+            show_default=False,
+        ),
+    ] = None,
     policy: Annotated[
         str,
         typer.Option(
@@ -71,6 +81,7 @@ def start(
         start_delay=duration("start delay", start_delay),
         priority=priority,
         memo=json_object("memo", memo),
+        search_attributes=attributes(attribute),
         duplicate_policy=policy.replace("-", "_"),
     )
     arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
@@ -82,9 +93,15 @@ def start(
             await print_result(handle, longest, json=json)
         elif json:
             document(
-                {"workflow_id": handle.workflow_id, "run_id": handle.run_id, "workflow_type": workflow_type}
+                {
+                    "workflow_id": handle.workflow_id,
+                    "run_id": handle.run_id,
+                    "workflow_type": workflow_type,
+                    "existed": handle.existed,
+                }
             )
         else:
-            show(f"started {handle.workflow_id}, run {handle.run_id}")
+            there = f"{handle.workflow_id} is open already:"
+            show(f"{there if handle.existed else f'started {handle.workflow_id},'} run {handle.run_id}")
 
     with_client(url, work, codec=codec, makes=True)

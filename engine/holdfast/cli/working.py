@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, cast
 
 import typer
 
+from holdfast.checking.checker import StaticChecks
 from holdfast.cli.connecting import with_client
 from holdfast.cli.exits import CommandFailedError
 from holdfast.cli.loading import load
-from holdfast.cli.options import AsJson, Codec, Url, database_url, duration
+from holdfast.cli.options import AsJson, Codec, Url, arguments_of, database_url, duration
 from holdfast.cli.output import document, show, tell
+from holdfast.cli.supervising import PROCESS_ENV, Supervisor
 from holdfast.client import DEFAULT_QUEUE, Client
+from holdfast.logs import RunIds
 from holdfast.tuning import tune_process
 from holdfast.watchdog import TaskWatchdog, WatchdogReport
 from holdfast.worker import Worker
+from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.errors import InvalidOptionError
 
 Interval = Annotated[
@@ -27,6 +33,7 @@ Interval = Annotated[
 
 
 def worker(
+    context: typer.Context,
     targets: Annotated[
         list[str],
         typer.Argument(
@@ -49,6 +56,16 @@ def worker(
     max_concurrent_activities: Annotated[
         int, typer.Option("--max-concurrent-activities", help="How many activities run at a time.")
     ] = 100,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            min=1,
+            metavar="N",
+            help="Run so many processes of it, and start another where one dies.",
+            show_default=False,
+        ),
+    ] = None,
     lease_duration: Annotated[
         str, typer.Option("--lease-duration", metavar="TIME", help="How long it may be silent.")
     ] = "30s",
@@ -65,14 +82,23 @@ def worker(
     build_id: Annotated[
         str | None, typer.Option("--build-id", help="Names the code, for `describe`.", show_default=False)
     ] = None,
+    static_checks: Annotated[
+        str, typer.Option("--static-checks", help="About code that may not replay: warn, error or off.")
+    ] = "warn",
+    no_runtime_guard: Annotated[
+        bool, typer.Option("--no-runtime-guard", help="Let workflow code open files, sockets and processes.")
+    ] = False,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
     url: Url = None,
     codec: Codec = None,
     json: AsJson = False,
 ) -> None:
     """Run workflows and activities until SIGINT or SIGTERM."""
-    database_url(url)
+    named = database_url(url)
     level = _level(log_level)
+    if processes is not None:
+        grace_s = duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0
+        raise typer.Exit(_supervise(context, processes, named, codec, grace_s=grace_s, json=json))
     workflows, activities = load(targets)
 
     async def work(client: Client) -> None:
@@ -88,17 +114,81 @@ def worker(
             max_concurrent_activities=max_concurrent_activities,
             graceful_shutdown_timeout=duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0,
             build_id=build_id,
+            static_checks=cast(StaticChecks, static_checks),
+            runtime_guard=not no_runtime_guard,
         )
         _log(level)
         tune_process()
         _say_hello(made, json=json)
+        _stop_with_supervisor(made.request_stop)
         await made.run()
         if json:
-            document({"event": "stopped", "worker_id": made.worker_id})
+            document({"event": "stopped", "worker_id": made.worker_id, **_process()})
         else:
             tell("the worker has stopped")
+        if made.unfinished:
+            await client.close()
+            _end_now()
 
     with_client(url, work, codec=codec, makes=True)
+
+
+def _supervise(
+    context: typer.Context, count: int, url: str, codec: str | None, *, grace_s: float, json: bool
+) -> int:
+    """Run this very command in so many processes; what may hold a secret goes by the environment."""
+    if DatabaseUrl.parse(url).memory:
+        raise InvalidOptionError(
+            "a database in memory has one process: leave --processes out, or name a file", field="processes"
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "holdfast",
+        "worker",
+        *arguments_of(context, "processes", "url", "codec"),
+    ]
+    told = {"HOLDFAST_URL": url, **({"HOLDFAST_CODEC": codec} if codec else {})}
+
+    async def run() -> int:
+        environment = {**os.environ, **told}
+        return await Supervisor(
+            command, count, environment=environment, grace_s=grace_s, raw_output=json
+        ).run()
+
+    return asyncio.run(run())
+
+
+def _stop_with_supervisor(stop: Callable[[], None]) -> None:
+    """Where a supervisor started this process: stop when its end of the pipe closes, for then it is gone."""
+    if PROCESS_ENV not in os.environ:
+        return
+    loop = asyncio.get_running_loop()
+
+    def closed() -> None:
+        loop.remove_reader(sys.stdin)
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # what is printed from here on has no reader any more
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, sys.stderr.fileno())
+        stop()
+
+    loop.add_reader(sys.stdin, closed)
+
+
+def _process() -> dict[str, int]:
+    """Which process of a supervisor's this is."""
+    number = os.environ.get(PROCESS_ENV)
+    return {"process": int(number)} if number else {}
+
+
+def _end_now() -> None:
+    """End the process although handlers still run: Python would wait for them, for ever perhaps.
+
+    They are rescued when the lease is over, and would be refused if they came to an end here.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _say_hello(worker: Worker, *, json: bool) -> None:
@@ -111,6 +201,7 @@ def _say_hello(worker: Worker, *, json: bool) -> None:
                 "task_queues": queues,
                 "workflows": sorted(worker.workflows),
                 "activities": sorted(worker.activities),
+                **_process(),
             }
         )
         return
@@ -127,10 +218,24 @@ def _level(level: str) -> int:
     return number
 
 
+class _Format(logging.Formatter):
+    """One line a record; where it is of a workflow, with its id."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s%(whose)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        workflow_id = getattr(record, "workflow_id", "")
+        record.whose = f" [{workflow_id}]" if workflow_id else ""
+        return super().format(record)
+
+
 def _log(level: int) -> None:
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(RunIds())
+    handler.setFormatter(_Format())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     if level > logging.DEBUG:
         for name in ("alembic", "apscheduler"):
             logging.getLogger(name).setLevel(logging.WARNING)

@@ -8,8 +8,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeVar
 
+from holdfast.checking.checker import StaticChecks
 from holdfast.client import Client
+from holdfast.interceptors import Interceptor
 from holdfast.testing.clock import EPOCH, MICROSECOND, VirtualClock, VirtualLoop
+from holdfast.testing.replayer import Replayer
 from holdfast.worker import Worker
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.environment import Environment
@@ -51,6 +54,11 @@ class TestEnvironment:
         max_concurrent_activities: How many activities run at a time.
         default_activity_options: What activities get where nothing else is said.
         workflow_task_failure_types: Exceptions of workflow code that fail the task, not the run.
+        static_checks: What to do about workflow code that reads like it may not replay.
+        runtime_guard: Whether what reaches for the world is stopped in workflow code.
+        replay: At the end, replay every run of the workflows given, and raise what the first one fails of: finds
+            workflows that are not deterministic where the test itself passes.
+        interceptors: The client's interceptors, which are the worker's too.
 
     Attributes:
         client: The client.
@@ -81,8 +89,13 @@ class TestEnvironment:
         max_concurrent_activities: int = 100,
         default_activity_options: ActivityOptions | None = None,
         workflow_task_failure_types: tuple[type[BaseException], ...] | None = None,
+        static_checks: StaticChecks = "warn",
+        runtime_guard: bool = True,
+        replay: bool = False,
+        interceptors: Iterable[Interceptor] = (),
     ) -> None:
         self._workflows = tuple(workflows)
+        self._replay = replay
         self._activities = tuple(activities)
         self._task_queue = task_queue
         self._url = url
@@ -90,18 +103,25 @@ class TestEnvironment:
         self._seed = seed
         self._converter = converter
         self._limits = limits
+        self._interceptors = tuple(interceptors)
         self._worker_options: dict[str, Any] = {
             "max_cached_workflows": max_cached_workflows,
             "max_concurrent_activities": max_concurrent_activities,
             "default_activity_options": default_activity_options,
             "workflow_task_failure_types": workflow_task_failure_types,
+            "static_checks": static_checks,
+            "runtime_guard": runtime_guard,
         }
 
     async def __aenter__(self) -> Self:
         self.clock = VirtualClock(start_at=self._start_at)
         self.environment = Environment(self.clock, rng=random.Random(self._seed), threads=False)
         self.client = await Client.connect(
-            self._url, converter=self._converter, limits=self._limits, environment=self.environment
+            self._url,
+            converter=self._converter,
+            limits=self._limits,
+            environment=self.environment,
+            interceptors=self._interceptors,
         )
         if self._workflows or self._activities:
             self.worker = self.new_worker(workflows=self._workflows, activities=self._activities)
@@ -116,8 +136,21 @@ class TestEnvironment:
         try:
             if self._workflows or self._activities:
                 await self.worker.stop()
+            if self._replay and self._workflows and exc_info[0] is None:
+                await self._replay_every_run()
         finally:
             await self.client.close()
+
+    async def _replay_every_run(self) -> None:
+        replayer = Replayer(
+            self._workflows,
+            converter=self._converter,
+            default_activity_options=self._worker_options["default_activity_options"],
+            interceptors=self._interceptors,
+            runtime_guard=self._worker_options["runtime_guard"],
+        )
+        report = await replayer.replay_all(self.client)
+        report.raise_for_failures()
 
     def new_worker(self, **options: Any) -> Worker:
         """Another worker on the same database, made like the first one but for ``options``; start it yourself.

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection, Table
 
 from holdfast.testing.invariants_activities import check_activity, check_attempts
 from holdfast.testing.invariants_activities import deadlines_of_activity as deadlines
+from holdfast.testing.invariants_attributes import check_attributes
+from holdfast.testing.invariants_chains import check_chains, check_instances, is_reset
 from holdfast.testing.invariants_families import check_families
-from holdfast.testing.invariants_requests import check_moved_signals, check_requests, check_signals_applied
+from holdfast.testing.invariants_requests import check_requests, check_signals_applied
+from holdfast.testing.invariants_waking import check_awake
 from holdfast_store import tables
 from holdfast_store.queries import fetch
 from holdfast_store.requests import RequestRow
@@ -28,20 +31,9 @@ from holdfast_workflow import events
 from holdfast_workflow.events import Event
 from holdfast_workflow.kinds import RunStatus
 from holdfast_workflow.times import from_iso, iso, microseconds
-from holdfast_workflow.transitions import check_history
+from holdfast_workflow.transitions import STATUS_AFTER, check_history
 
-STATUS_OF = {
-    "WorkflowCompleted": RunStatus.COMPLETED,
-    "WorkflowFailed": RunStatus.FAILED,
-    "WorkflowTimedOut": RunStatus.TIMED_OUT,
-    "WorkflowCancelled": RunStatus.CANCELLED,
-    "WorkflowTerminated": RunStatus.TERMINATED,
-    "WorkflowContinuedAsNew": RunStatus.CONTINUED_AS_NEW,
-    "WorkflowReset": RunStatus.TERMINATED,
-}
-FOLLOWED = frozenset({"continued_as_new", "failed", "timed_out", "terminated"})
 WITH_FAILURE = frozenset({"failed", "timed_out", "cancelled", "terminated"})
-CARRIED = ("workflow_id", "first_run_id", "execution_timeout", "execution_deadline_at")
 SAME_IN_STARTED = (
     "workflow_id",
     "workflow_type",
@@ -115,7 +107,13 @@ class _Checker:
         self.timers: dict[str, dict[int, int]] = defaultdict(dict)
         for run_id, timer_id, fire_at in _all(connection, tables.timers):
             self.timers[run_id][timer_id] = fire_at
+        self.indexed: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for run_id, name, value in _all(connection, tables.search_attributes):
+            self.indexed[run_id].add((name, value))
         self.requests = [RequestRow(*row) for row in _all(connection, tables.workflow_requests)]
+        self.requests_of: dict[str, list[RequestRow]] = defaultdict(list)
+        for request in self.requests:
+            self.requests_of[request.run_id].append(request)
 
     def _histories(self, connection: Connection) -> dict[str, History]:
         histories: dict[str, History] = defaultdict(History)
@@ -141,11 +139,15 @@ class _Checker:
             {*self.histories, *self.activities, *self.timers, *self.failures} - self.runs.keys()
         ):
             self.say(f"run {orphan}", "has rows but is not in workflow_runs")
-        self.check_chains()
-        self.check_instances()
+        for where, what in check_chains(self.runs, self.histories):
+            self.say(where, what)
+        for where, what in check_instances(self.instances, self.runs):
+            self.say(where, what)
         for where, what in check_families(self.runs, self.histories):
             self.say(where, what)
         histories = {run_id: history.events for run_id, history in self.histories.items()}
+        for where, what in check_attributes(self.runs, histories, self.indexed):
+            self.say(where, what)
         for where, what in check_requests(self.requests, self.runs, histories):
             self.say(where, what)
         return self.violations
@@ -164,6 +166,8 @@ class _Checker:
         self.check_end(where, run, history)
         self.check_timers(where, run, history)
         self.check_activities(where, run, history)
+        for what in check_awake(run, history.events, self.requests_of[run.run_id]):
+            self.say(where, what)
 
     def check_events(self, where: str, run: RunRow, history: History) -> None:
         if history.seqs != list(range(1, len(history.seqs) + 1)):
@@ -212,7 +216,7 @@ class _Checker:
         """The row is what the history folds to."""
         last = history.events[-1]
         activated = history.of_type(events.WorkflowTaskCompleted)
-        expected = STATUS_OF.get(last.type)
+        expected = STATUS_AFTER.get(last.type)
         if expected is None:
             expected = RunStatus.RUNNING if activated else RunStatus.PENDING
         if run.status != expected:
@@ -239,7 +243,9 @@ class _Checker:
                 f"task_failures is {run.task_failures}, the history says {'some' if streak else 'none'}",
             )
         following = getattr(last, "next_run_id", None) if last.terminal else None
-        if run.next_run_id != following:
+        if run.next_run_id != following and not (
+            following is None and is_reset(self.histories.get(run.next_run_id or ""))
+        ):
             self.say(where, f"next_run_id is {run.next_run_id}, the history says {following}")
 
     def check_end(self, where: str, run: RunRow, history: History) -> None:
@@ -349,71 +355,6 @@ class _Checker:
                 found.append(f"is open, its run is {run.status}")
             for what in found:
                 self.say(place, what)
-
-    # --- chains -----------------------------------------------------------------------------------------------------
-
-    def check_chains(self) -> None:
-        by_chain = sorted(self.runs.values(), key=lambda run: (run.first_run_id, run.run_number))
-        for first_run_id, members in groupby(by_chain, key=lambda run: run.first_run_id):
-            self.check_chain(f"chain {first_run_id}", list(members))
-
-    def check_chain(self, where: str, chain: list[RunRow]) -> None:
-        if [run.run_number for run in chain] != list(range(1, len(chain) + 1)):
-            self.say(where, f"has run numbers {[run.run_number for run in chain]}")
-        if chain[0].run_id != chain[0].first_run_id or chain[0].previous_run_id is not None:
-            self.say(where, "does not begin with its first run")
-        if chain[-1].next_run_id is not None:
-            self.say(where, f"ends with a run that names a next one, {chain[-1].next_run_id}")
-        for run, following in pairwise(chain):
-            if run.next_run_id != following.run_id or following.previous_run_id != run.run_id:
-                self.say(
-                    where, f"runs {run.run_number} and {following.run_number} do not point to each other"
-                )
-            if run.status not in FOLLOWED:
-                self.say(where, f"run {run.run_number} is {run.status} but is followed by another")
-            for name in CARRIED:
-                if getattr(run, name) != getattr(following, name):
-                    before, after = getattr(run, name), getattr(following, name)
-                    self.say(where, f"{name} changed from {before} to {after} in run {following.run_number}")
-            fresh = run.status == "continued_as_new"
-            if fresh:
-                histories = self.histories[run.run_id], self.histories[following.run_id]
-                for what in check_moved_signals(histories[0].events, histories[1].events):
-                    self.say(f"run {run.run_id} of {run.workflow_id}", what)
-            if following.attempt != (1 if fresh else run.attempt + 1):
-                self.say(
-                    where,
-                    f"run {following.run_number} is attempt {following.attempt} after a {run.status} run",
-                )
-            if run.closed_at is not None and following.created_at > run.closed_at:
-                self.say(
-                    where, f"run {following.run_number} was not made in the change that ended the one before"
-                )
-
-    def check_instances(self) -> None:
-        open_runs: dict[str, list[str]] = defaultdict(list)
-        newest: dict[str, str] = {}
-        for run in self.runs.values():
-            if run.closed_at is None:
-                open_runs[run.workflow_id].append(run.run_id)
-            newest[run.workflow_id] = max(newest.get(run.workflow_id, ""), run.run_id)
-        for workflow_id in sorted(newest.keys() - self.instances.keys()):
-            self.say(f"workflow {workflow_id}", "has runs but no instance")
-        for workflow_id, instance in self.instances.items():
-            where = f"workflow {workflow_id}"
-            current = self.runs.get(instance.current_run_id)
-            if current is None or current.workflow_id != workflow_id:
-                self.say(where, f"points to run {instance.current_run_id}, which is not one of its runs")
-                continue
-            if current.next_run_id is not None:
-                self.say(where, f"points to run {current.run_number} of its chain, which is not the newest")
-            if instance.run_count != current.run_number or instance.workflow_type != current.workflow_type:
-                self.say(
-                    where,
-                    f"run_count is {instance.run_count} and type {instance.workflow_type}, its run differs",
-                )
-            if any(run_id != current.run_id for run_id in open_runs[workflow_id]):
-                self.say(where, f"has open runs {open_runs[workflow_id]} beside {current.run_id}")
 
 
 def _all(connection: Connection, table: Table) -> list[tuple[Any, ...]]:

@@ -55,9 +55,17 @@ def check_activity(
 def _as_scheduled(row: ActivityRow, seq: int, event: events.ActivityScheduled) -> list[str]:
     found = [
         f"has {name}={getattr(row, name)!r}, it was scheduled with {getattr(event, name)!r}"
-        for name in ("activity_type", "task_queue", "priority")
+        for name in ("activity_type", "priority")
         if getattr(row, name) != getattr(event, name)
     ]
+    if (
+        row.queue != event.task_queue
+        or row.local != bool(event.local)
+        or row.local != (row.queue != row.task_queue)
+    ):
+        found.append(
+            f"waits in {row.task_queue!r}, it was scheduled for {event.task_queue!r}, local={event.local}"
+        )
     if row.scheduled_seq != seq:
         found.append(f"has scheduled_seq={row.scheduled_seq}, its event has seq {seq}")
     if orjson.loads(row.options) != event.options.value:
@@ -72,8 +80,12 @@ def _end(row: ActivityRow, recorded_at: int, event: Event) -> list[str]:
         found.append(f"{event.type} says attempt {attempt}, the row {row.attempt - row.uncharged}")
     if isinstance(event, events.ActivityTimedOut):
         closed_early = event.timeout_kind == "schedule_to_close" and event.retry_state == "timeout"
-        if recorded_at < from_iso(event.deadline_at) and not closed_early:
+        deadline_at = from_iso(event.deadline_at)
+        if recorded_at < deadline_at and not closed_early:
             found.append(f"timed out before its deadline {event.deadline_at}")
+        known = getattr(row, f"{event.timeout_kind}_deadline_at")
+        if known != deadline_at:
+            found.append(f"timed out by {event.timeout_kind} {deadline_at}, the row says {known}")
     elif isinstance(event, events.ActivityCompleted):
         # Its event may be stamped later: within a run time never falls, though a clock may.
         closed_at = row.closed_at if row.closed_at is not None else recorded_at
@@ -81,6 +93,19 @@ def _end(row: ActivityRow, recorded_at: int, event: Event) -> list[str]:
         if passed:
             found.append(f"completed {closed_at - min(passed)} µs past its deadline")
     return found
+
+
+def _too_early(row: ActivityRow, attempt: AttemptRow) -> bool:
+    """Whether an attempt ended sooner than its timeout allows, counted from what is known of its beginning."""
+    options = ActivityOptions.from_snapshot(row.options)
+    since = {
+        "start_to_close": (attempt.started_at, options.start_to_close_us),
+        "heartbeat": (attempt.started_at, options.heartbeat_us),
+        "schedule_to_start": (row.scheduled_at, options.schedule_to_start_us),
+        "schedule_to_close": (row.scheduled_at, options.schedule_to_close_us),
+    }
+    begun_at, limit = since.get(attempt.timeout_kind or "", (None, None))
+    return begun_at is None or limit is None or attempt.ended_at < begun_at + limit
 
 
 def _set_deadlines(row: ActivityRow) -> list[int]:
@@ -97,6 +122,9 @@ def deadlines_of_activity(row: ActivityRow) -> list[str]:
     """What is wrong with the deadline columns."""
     found: list[str] = []
     options = ActivityOptions.from_snapshot(row.options)
+    close_at = _after(row.scheduled_at, options.schedule_to_close_us)
+    if row.schedule_to_close_deadline_at != close_at:
+        found.append(f"schedule_to_close_deadline_at is {row.schedule_to_close_deadline_at}, not {close_at}")
     least = min(_set_deadlines(row), default=None)
     if row.status not in OPEN:
         if row.next_deadline_at is not None:
@@ -105,7 +133,6 @@ def deadlines_of_activity(row: ActivityRow) -> list[str]:
     if row.next_deadline_at != least:
         found.append(f"next_deadline_at is {row.next_deadline_at}, the least of its deadlines {least}")
     expected: dict[str, int | None] = {
-        "schedule_to_close": _after(row.scheduled_at, options.schedule_to_close_us),
         "schedule_to_start": None,
         "start_to_close": None,
     }
@@ -159,4 +186,8 @@ def check_attempts(row: ActivityRow, attempts: Sequence[AttemptRow]) -> list[str
     for attempt in attempts:
         if attempt.outcome in ("failed", "timed_out") and attempt.failure is None:
             found.append(f"attempt {attempt.attempt} {attempt.outcome} without saying why")
+        if attempt.outcome == "timed_out" and _too_early(row, attempt):
+            found.append(
+                f"attempt {attempt.attempt} timed out ({attempt.timeout_kind}) before its time was over"
+            )
     return found

@@ -92,13 +92,19 @@ def _parent(
     history: Story,
     children: list[RunRow],
 ) -> Iterator[str]:
-    """What a run says of its children."""
+    """What a run says of its children; up to the point of a reset, they are those of the run it was taken from."""
+    first = history.events[0]
+    since = first.reset["seq"] if isinstance(first, events.WorkflowStarted) and first.reset else 0
     if run.closed_at is None and run.cascade_at not in (None, NOT_YET):
         yield f"is open, but has cascade_at={run.cascade_at}"
-    scheduled = {event.command_id: event for _, event in history.of_type(events.ChildWorkflowScheduled)}
+    scheduled = {
+        event.command_id: event
+        for seq, event in history.of_type(events.ChildWorkflowScheduled)
+        if seq > since
+    }
     kinds = (events.ChildWorkflowStarted, events.ChildWorkflowStartFailed)
-    answered = {event.command_id: event for _, event in history.of_type(*kinds)}
-    ended = {event.command_id: event for _, event in history.of_type(*ENDS)}
+    answered = {event.command_id: event for seq, event in history.of_type(*kinds) if seq > since}
+    ended = {event.command_id: event for seq, event in history.of_type(*ENDS) if seq > since}
     first_runs = {child.parent_command_id: child for child in children if child.run_number == 1}
     for command_id, event in scheduled.items():
         answer = answered.get(command_id)
@@ -106,7 +112,9 @@ def _parent(
             yield f"child {command_id} was neither started nor refused"
         if isinstance(answer, events.ChildWorkflowStarted):
             child = runs.get(answer.run_id)
-            if child is None or child.parent_run_id != run.run_id or child.workflow_id != event.workflow_id:
+            if child is None:
+                continue  # retention has taken it
+            if child.parent_run_id != run.run_id or child.workflow_id != event.workflow_id:
                 yield f"started child {command_id} as run {answer.run_id}, which is not its child"
             elif child.parent_close_policy != event.parent_close_policy:
                 yield f"child {command_id} has another close policy than it was given"
@@ -124,6 +132,9 @@ def _parent(
         elif not isinstance(end, END_OF[child.status]):
             yield f"was told of its child {child.workflow_id}: {end.type}, but it is {child.status}"
     for command_id in ended:
+        answer = answered.get(command_id)
+        if isinstance(answer, events.ChildWorkflowStarted) and answer.run_id not in runs:
+            continue  # retention has taken it
         if not any(child.parent_command_id == command_id for child in last_of_chain):
             yield f"was told of the end of child {command_id}, which has not ended"
     if run.closed_at is not None and run.next_run_id is None and run.cascade_at is None:

@@ -31,7 +31,7 @@ def check_moved_signals(before: Sequence[Event], following: Sequence[Event]) -> 
     """A run that continued as new handed on what it had not applied or had no handler for, in order."""
     records = [event for event in before if isinstance(event, events.WorkflowTaskCompleted)]
     through = records[-1].through if records else 0
-    waited = (records[-1].buffered or 0) if records else 0
+    waited = sum((records[-1].buffered or {}).values()) if records else 0
     signals = [
         (seq, event) for seq, event in enumerate(before, 1) if isinstance(event, events.SignalReceived)
     ]

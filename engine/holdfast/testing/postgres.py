@@ -57,14 +57,24 @@ class TemporaryPostgres:
             server killed by SIGKILL loses nothing either way: the kernel has what was written.)
         version: The major version, of those in the wheel; the newest by default.
         settings: More server settings, such as ``{"max_connections": 200}``.
+        standby_of: A running server, of which this one becomes a standby: it copies all of it, follows it, answers
+            reads, and becomes a primary by :meth:`promote`.
 
     Raises:
         PostgresUnavailableError: The wheel is not installed, or the server does not start.
     """
 
     def __init__(
-        self, *, fsync: bool = False, version: int | None = None, settings: dict[str, object] | None = None
+        self,
+        *,
+        fsync: bool = False,
+        version: int | None = None,
+        settings: dict[str, object] | None = None,
+        standby_of: TemporaryPostgres | None = None,
     ) -> None:
+        self._primary = standby_of
+        if standby_of is not None:
+            settings = {**standby_of._settings, **(settings or {})}
         self._settings: dict[str, object] = {
             "listen_addresses": "",
             "fsync": "on" if fsync else "off",
@@ -160,6 +170,22 @@ class TemporaryPostgres:
         self._signal_and_wait(signal.SIGINT)
         self.start()
 
+    def follow_synchronously(self) -> None:
+        """Acknowledge no commit from now on that a standby does not have on its disk."""
+        self.execute(sql.SQL("ALTER SYSTEM SET synchronous_standby_names = '*'"))
+        self.execute(sql.SQL("SELECT pg_reload_conf()"))
+        give_up_at = self._clock.monotonic() + _START_TIMEOUT_S
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            query = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+            while not (connection.execute(query).fetchone() or (0,))[0]:
+                if self._clock.monotonic() >= give_up_at:
+                    raise PostgresUnavailableError("No standby follows.")
+                time.sleep(_POLL_S)
+
+    def promote(self) -> None:
+        """Make a standby a primary of its own; return when it is."""
+        self.execute(sql.SQL("SELECT pg_promote(true, 60)"))
+
     def create_database(self, name: str, *, template: str | None = None) -> str:
         """Make a database, as a copy of another one if that is named, and return its URL."""
         statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
@@ -201,9 +227,20 @@ class TemporaryPostgres:
         )
 
     def _initialise(self) -> None:
-        options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        if self._primary is None:
+            options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+            program = "initdb"
+        else:
+            program = "pg_basebackup"
+            options = [
+                "--dbname",
+                self._primary.url(),
+                "--write-recovery-conf",
+                "--checkpoint=fast",
+                "--no-sync",
+            ]
         done = subprocess.run(
-            [str(self._binaries / "initdb"), "-D", str(self.folder / "data"), *options],
+            [str(self._binaries / program), "-D", str(self.folder / "data"), *options],
             capture_output=True,
             text=True,
             check=False,
@@ -214,7 +251,7 @@ class TemporaryPostgres:
             extra_groups=None if self._user is None else [],
         )
         if done.returncode != 0:
-            message = f"initdb failed:\n{done.stdout}{done.stderr}"
+            message = f"{program} failed:\n{done.stdout}{done.stderr}"
             self.stop()
             raise PostgresUnavailableError(message)
 

@@ -1,0 +1,153 @@
+"""Retention: closed chains are deleted by age or number, a few rows at a time, exported first if that is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+from holdfast.deleting import delete_chain
+from holdfast.exporting import export_chain
+from holdfast.hub import Hub
+from holdfast.retention_policy import RetentionPolicy
+from holdfast_store import deleting
+from holdfast_store.deleting import DeleteRefusedError
+from holdfast_watchdog.periodic import Periodic, periodic
+from holdfast_workflow.errors import HoldfastError, WorkflowNotFoundError
+from holdfast_workflow.times import to_datetime
+
+logger = logging.getLogger("holdfast.retention")
+
+CHAINS_AT_ONCE: Final = 100
+
+
+@dataclass(slots=True)
+class RetentionReport:
+    """What a pass did.
+
+    Attributes:
+        chains: How many chains were deleted.
+        runs: How many runs those had.
+        exported: How many chains were written to files first.
+        kept: How many were passed over because they had gone on meanwhile.
+    """
+
+    chains: int = 0
+    runs: int = 0
+    exported: int = 0
+    kept: int = 0
+
+
+class HasHub(Protocol):
+    """A client."""
+
+    hub: Hub
+
+
+class Retention:
+    """Deletes what a policy no longer keeps: ``await Retention(client, policy).run_pass()``, or beside a worker.
+
+    Any number may run: each chain is deleted by whoever comes first.
+    """
+
+    def __init__(self, client: HasHub, policy: RetentionPolicy) -> None:
+        self._hub = client.hub
+        self._policy = policy
+        self._periodic: Periodic | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Make a pass every so often, by the same means as the watchdog's; never two at once."""
+        self._periodic = periodic(self._hub.environment)
+        self._periodic.add("retention", float(self._policy.interval), self._wake)
+        self._periodic.start()
+
+    async def stop(self) -> None:
+        """Stop; a pass under way ends after the chain that it is at."""
+        if self._periodic is not None:
+            self._periodic.stop()
+            self._periodic = None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _wake(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = self._hub.task(self._pass(), "holdfast-retention")
+
+    async def _pass(self) -> None:
+        try:
+            report = await self.run_pass()
+        except (HoldfastError, OSError) as error:
+            logger.warning("retention could not go on, and tries again later: %s", error)
+            return
+        if report.chains:
+            logger.info("retention deleted %d runs of %d workflows", report.runs, report.chains)
+
+    async def run_pass(self, limit: int | None = None) -> RetentionReport:
+        """Delete what has expired, oldest first, at most ``limit`` chains.
+
+        It walks from the oldest run to the first that is too young to have expired, so it costs what is old.
+        """
+        hub, policy, report = self._hub, self._policy, RetentionReport()
+        now = hub.environment.clock.now()
+        closed_before = None if policy.max_age_us is None else now - policy.max_age_us
+        before = None
+        if policy.keep_last is not None:
+            before = await hub.read_aside(deleting.newest_kept, policy.keep_last)
+            if before is None:
+                return report
+        after = ""
+        while limit is None or report.chains < limit:
+            most = CHAINS_AT_ONCE if limit is None else min(CHAINS_AT_ONCE, limit - report.chains)
+            found = await hub.read_aside(deleting.expired, after, before, closed_before, most)
+            for last_run_id, workflow_id in found:
+                await self._delete(last_run_id, workflow_id, report)
+                after = last_run_id
+            if len(found) < most:
+                break
+        return report
+
+    async def _delete(self, last_run_id: str, workflow_id: str, report: RetentionReport) -> None:
+        if self._policy.export_to is not None:
+            try:
+                await self._export(self._policy.export_to, last_run_id, workflow_id)
+            except WorkflowNotFoundError:  # somebody else has deleted it
+                return
+            report.exported += 1
+        try:
+            report.runs += await delete_chain(self._hub, last_run_id, workflow_id)
+            report.chains += 1
+        except DeleteRefusedError:
+            report.kept += 1
+
+    async def _export(self, folder: Path, last_run_id: str, workflow_id: str) -> None:
+        """Append a chain to the day's file; it is on disk when this returns."""
+        texts = [text async for text in export_chain(self._hub, workflow_id, last_run_id)]
+        day = to_datetime(self._hub.environment.clock.now()).date()
+        write = partial(_append, folder, f"holdfast-{day.isoformat()}.jsonl", texts)
+        if self._hub.environment.threads:
+            await self._hub.loop.run_in_executor(None, write)
+        else:
+            write()
+
+
+def _append(folder: Path, name: str, texts: Sequence[bytes]) -> None:
+    """Append lines to a file, and see them on the disk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("a+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(end - 1)
+            if (
+                file.read(1) != b"\n"
+            ):  # a full disk or a crash left half a line: ours must not become its rest
+                file.write(b"\n")
+        file.write(b"".join(text + b"\n" for text in texts))
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,107 @@
+"""Starts, between a caller's arguments and the change that writes them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.hub import Hub
+from holdfast.starting import Started, StartRun, check_memo, first_run
+from holdfast.updating import UpdateRequest
+from holdfast_store.rows import RunRow
+from holdfast_store.runs import started_event
+from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.definitions import definition_of
+from holdfast_workflow.events import SignalReceived, WorkflowStarted
+from holdfast_workflow.limits import StructuralLimits
+from holdfast_workflow.options import StartOptions, validate_name, validate_task_queue, validate_workflow_id
+from holdfast_workflow.search_attributes import size_of, to_document
+
+DEFAULT_QUEUE = "default"
+
+
+class Starter:
+    """What a client does to start workflows: prepares rows, hands them to a worker of its process or to the journal."""
+
+    def __init__(self, hub: Hub, converter: DataConverter, limits: StructuralLimits) -> None:
+        self.hub = hub
+        self.converter = converter
+        self.limits = limits
+
+    def _prepare(
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        id: str | None,
+        task_queue: str,
+        options: StartOptions,
+        result_type: Any,
+    ) -> tuple[RunRow, WorkflowStarted, Any]:
+        """The rows of a start; everything that can be wrong with it is found here."""
+        environment = self.hub.environment
+        if isinstance(workflow, str):
+            name, signature = validate_name("workflow", workflow), None
+        else:
+            definition = definition_of(workflow)
+            name, signature = definition.name, definition.signature
+            signature.check(args, name)
+            result_type = signature.result_hint
+        workflow_id = validate_workflow_id(id) if id is not None else environment.ids.next()
+        if task_queue != DEFAULT_QUEUE:
+            validate_task_queue(task_queue)
+        payload = self.converter.encode_args(args, signature, name)
+        self.limits.check("payload_bytes", len(payload.json), whose=workflow_id)
+        memo = self.converter.encode(options.memo, "the memo") if options.memo else None
+        check_memo(memo, self.limits.memo_bytes)
+        attributes = to_document(options.search_attributes) if options.search_attributes else None
+        if attributes is not None:
+            self.limits.check("search_attributes_bytes", size_of(attributes), whose=workflow_id)
+        run = first_run(
+            run_id=environment.ids.next(),
+            workflow_id=workflow_id,
+            workflow_type=name,
+            task_queue=task_queue,
+            options=options,
+            memo=memo,
+            search_attributes=attributes,
+            now=environment.clock.now(),
+            owner_id=None,
+        )
+        return run, started_event(run, input=payload, seed=environment.random.getrandbits(52)), result_type
+
+    async def _submit(
+        self,
+        run: RunRow,
+        started: WorkflowStarted,
+        options: StartOptions,
+        signal: SignalReceived | None = None,
+        update: UpdateRequest | None = None,
+    ) -> Started:
+        change = StartRun(run, started, options.duplicate_policy, signal=signal, update=update)
+        change.most_signals = self.limits.unhandled_signals
+        owner = self._eager_owner(run, options)
+        if owner is None:
+            return await self.hub.journal.apply(change)
+        run.owner_id = owner.worker_id
+        run.fence = 1
+        future: asyncio.Future[Started] = self.hub.loop.create_future()
+
+        def done(value: Started | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if value is not None:
+                future.set_result(value)
+            else:
+                future.set_exception(error or AssertionError("a start without an outcome"))
+
+        owner.start(change, done)
+        return await future
+
+    def _eager_owner(self, run: RunRow, options: StartOptions) -> Any:
+        """A worker of this process that can take the first activation at once."""
+        if options.start_delay_us:
+            return None
+        for owner in self.hub.workers:
+            if owner.serves(run.workflow_type, run.task_queue):
+                return owner
+        return None

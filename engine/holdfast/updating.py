@@ -1,0 +1,132 @@
+"""Updates on their way: from a client to a run that is open, from its owner back to whoever waits for the answer.
+
+An update is a row of ``workflow_requests`` before it is anything else: it wakes the run and bumps its ``inbox``, and
+has no event. The owner sees that the inbox is not what it has seen, reads what waits and asks the code. What the code
+accepts becomes ``UpdateAccepted``, in the change of the activation that begins to handle it; what it rejects leaves
+nothing but the answer in the row. The key of the row makes an update with one id happen once in a whole chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.requests import RunChange
+from holdfast_store import requests
+from holdfast_store.batch import Batch
+from holdfast_store.requests import OPEN, RequestRow
+from holdfast_store.rows import RunRow
+from holdfast_workflow.errors import StructuralLimitError
+from holdfast_workflow.events import UpdateAccepted
+from holdfast_workflow.handling import Considered
+from holdfast_workflow.payloads import Payload, dumps
+
+HEADERS = "$headers"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRequest:
+    """What a client asks."""
+
+    update_id: str
+    name: str
+    input: Payload
+    most: int
+    """How many updates may be open at the most; 0 for any number."""
+    headers: dict[str, Any] | None = None
+
+    @property
+    def acceptance(self) -> UpdateAccepted:
+        """The event that it becomes if it is accepted."""
+        return UpdateAccepted(self.update_id, self.name, self.input, self.headers)
+
+    @property
+    def stored(self) -> str:
+        """What the row keeps: the input, and the headers beside it where there are any."""
+        if self.headers is None:
+            return self.input.json.decode()
+        return dumps({HEADERS: self.headers, "input": self.input}).decode()
+
+
+def known_update(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow | None:
+    """The update of the same id that the chain was asked before."""
+    return requests.find(batch, (run.first_run_id, "update", update.update_id))
+
+
+def ask(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
+    """Leave an update for an open run and wake it; returns its row, or the one of the same id that was there.
+
+    Raises:
+        StructuralLimitError: Too many updates are open: this one is refused alone.
+    """
+    known = known_update(batch, run, update)
+    if known is not None:
+        return known
+    if update.most and run.inbox >= update.most:  # which counts all that there ever were
+        count = requests.count_open_updates(batch, run.run_id) + 1
+        if count > update.most:
+            raise StructuralLimitError(
+                "open_updates",
+                value=count,
+                limit=update.most,
+                advice="let the workflow answer them first, or raise this limit in StructuralLimits",
+            )
+    row = RequestRow(
+        first_run_id=run.first_run_id,
+        kind="update",
+        request_id=update.update_id,
+        run_id=run.run_id,
+        name=update.name,
+        input=update.stored,
+        state=OPEN,
+        answer=None,
+        answer_seq=None,
+        created_at=batch.now,
+        expires_at=None,
+    )
+    if not requests.add(batch, row):  # by another process, whose commit this one waited for
+        taken = known_update(batch, run, update)
+        assert taken is not None
+        return taken
+    run.inbox += 1
+    requests.end_start_delay(run)
+    run.wake(batch.now)
+    return row
+
+
+def acceptance(row: RequestRow) -> UpdateAccepted:
+    """The event that an update becomes if it is accepted."""
+    input = Payload(row.input.encode())
+    if not input.is_object_with(HEADERS):  # arguments are an array, or what a codec made of one
+        return UpdateAccepted(row.request_id, row.name, input)
+    document = input.value
+    return UpdateAccepted(row.request_id, row.name, Payload.of(document["input"]), document[HEADERS])
+
+
+def answer_updates(batch: Batch, run: RunRow, considered: Considered) -> None:
+    """Write what became of the updates that an activation was given: before its record, which counts them."""
+    for update_id, failure in considered.rejected:
+        requests.rejected(batch, (run.first_run_id, "update", update_id), failure)
+    for event in considered.accepted:
+        seq = batch.append(run, event)
+        if not requests.accepted(batch, (run.first_run_id, "update", event.update_id), seq):
+            batch.insist()  # the owner that another one replaced; under the lock its fence will be refused
+            raise AssertionError(f"update {event.update_id} was accepted twice")
+
+
+class SendUpdate(RunChange):
+    """Leave an update for a run, once for each id."""
+
+    def __init__(self, workflow_id: str, run_id: str, update: UpdateRequest) -> None:
+        super().__init__(workflow_id, run_id)
+        self.update = update
+        self.weight = 512 + len(update.input.json)
+
+    def apply(self, batch: Batch) -> RequestRow | str:
+        """Returns the row, or the run to ask instead, if the chain has gone on (empty: its deadline just ended it)."""
+        known = batch.run(self.run_id)
+        row = known_update(batch, known, self.update) if known is not None else None
+        if row is not None:
+            return row
+        run = self.open_run(batch)
+        return run if isinstance(run, str) else ask(batch, run, self.update)
