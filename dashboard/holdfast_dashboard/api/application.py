@@ -1,0 +1,41 @@
+"""The API as one application, with a document that is true."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from holdfast import __version__
+from holdfast_dashboard.api import bulk, history, metrics, operations, requests, workflows
+from holdfast_dashboard.api.responses import ALWAYS
+from holdfast_dashboard.problems import tell_problems
+
+DESCRIPTION = """
+Holdfast's control plane: start workflows, look at them, talk to them, end them.
+
+Times are ISO 8601 with an offset, durations are seconds. Everything that goes wrong is told as problem details
+(RFC 9457): `type` is stable, `detail` says what to do. Ids in paths are percent-encoded, slashes too.
+"""
+
+
+def make_api() -> FastAPI:
+    """The application of ``/api``; its ``state.web`` is set by whoever serves it."""
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=ALWAYS,
+    )
+    for router in (
+        workflows.router,
+        history.router,
+        requests.router,
+        bulk.router,
+        operations.router,
+        metrics.router,
+    ):
+        app.include_router(router)
+    tell_problems(app)
+    return app

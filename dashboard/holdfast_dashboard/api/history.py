@@ -1,0 +1,66 @@
+"""A run's history: a page at a time, or live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from holdfast_dashboard.access import Reader, TheWeb
+from holdfast_dashboard.api.handles import PinnedHandle
+from holdfast_dashboard.api.models import HistoryPage
+from holdfast_dashboard.api.redaction import event_view
+from holdfast_dashboard.api.responses import problems
+from holdfast_dashboard.live import Bell
+from holdfast_workflow.events import REGISTRY
+
+router = APIRouter(tags=["history"])
+
+ANY_INTEGER: Final = 2**53 - 1
+
+AfterSeq = Annotated[int, Query(ge=0, le=ANY_INTEGER, description="Only events after this seq.")]
+
+
+@router.get("/workflows/{workflow_id}/history", responses=problems(404))
+async def history(handle: PinnedHandle, principal: Reader, after_seq: AfterSeq = 0) -> HistoryPage:
+    """The next events of a run after a seq, at most a thousand."""
+    assert handle.run_id is not None
+    events = await handle.history_page(after_seq)
+    ended = bool(events) and REGISTRY[events[-1].type].terminal
+    return HistoryPage(
+        run_id=handle.run_id,
+        events=[event_view(event, principal) for event in events],
+        next_after_seq=events[-1].seq if events and not ended else None,
+    )
+
+
+@router.get(
+    "/workflows/{workflow_id}/history/live", response_class=EventSourceResponse, responses=problems(404)
+)
+async def follow(
+    handle: PinnedHandle,
+    web: TheWeb,
+    principal: Reader,
+    after_seq: AfterSeq = 0,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, le=ANY_INTEGER, description="What a browser says when it reconnects.")
+    ] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """A run's events as they happen, as server-sent events whose ids are seqs; it ends with the run."""
+    seq = after_seq if last_event_id is None else last_event_id
+    async with Bell(web.client) as bell:
+        while True:
+            over = not await handle.is_open()  # asked first: nothing comes after what is read then
+            while events := await handle.history_page(seq):
+                for event in events:
+                    yield ServerSentEvent(
+                        data=event_view(event, principal).model_dump(mode="json"),
+                        event=event.type,
+                        id=str(event.seq),
+                    )
+                seq = events[-1].seq
+            if over:
+                return
+            await bell.rung()

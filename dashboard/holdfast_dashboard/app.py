@@ -1,0 +1,44 @@
+"""Putting it together: the guard, the API and the pages, as one ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Mount
+from starlette.types import ASGIApp
+
+from holdfast import Client
+from holdfast_dashboard.api.application import make_api
+from holdfast_dashboard.guard import Guard
+from holdfast_dashboard.pages.application import make_pages
+from holdfast_dashboard.paths import EncodedSlashes
+from holdfast_dashboard.problems import http_problem
+from holdfast_dashboard.security.sessions import Sessions
+from holdfast_dashboard.settings import WebSettings
+from holdfast_dashboard.web import Web
+from holdfast_workflow.environment import Clock, SystemClock
+
+
+def control_plane(
+    client: Client | Callable[[], Client], settings: WebSettings | None = None, *, clock: Clock | None = None
+) -> ASGIApp:
+    """The HTTP control plane and the dashboard of a client's database.
+
+    Args:
+        client: A connected client, or what gives one once your application has started.
+        settings: Who may come in; by default anybody on this machine, and nobody else.
+        clock: Another clock for sessions and rate limits: for tests.
+    """
+    settings = settings or WebSettings()
+    clock = clock or SystemClock()
+    find = client if callable(client) else lambda: client
+    api, pages = make_api(), make_pages()
+    api.state.web = pages.state.web = Web(find, settings, Sessions(clock), clock)
+    return Starlette(
+        routes=[Mount("/api", EncodedSlashes(api)), Mount("/", EncodedSlashes(pages))],
+        exception_handlers={HTTPException: http_problem},
+        middleware=[Middleware(Guard, settings=settings, clock=clock)],
+    )

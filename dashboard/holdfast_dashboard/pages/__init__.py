@@ -1,0 +1,1 @@
+"""Pages for people: rendered here and kept live by server-sent fragments; nothing to build."""
