@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.databases import BACKENDS, Backend, Databases
+from benchmarks.environments import install
 from benchmarks.measuring import WrongResultError, expect
 from benchmarks.processes import ROOT, answer_of, measured
 from benchmarks.report import RESULTS, machine
@@ -190,18 +190,6 @@ def _side(found: dict[str, Any], late: dict[str, float]) -> str:
     )
 
 
-def install_dbos(folder: Path, console: Console) -> str | None:
-    """Its interpreter, or ``None`` where it can't be installed."""
-    venv.create(folder, with_pip=True)
-    interpreter = str(folder / "bin" / "python")
-    command = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "dbos"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return interpreter
-    console.print("DBOS can't be installed: its column stays empty")
-    return None
-
-
 PARTS: dict[str, Callable[[Databases, Backend, Sizes, Callable[[str], None]], list[Row]]] = {
     "idle": idle,
     "due": due,
@@ -237,7 +225,7 @@ def main(argv: list[str] | None = None) -> int:
             console.status("…") as status,
         ):
             wanted = options.with_dbos and "peer" in parts
-            interpreter = install_dbos(Path(folder) / "venv", console) if wanted else None
+            interpreter = install(Path(folder) / "venv", ["dbos"], console) if wanted else None
             for backend in backends:
                 facts[backend] = databases.facts(backend)
                 for name, part in PARTS.items():

@@ -12,12 +12,12 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection
 
 from benchmarks.databases import opened
+from benchmarks.filling import CHUNK, Values, insert
 from benchmarks.inputs import OPTIONS
 from benchmarks.measuring import expect, percentile
 from benchmarks.processes import resident_mib, threads
@@ -25,18 +25,14 @@ from holdfast.client import Client
 from holdfast.starting import first_run
 from holdfast_store import tables
 from holdfast_store.rows import ActivityRow
-from holdfast_store.statements import columns_of
 from holdfast_watchdog.watchdog import TaskWatchdog
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.options import StartOptions
-
-Values = tuple[Any, ...]
 
 PASSES = 200
 A_YEAR_S = 365 * 86_400
 A_RUN = 5
 """How many deadlines a run brings: its own, two activities', two timers'."""
-CHUNK = 5000
 
 
 def fill(url: str, deadlines: int) -> None:
@@ -45,6 +41,11 @@ def fill(url: str, deadlines: int) -> None:
     runs: list[Values] = []
     activities: list[Values] = []
     timers: list[Values] = []
+    kinds = [
+        (tables.workflow_runs, runs),
+        (tables.activity_executions, activities),
+        (tables.timers, timers),
+    ]
     with opened(url) as connection:
         for number in range(deadlines // A_RUN):
             run_id, now = environment.ids.next(), environment.clock.now()
@@ -65,8 +66,8 @@ def fill(url: str, deadlines: int) -> None:
                 activities.append(tuple(vars(pending(run_id, command, now, due + number)).values()))
                 timers.append((run_id, command + 2, due + number))
             if len(runs) == CHUNK:
-                _insert(connection, (runs, activities, timers))
-        _insert(connection, (runs, activities, timers))
+                insert(connection, kinds)
+        insert(connection, kinds)
         connection.exec_driver_sql("ANALYZE")
 
 
@@ -100,29 +101,6 @@ def pending(run_id: str, activity_id: int, now: int, due: int) -> ActivityRow:
         local=False,
         closed_at=None,
     )
-
-
-def _insert(connection: Connection, rows: tuple[list[Values], ...]) -> None:
-    """Write and forget; a transaction for all."""
-    kinds: Sequence[Table] = (tables.workflow_runs, tables.activity_executions, tables.timers)
-    connection.exec_driver_sql("BEGIN")
-    for table, values in zip(kinds, rows, strict=True):
-        names = columns_of(table)
-        if connection.dialect.name == "postgresql":
-            _copy(connection, f"COPY {table.name} ({', '.join(names)}) FROM STDIN", values)
-        elif values:
-            marks = ", ".join("?" * len(names))
-            text = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
-            connection.exec_driver_sql(text, values)
-        values.clear()
-    connection.exec_driver_sql("COMMIT")
-
-
-def _copy(connection: Connection, text: str, values: Iterable[Values]) -> None:
-    driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy(text) as copy:
-        for row in values:
-            copy.write_row(row)
 
 
 def open_deadlines(url: str) -> int:

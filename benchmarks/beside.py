@@ -1,0 +1,235 @@
+"""Holdfast side by side with what users would pick instead: ``python benchmarks/beside.py``, or ``make bench-peers``.
+
+DBOS on the same databases, equally durable (SQLite in WAL mode with full fsync, PostgreSQL with fsync), and Temporal's
+replayer without its sandbox. Both are installed into an environment of their own, which is removed. The engines take
+turns, each in a fresh process on a fresh database, and the ratio is the median of the rounds' own ratios. Results are
+checked; being slow is no error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if not __package__:  # run as a file: `benchmarks` is found from the folder above
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.databases import BACKENDS, Backend, Databases
+from benchmarks.environments import install, version_of
+from benchmarks.measuring import WrongResultError
+from benchmarks.report import RESULTS, machine
+
+ROOT = Path(__file__).parents[1]
+PEERS = ROOT / "benchmarks" / "peers"
+PACKAGES = ("engine", "watchdog", "activities", "store", "workflow", "migrations")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What both engines are given; ``theirs`` is how much of it DBOS gets, where the same would take too long."""
+
+    words: str
+    name: str
+    number: int
+    theirs: int
+    at_once: int = 1
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    Workload("a workflow with one step, alone", "in_flight", 500, 300),
+    Workload("the same, 100 in flight", "in_flight", 5_000, 1_000, 100),
+    Workload("the same, 1,000 in flight", "in_flight", 10_000, 1_000, 1_000),
+    Workload("1,000 steps in sequence", "sequence", 1_000, 1_000),
+    Workload("1,000 steps at once", "fan_out", 1_000, 1_000),
+    Workload("messages to one workflow", "messages", 1_000, 300),
+)
+REPLAYS = (333, 6_666)
+"""How many activities: 1,000 and 20,000 events of Holdfast's, 2,000 and 40,000 of Temporal's."""
+
+
+@dataclass(slots=True)
+class Comparison:
+    """One workload on one database: what each did in each round."""
+
+    backend: str
+    words: str
+    ours: list[dict[str, Any]]
+    theirs: list[dict[str, Any]]
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as many a second, by the median of the rounds."""
+        pairs = zip(self.ours, self.theirs, strict=False)
+        ratios = [one["per_second"] / other["per_second"] for one, other in pairs]
+        return statistics.median(ratios) if ratios else None
+
+
+def run_side(command: list[str], *, own_path: bool) -> dict[str, Any]:
+    """What a process measured.
+
+    Raises:
+        WrongResultError: It failed, or a result was wrong.
+    """
+    path = ":".join(str(ROOT / name) for name in PACKAGES) if own_path else ""
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=1200, cwd="/", env={"PYTHONPATH": path}
+    )
+    if done.returncode != 0:
+        raise WrongResultError(f"{' '.join(command[:4])}: {done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def compare(
+    databases: Databases, backend: Backend, workload: Workload, peer: str | None, rounds: int
+) -> Comparison:
+    """Both engines, in turns."""
+    found = Comparison(backend, workload.words, [], [])
+    script = str(PEERS / "work.py")
+    for _ in range(rounds):
+        tail = [workload.name, str(workload.number), str(workload.at_once)]
+        with databases.fresh(backend) as url:
+            found.ours.append(run_side([sys.executable, script, "holdfast", url, *tail], own_path=True))
+        if peer is not None:
+            tail[1] = str(workload.theirs)
+            with databases.fresh(backend) as url:
+                target = url if backend == "postgresql" else url.replace(".db", "_peer.db")
+                found.theirs.append(run_side([peer, script, "dbos", target, *tail], own_path=False))
+                Path(target.removeprefix("sqlite:///")).unlink(missing_ok=True)
+    return found
+
+
+def replays(databases: Databases, peer: str | None, rounds: int) -> list[Comparison]:
+    """Replay of activities in sequence, an activity being what is counted: the two write other events for it."""
+    made: list[Comparison] = []
+    for steps in REPLAYS:
+        found = Comparison("", f"replay of {steps:,} activities", [], [])
+        for _ in range(rounds):
+            with databases.fresh("sqlite") as url:
+                script = str(PEERS / "own_replay.py")
+                ours = run_side([sys.executable, script, url, str(steps), "3"], own_path=True)
+            found.ours.append(_rate(ours, steps))
+            if peer is not None:
+                theirs = run_side([peer, str(PEERS / "replays.py"), str(steps), "1"], own_path=False)
+                found.theirs.append(_rate(theirs, steps))
+        made.append(found)
+    return made
+
+
+def _rate(measured: dict[str, Any], steps: int) -> dict[str, Any]:
+    seconds = statistics.median(measured["seconds"])
+    return {"seconds": seconds, "per_second": steps / seconds, "events": measured["events"]}
+
+
+def show(console: Console, comparisons: list[Comparison], versions: dict[str, str]) -> None:
+    """The table."""
+    table = Table(
+        title="Holdfast beside " + ", ".join(f"{name} {number}" for name, number in versions.items())
+    )
+    for column in ("database", "workload", "Holdfast", "peer", "ratio", "p50 ms", "CPU µs"):
+        table.add_column(column, justify="left" if column in ("database", "workload") else "right")
+    for one in comparisons:
+        table.add_row(
+            one.backend,
+            one.words,
+            _median(one.ours, "per_second", "/s"),
+            _median(one.theirs, "per_second", "/s"),
+            "" if one.ratio is None else f"{one.ratio:.1f}×",
+            _pair(one, "p50_ms", 1),
+            _pair(one, "cpu_us", 0),
+        )
+    console.print(table)
+
+
+def _median(rounds: list[dict[str, Any]], name: str, unit: str) -> str:
+    values = [found[name] for found in rounds if found.get(name) is not None]
+    return f"{statistics.median(values):,.0f}{unit}" if values else ""
+
+
+def _pair(one: Comparison, name: str, digits: int) -> str:
+    sides = [
+        statistics.median(values)
+        for values in (
+            [found[name] for found in side if found.get(name) is not None] for side in (one.ours, one.theirs)
+        )
+        if values
+    ]
+    return " / ".join(f"{value:,.{digits}f}" for value in sides)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print and keep; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--rounds", type=int, default=3, help="how many rounds")
+    parser.add_argument("--database", choices=(*BACKENDS, "both"), default="both")
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round")
+    parser.add_argument("--peer-python", help="an interpreter that has dbos and temporalio already")
+    parser.add_argument("--folder", type=Path, help="where the SQLite files go")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
+    options = parser.parse_args(argv)
+    backends: tuple[Backend, ...] = BACKENDS if options.database == "both" else (options.database,)
+    workloads, rounds = WORKLOADS, options.rounds
+    if options.quick:
+        workloads = tuple(
+            Workload(one.words, one.name, one.number // 10, one.theirs // 10, min(one.at_once, 100))
+            for one in WORKLOADS
+        )
+        rounds = 1
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    comparisons: list[Comparison] = []
+    with (
+        Databases(options.folder) as databases,
+        tempfile.TemporaryDirectory(prefix="holdfast-peer-") as folder,
+        console.status("…") as status,
+    ):
+        status.update("installing the peers")
+        peer = options.peer_python or install(Path(folder) / "venv", ["dbos", "temporalio"], console)
+        versions = {name: version_of(peer, name) for name in ("dbos", "temporalio")} if peer else {}
+        facts: dict[str, dict[str, str]] = {"machine": machine()}
+        for backend in backends:
+            facts[backend] = databases.facts(backend)
+        try:
+            for backend in backends:
+                for workload in workloads:
+                    status.update(f"{backend}: {workload.words}")
+                    comparisons.append(compare(databases, backend, workload, peer, rounds))
+            status.update("replay")
+            comparisons += replays(databases, peer, rounds)
+        except WrongResultError as error:
+            console.print(f"[red]wrong[/]: {error}")
+            return 1
+    show(console, comparisons, versions)
+    kept = options.results / f"beside-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "facts": facts,
+        "versions": versions,
+        "comparisons": [
+            {
+                "backend": one.backend,
+                "workload": one.words,
+                "holdfast": one.ours,
+                "peer": one.theirs,
+                "ratio": one.ratio,
+            }
+            for one in comparisons
+        ],
+    }
+    kept.write_text(json.dumps(document, indent=2))
+    console.print(f"kept in {kept}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Loads other than throughput, each beside its target: ``python benchmarks/loads.py``, or ``make bench-loads``.
+
+d: durable timers. e: signals and updates to one run, from the worker's process and from another. g: recovery from
+SIGKILL. h: memory of cached, evicted, ended and stored runs. i: what many runs in the database do to one workflow.
+j: a sync activity that computes beside the rest, and a second worker process. Every result is checked; the exit code
+is 1 where one is wrong, and never for missing a target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+if not __package__:  # run as a file: `benchmarks` is found from the folder above
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from rich.console import Console
+
+from benchmarks import (
+    loads_cpu,
+    loads_growth,
+    loads_memory,
+    loads_messages,
+    loads_recovery,
+    loads_timers,
+    scaling,
+)
+from benchmarks.databases import BACKENDS, Backend, Databases
+from benchmarks.figures import Figure, save, show
+from benchmarks.measuring import WrongResultError
+from benchmarks.report import RESULTS, machine
+from benchmarks.tuning import tune, untuned
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    timers: int = 10_000
+    signals: int = 1_000
+    updates: int = 500
+    recovered: int = 1_000
+    recoveries: int = 5
+    lease: float = 5.0
+    cached: int = 5_000
+    stored: int = 100_000
+    closed: tuple[int, int] = (1_000, 1_000_000)
+    open: tuple[int, int] = (1_000, 100_000)
+    growth_rounds: int = 25
+    cpu_seconds: float = 3.0
+    cpu_rounds: int = 7
+    scaled: int = 4_000
+    scaling_rounds: int = 3
+
+
+QUICK = Sizes(
+    timers=1_000,
+    signals=200,
+    updates=50,
+    recovered=200,
+    recoveries=1,
+    cached=500,
+    stored=10_000,
+    closed=(100, 10_000),
+    open=(100, 10_000),
+    growth_rounds=5,
+    cpu_seconds=1.0,
+    cpu_rounds=1,
+    scaled=500,
+    scaling_rounds=1,
+)
+"""For ``--quick``: two minutes or so, to see that all works."""
+
+Load = Callable[[Databases, Backend, Sizes], list[Figure]]
+
+
+def timers(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Load d."""
+    with databases.fresh(backend) as url:
+        return loads_timers.measure(url, backend, sizes.timers)
+
+
+def messages(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Load e."""
+    with databases.fresh(backend) as url:
+        within = loads_messages.measure_within(url, backend, sizes.signals, sizes.updates)
+    with databases.fresh(backend) as url:
+        return within + loads_messages.measure_across(url, backend, sizes.signals, sizes.updates)
+
+
+def recovery(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Load g."""
+    seconds: list[float] = []
+    for _ in range(sizes.recoveries):
+        with databases.fresh(backend) as url:
+            seconds.append(loads_recovery.once(url, sizes.recovered, sizes.lease))
+    return [loads_recovery.figure(backend, sizes.recovered, sizes.lease, seconds)]
+
+
+def memory(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Load h."""
+    return loads_memory.measure(databases, backend, sizes.cached, sizes.stored)
+
+
+def growth(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Load i."""
+    rounds = sizes.growth_rounds
+    found = loads_growth.measure(databases, backend, sizes.closed, rounds, closed=True)
+    return found + loads_growth.measure(databases, backend, sizes.open, rounds, closed=False)
+
+
+def processor(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Load j."""
+    found = loads_cpu.measure(databases, backend, sizes.cpu_seconds, sizes.cpu_rounds)
+    return found if backend == "sqlite" else [*found, _two_processes(databases, backend, sizes)]
+
+
+def _two_processes(databases: Databases, backend: Backend, sizes: Sizes) -> Figure:
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    cores = 0.0
+    for _ in range(sizes.scaling_rounds):
+        for processes, into in rates.items():
+            with databases.fresh(backend) as url:
+                point = scaling.measure(url, sizes.scaled, processes, 0.0)
+            into.append(point.rate)
+            cores = point.cores
+    ratio = statistics.median(two / one for one, two in zip(rates[1], rates[2], strict=True))
+    details = {"workflows/s of one": statistics.median(rates[1]), "busy cores with two": cores}
+    words = f"two worker processes to one, {sizes.scaled:,} workflows with one activity"
+    return Figure("j", backend, words, ratio, "×", 1.0, at_least=True, details=details)
+
+
+LOADS: dict[str, Load] = {
+    "d": timers,
+    "e": messages,
+    "g": recovery,
+    "h": memory,
+    "i": growth,
+    "j": processor,
+}
+
+
+def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
+    """Measure, print and keep; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--only", nargs="+", choices=LOADS, default=list(LOADS), help="these loads")
+    parser.add_argument("--untuned", action="store_true", help="leave Python's garbage collector as it is")
+    parser.add_argument("--database", choices=(*BACKENDS, "both"), default="both")
+    parser.add_argument("--folder", type=Path, help="where the SQLite files go")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
+    options = parser.parse_args(argv)
+    sizes = sizes or (QUICK if options.quick else Sizes())
+    backends: tuple[Backend, ...] = BACKENDS if options.database == "both" else (options.database,)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    facts = {"machine": machine(), "process": untuned() if options.untuned else tune()}
+    figures: list[Figure] = []
+    wrong = 0
+    with Databases(options.folder) as databases, console.status("…") as status:
+        for backend in backends:
+            facts[backend] = databases.facts(backend)
+            for name in options.only:
+                status.update(f"{backend}: {LOADS[name].__name__}")
+                try:
+                    figures += LOADS[name](databases, backend, sizes)
+                except WrongResultError as error:
+                    wrong = 1
+                    console.print(f"[red]wrong[/]: {backend}, load {name}: {error}")
+    show(console, facts, figures)
+    console.print(f"kept in {save(facts, figures, asdict(sizes), options.results)}")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Replay of a run of activities in sequence by Holdfast: ``python own_replay.py <database url> <activities> <rounds>``.
+
+The run is made first, by the engine; what is measured is bringing it back from its rows, the read included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from holdfast import Client, Worker, activity, workflow
+from holdfast_store import queries
+from holdfast_workflow.converter import DataConverter
+from holdfast_workflow.definitions import definition_of
+from holdfast_workflow.limits import StructuralLimits
+from holdfast_workflow.machine import WorkflowMachine
+from holdfast_workflow.replay import replay
+
+
+@activity.defn(start_to_close_timeout=600)
+async def step(number: int) -> int:
+    """Gives back what it is given."""
+    return number
+
+
+@workflow.defn
+async def sequence(steps: int) -> int:
+    """So many steps, one after the other."""
+    for number in range(steps):
+        await step(number)
+    return steps
+
+
+async def measure(url: str, steps: int, rounds: int) -> dict[str, Any]:
+    """Make the run, and bring it back so many times; the first time is not counted."""
+    async with Client.connect(url) as client, Worker(client, workflows=[sequence], activities=[step]):
+        handle = await client.start(sequence, steps)
+        assert await handle.result() == steps
+        run_id = handle.run_id
+        assert run_id is not None
+        took: list[float] = []
+        last_seq = 0
+        for _ in range(rounds + 1):
+            began = time.perf_counter()
+            machine = WorkflowMachine(
+                definition_of(sequence), run_id, converter=DataConverter(), limits=StructuralLimits()
+            )
+            with client.hub.database.reader() as connection:
+                replayed = replay(machine, queries.history(connection, run_id))
+            took.append(time.perf_counter() - began)
+            assert replayed.closed
+            last_seq = replayed.last_seq
+            machine.evict()
+    return {"events": last_seq, "seconds": took[1:]}
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))))

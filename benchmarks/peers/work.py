@@ -1,0 +1,241 @@
+"""The workloads that Holdfast and DBOS are given side by side, in a process of their own each.
+
+``python work.py holdfast|dbos <database url> <workload> <number> <in flight>`` prints seconds, CPU and latencies as
+JSON. Only the engine that is named is imported. What comes back is checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+
+class Engine(Protocol):
+    """What the workloads need of an engine."""
+
+    async def one_step(self, number: int) -> int:
+        """A workflow with one step, from its start to its result."""
+        ...
+
+    async def sequence(self, steps: int) -> int:
+        """A workflow with so many steps, one after the other; returns how many."""
+        ...
+
+    async def fan_out(self, steps: int) -> int:
+        """A workflow with so many steps at once; returns the sum of what they are given."""
+        ...
+
+    async def messages(self, number: int) -> int:
+        """A workflow that is sent so many messages, and ends with the last; returns how many it got."""
+        ...
+
+
+# --- Holdfast -------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def holdfast(url: str) -> AsyncGenerator[Engine]:
+    """Holdfast: client and worker in one process, set up as ``holdfast worker`` does it."""
+    face: Any = importlib.import_module("holdfast")
+    tuning: Any = importlib.import_module("holdfast.tuning")
+    activity, workflow = face.activity, face.workflow
+
+    @activity.defn(start_to_close_timeout=600)
+    async def step(number: int) -> int:
+        return number
+
+    @workflow.defn
+    async def one(number: int) -> int:
+        found: int = await step(number)
+        return found
+
+    @workflow.defn
+    async def many(steps: int) -> int:
+        for number in range(steps):
+            await step(number)
+        return steps
+
+    @workflow.defn
+    async def wide(steps: int) -> int:
+        return sum(await asyncio.gather(*[step(number) for number in range(steps)]))
+
+    class Listener:
+        def __init__(self) -> None:
+            self.heard = 0
+
+        async def run(self, number: int) -> int:
+            await workflow.wait_condition(lambda: self.heard == number)
+            return self.heard
+
+        def hear(self, word: str) -> None:
+            self.heard += 1
+
+    Listener.run = workflow.run(Listener.run)  # type: ignore[method-assign]
+    Listener.hear = workflow.signal(Listener.hear)  # type: ignore[method-assign]
+    listener = workflow.defn(Listener)
+
+    class Made:
+        def __init__(self, client: Any) -> None:
+            self.client = client
+
+        async def one_step(self, number: int) -> int:
+            found: int = await self.client.execute(one, number)
+            return found
+
+        async def sequence(self, steps: int) -> int:
+            found: int = await self.client.execute(many, steps)
+            return found
+
+        async def fan_out(self, steps: int) -> int:
+            found: int = await self.client.execute(wide, steps)
+            return found
+
+        async def messages(self, number: int) -> int:
+            handle = await self.client.start(listener.run, number)
+            for _ in range(number):
+                await handle.signal("hear", "word")
+            found: int = await handle.result()
+            return found
+
+    tuning.tune_process()
+    async with face.Client.connect(url) as client:
+        worker = face.Worker(
+            client,
+            workflows=[one, many, wide, listener],
+            activities=[step],
+            max_concurrent_activities=2000,
+            max_cached_workflows=2000,
+        )
+        async with worker:
+            yield Made(client)
+
+
+# --- DBOS -----------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def dbos(url: str) -> AsyncGenerator[Engine]:
+    """DBOS, with its defaults but for SQLite's journal, which gets the mode that Holdfast uses."""
+    peer: Any = importlib.import_module("dbos")
+    logging.getLogger("dbos").setLevel(logging.CRITICAL)
+    if url.startswith("sqlite"):
+        import sqlite3
+
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.close()
+    api = peer.DBOS
+    api(config={"name": "bench", "system_database_url": url, "run_admin_server": False})
+
+    @api.step()
+    async def step(number: int) -> int:
+        return number
+
+    @api.workflow()
+    async def one(number: int) -> int:
+        found: int = await step(number)
+        return found
+
+    @api.workflow()
+    async def many(steps: int) -> int:
+        for number in range(steps):
+            await step(number)
+        return steps
+
+    @api.workflow()
+    async def wide(steps: int) -> int:
+        return sum(await asyncio.gather(*[step(number) for number in range(steps)]))
+
+    @api.workflow()
+    async def listen(number: int) -> int:
+        for _ in range(number):
+            assert await api.recv_async("hear", 600) == "word"
+        return number
+
+    async def run(workflow: Callable[[int], Any], number: int) -> int:
+        handle = await api.start_workflow_async(workflow, number)
+        found: int = await handle.get_result()
+        return found
+
+    class Made:
+        async def one_step(self, number: int) -> int:
+            return await run(one, number)
+
+        async def sequence(self, steps: int) -> int:
+            return await run(many, steps)
+
+        async def fan_out(self, steps: int) -> int:
+            return await run(wide, steps)
+
+        async def messages(self, number: int) -> int:
+            handle = await api.start_workflow_async(listen, number)
+            for _ in range(number):
+                await api.send_async(handle.get_workflow_id(), "word", "hear")
+            found: int = await handle.get_result()
+            return found
+
+    api.launch()
+    try:
+        yield Made()
+    finally:
+        api.destroy()
+
+
+# --- the workloads --------------------------------------------------------------------------------------------------
+
+
+async def in_flight(engine: Engine, number: int, at_once: int) -> list[float]:
+    """So many workflows with one step, so many of them at a time; returns how long each took."""
+    took: list[float] = []
+    left = iter(range(number))
+
+    async def lane() -> None:
+        for index in left:
+            began = time.perf_counter()
+            assert await engine.one_step(index) == index
+            took.append(time.perf_counter() - began)
+
+    await asyncio.gather(*[lane() for _ in range(at_once)])
+    assert len(took) == number
+    return took
+
+
+async def measure(name: str, url: str, workload: str, number: int, at_once: int) -> dict[str, Any]:
+    """Run a workload once it is warm."""
+    engines: dict[str, Any] = {"holdfast": holdfast, "dbos": dbos}
+    alone: dict[str, Callable[[Engine], Awaitable[int]]] = {
+        "sequence": lambda engine: engine.sequence(number),
+        "fan_out": lambda engine: engine.fan_out(number),
+        "messages": lambda engine: engine.messages(number),
+    }
+    async with engines[name](url) as engine:
+        await in_flight(engine, 20, min(at_once, 20))
+        took: list[float] = []
+        cpu, began = time.process_time(), time.perf_counter()
+        if workload == "in_flight":
+            took = await in_flight(engine, number, at_once)
+        else:
+            found = await alone[workload](engine)
+            assert found == (number * (number - 1) // 2 if workload == "fan_out" else number), found
+        seconds = time.perf_counter() - began
+        cpu = time.process_time() - cpu
+    took.sort()
+    return {
+        "seconds": seconds,
+        "per_second": number / seconds,
+        "cpu_us": cpu / number * 1e6,
+        "p50_ms": took[len(took) // 2] * 1000 if took else None,
+        "p99_ms": took[int(len(took) * 0.99)] * 1000 if took else None,
+    }
+
+
+if __name__ == "__main__":
+    engine_name, database, wanted, how_many, flight = sys.argv[1:6]
+    print(json.dumps(asyncio.run(measure(engine_name, database, wanted, int(how_many), int(flight)))))
