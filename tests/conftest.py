@@ -6,12 +6,16 @@ import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
+from tests.recorded import Recorder, known_code
 
 from holdfast.hub import Hub
+from holdfast.owner import RunOwner
 from holdfast.schema import ensure_schema
+from holdfast.settings import WorkerSettings
 from holdfast.testing import check_database
 from holdfast.testing.postgres import TemporaryPostgres
 from holdfast_store.database import Database
@@ -29,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever uses the server is marked `postgresql`, so that `-m "not postgresql"` never starts one.
 
     What needs a second connection (the fixture `on_disk`) is not collected for a database in memory, which has one.
+    What is marked `last` comes after everything else.
     """
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
@@ -38,6 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items
         if not ("on_disk" in getattr(item, "fixturenames", ()) and "sqlite-memory" in item.name)
     ]
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
 @pytest.fixture
@@ -46,27 +52,47 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session")
+def recorder() -> Iterator[Recorder]:
+    """What this session has recorded; the last test of all replays it in another process."""
+    made = Recorder()
+    yield made
+    made.close()
+
+
 @pytest.fixture(autouse=True)
-def invariants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What the engine leaves in any database holds the invariants; whoever breaks them on purpose clears this list."""
+def invariants(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> Iterator[list[str]]:
+    """What the engine leaves in any database holds the invariants, and every history in it replays.
+
+    Whoever breaks that on purpose clears this list.
+    """
     found: list[str] = []
     of_the_engine: list[Database] = []
-    open_hub, dispose = Hub.__init__, Database.dispose
+    owners: list[Any] = []
+    open_hub, dispose, make_owner = Hub.__init__, Database.dispose, RunOwner.__init__
 
-    def note_and_open(hub: Hub, url: DatabaseUrl, environment: Environment, database: Database) -> None:
+    def note_and_own(owner: RunOwner, hub: Hub, settings: WorkerSettings, workflows: Any, *rest: Any) -> None:
+        owners.append((settings, workflows))
+        make_owner(owner, hub, settings, workflows, *rest)
+
+    def note_and_open(
+        hub: Hub, url: DatabaseUrl, environment: Environment, database: Database, **more: Any
+    ) -> None:
         of_the_engine.append(database)
-        open_hub(hub, url, environment, database)
+        open_hub(hub, url, environment, database, **more)
 
     def check_and_dispose(database: Database) -> None:
         try:
             if database in of_the_engine:
                 with database.reader() as connection:
                     found.extend(check_database(connection))
+                    found.extend(recorder.take(connection, known_code(owners)))
         except (SQLAlchemyError, StoreError):
             pass  # it is not there (any more): nothing to look at
         dispose(database)
 
     monkeypatch.setattr(Hub, "__init__", note_and_open)
+    monkeypatch.setattr(RunOwner, "__init__", note_and_own)
     monkeypatch.setattr(Database, "dispose", check_and_dispose)
     yield found
     assert not found, "\n".join(["the test broke what must always hold:", *found])

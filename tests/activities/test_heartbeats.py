@@ -29,15 +29,19 @@ class HandClock:
 
     def __init__(self) -> None:
         self.at = START
+        self.off = 0
 
     def now(self) -> int:
-        return self.at
+        return self.at + self.off
 
     def monotonic(self) -> float:
         return (self.at - START) / SECOND
 
     def pass_(self, seconds: float) -> None:
         self.at += round(seconds * SECOND)
+
+    def set_back(self, seconds: float) -> None:
+        self.off -= round(seconds * SECOND)
 
 
 class Ward:
@@ -120,6 +124,21 @@ def test_the_first_beat_is_written_at_once(ward: Ward):
     assert (row.heartbeat_at, row.heartbeat_details) == (START + 3 * SECOND, '[1,"row"]')
     assert row.heartbeat_deadline_at == row.next_deadline_at == START + 13 * SECOND
     assert row.start_to_close_deadline_at == START + 60 * SECOND
+
+
+def test_a_clock_that_was_set_back_moves_no_deadline_back(ward: Ward):
+    task = ward.attempt()
+    ward.clock.set_back(2)
+    ward.heartbeats.record(task, ())
+    ward.flush()
+    row = ward.row(task)
+    assert (row.heartbeat_at, row.heartbeat_deadline_at) == (START, START + 10 * SECOND)
+    ward.change(task, f"heartbeat_at = {START + 20 * SECOND}, next_deadline_at = {START + 30 * SECOND}")
+    ward.clock.pass_(10)
+    ward.heartbeats.record(task, ())
+    ward.flush()
+    row = ward.row(task)
+    assert (row.heartbeat_at, row.heartbeat_deadline_at) == (START + 20 * SECOND, START + 30 * SECOND)
 
 
 def test_the_next_deadline_is_the_least(ward: Ward):

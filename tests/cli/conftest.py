@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import queue
 import signal
@@ -44,6 +45,16 @@ class Done:
 
 
 Command = Callable[..., Done]
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Commands that run in this process set logging up for themselves."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +122,8 @@ def worker(url: str) -> Iterator[None]:
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a command's process, in which the programs can be imported."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **more}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", **more}
 
 
 def command_line(*arguments: str) -> list[str]:
@@ -165,7 +177,8 @@ class Running:
     def _read_err(self) -> None:
         assert self.process.stderr is not None
         with self.process.stderr as stderr:
-            self._err.extend(stderr)
+            for line in stderr:
+                self._err.append(line)
 
     def line(self) -> Any:
         """Its next document."""
@@ -173,6 +186,10 @@ class Running:
             return json.loads(self._lines.get(timeout=30))
         except queue.Empty:
             pytest.fail("the command printed nothing:\n" + "".join(self._err))
+
+    def said(self, text: str) -> bool:
+        """Whether it has said so on stderr."""
+        return any(text in line for line in self._err)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> Done:
         """Send it a signal, and wait for its end; what it printed since the last line is its output."""

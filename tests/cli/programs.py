@@ -49,8 +49,36 @@ async def hanging() -> None:
     timer.cancel()
 
 
-EVERYTHING = [Doubling, fail, sleep_long, hanging, double, hang]
-WORKFLOWS = [Doubling, fail, sleep_long, hanging]
+@workflow.defn
+class Ledger:
+    def __init__(self) -> None:
+        self.entries: list[int] = []
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.sleep(3600)
+
+    @workflow.update
+    async def enter(self, amount: int) -> int:
+        self.entries.append(amount)
+        return sum(self.entries)
+
+    @enter.validator
+    def check(self, amount: int) -> None:
+        if amount < 0:
+            raise ValueError("no debts here")
+
+    @workflow.update
+    async def never(self) -> None:
+        await workflow.sleep(3600)
+
+    @workflow.query
+    def entry(self, place: int) -> int:
+        return self.entries[place]
+
+
+EVERYTHING = [Doubling, fail, sleep_long, hanging, Ledger, double, hang]
+WORKFLOWS = [Doubling, fail, sleep_long, hanging, Ledger]
 ACTIVITIES = [double, hang]
 BORROWED = add.name  # what a module imports is not what it defines
 NUMBER = 7

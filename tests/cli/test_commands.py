@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Command
+
+from holdfast import WorkflowHandle
+from holdfast.errors import StoreUnreachableError
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -24,7 +28,7 @@ def test_start_says_what_it_started(holdfast: Command) -> None:
     options = ("--execution-timeout", "2h", "--run-timeout", "90m", "--priority", "3", "--task-queue", "q")
     done = holdfast("start", "sleep_long", "--json", "--memo", '{"customer": "c-7"}', *options)
     assert done.code == 0
-    assert set(done.json) == {"workflow_id", "run_id", "workflow_type"}
+    assert set(done.json) == {"workflow_id", "run_id", "workflow_type", "existed"}
     found = holdfast("describe", done.json["workflow_id"], "--json").json
     assert found["execution_timeout_seconds"] == 7200
     assert found["run"]["run_timeout_seconds"] == 5400
@@ -81,6 +85,42 @@ def test_cancel_and_terminate(holdfast: Command) -> None:
     assert "has ended already" in too_late.err
 
 
+def test_delete_and_retention(holdfast: Command, tmp_path: Path) -> None:
+    for number in range(3):
+        holdfast("start", "fail", "--id", f"f-{number}", "--wait")
+    holdfast("start", "sleep_long", "--id", "s")
+    assert holdfast("delete", "f-0").out == "deleted f-0: 1 run\n"
+    assert holdfast("delete", "f-0").code == 3
+    assert "terminate it first" in holdfast("delete", "s").err
+    assert holdfast("delete", "s", "--terminate", "--json").json == {"workflow_id": "s", "runs": 1}
+    kept = holdfast("retention", "--once", "--older-than", "1h", "--json").json
+    assert kept == {"chains": 0, "runs": 0, "exported": 0, "kept": 0}
+    gone = holdfast("retention", "--once", "--keep-last", "1", "--export-to", str(tmp_path / "gone"))
+    assert gone.out == "deleted 1 run of 1 workflow, exported 1, passed over 0\n"
+    assert holdfast("count").out == "1\n"
+    assert holdfast("retention", "--older-than", "1h").code == 2
+    assert "needs days or keep_last" in holdfast("retention", "--once").err
+
+
+def test_reset(holdfast: Command) -> None:
+    first = holdfast("start", "fail", "--id", "f", "--wait", "--json").json["run_id"]
+    done = holdfast("reset", "f", "--to", "first-activation", "--reason", "again")
+    assert done.out.startswith("reset f: it goes on as run ")
+    assert holdfast("result", "f").code == 1
+    assert holdfast("describe", "f", "--json").json["run"]["run_number"] == 2
+    for arguments, code, words in (
+        (["--run-id", first], 1, "no longer stands for its workflow"),
+        (["--to", "99"], 1, "can be reset to events 1 to"),
+        (["--to", "noon"], 2, "to must be the number of an event, or one of"),
+        (["--execution-timeout", "0"], 2, "execution timeout must be at least 1 second"),
+    ):
+        refused = holdfast("reset", "f", *arguments)
+        assert (refused.code, words in refused.err) == (code, True), refused.err
+    again = holdfast("reset", "f", "--to", "1", "--execution-timeout", "1h", "--json").json
+    assert (again["workflow_id"], again["run_id"] != first) == ("f", True)
+    assert holdfast("reset", "nobody").code == 3
+
+
 def test_signal(holdfast: Command) -> None:
     holdfast("start", "sleep_long", "--id", "s")
     sent = holdfast("signal", "s", "note", "--input", '"a"', "--input", "2", "--request-id", "k")
@@ -92,6 +132,41 @@ def test_signal(holdfast: Command) -> None:
     assert holdfast("signal", "nope", "note").code == 3
     holdfast("terminate", "s")
     assert "has ended already" in holdfast("signal", "s", "note").err
+
+
+def test_update_and_query(holdfast: Command) -> None:
+    holdfast("start", "Ledger", "--id", "l")
+    done = holdfast("update", "l", "enter", "--input", "5", "--id", "five")
+    assert (done.code, done.out) == (0, "5\n")
+    again = holdfast("update", "l", "enter", "--input", "7", "--id", "five", "--json")
+    assert again.json == {"workflow_id": "l", "update": "enter", "update_id": "five", "result": 5}
+    accepted = holdfast("update", "l", "never", "--wait", "accepted", "--id", "n")
+    assert accepted.out == "l accepted never; `holdfast update l never --id n` waits for it\n"
+    late = holdfast("update", "l", "never", "--id", "n", "--timeout", "50ms")
+    assert late.code == 5
+    refused = holdfast("update", "l", "enter", "--input", "-1", "--id", "debt")
+    assert refused.code == 1
+    assert (
+        refused.err == "holdfast: update 'enter' (debt) of workflow 'l' was rejected: "
+        "ValueError: no debts here; to ask again, give another id\n"
+    )
+    assert holdfast("query", "l", "entry", "--input", "0").out == "5\n"
+    answer = holdfast("query", "l", "entry", "--input", "0", "--json").json
+    assert answer == {"workflow_id": "l", "query": "entry", "result": 5}
+    assert "known: entry" in holdfast("query", "l", "none").err
+    wrong = holdfast("query", "l", "entry", "--input", "9")
+    assert (wrong.code, "IndexError: list index out of range" in wrong.err) == (1, True)
+    assert "in Ledger.run" in holdfast("query", "l", "__stack_trace").out
+    holdfast("terminate", "l")
+    assert holdfast("query", "l", "entry", "--input", "0").out == "5\n"
+    assert "has ended already" in holdfast("update", "l", "enter", "--input", "1").err
+
+
+def test_a_query_that_nobody_can_answer_says_so_at_once(holdfast: Command) -> None:
+    holdfast("start", "Ledger", "--id", "l", "--task-queue", "nobody")
+    done = holdfast("query", "l", "entry", "--input", "0")
+    assert done.code == 1
+    assert "no worker serves task queue 'nobody' with workflow 'Ledger'" in done.err
 
 
 @pytest.mark.parametrize("command", ["describe", "history", "result", "cancel", "terminate"])
@@ -111,7 +186,9 @@ def test_an_id_that_is_taken_follows_the_policy(holdfast: Command) -> None:
     assert taken.code == 1
     assert "--policy return_existing" in taken.err
     same = holdfast("start", "sleep_long", "--id", "i", "--policy", "return-existing", "--json")
-    assert same.json["run_id"] == first
+    assert (same.json["run_id"], same.json["existed"]) == (first, True)
+    there = holdfast("start", "sleep_long", "--id", "i", "--policy", "return-existing")
+    assert there.out == f"i is open already: run {first}\n"
     other = holdfast("start", "sleep_long", "--id", "i", "--policy", "terminate_existing", "--json")
     assert other.json["run_id"] != first
     assert holdfast("start", "sleep_long", "--id", "i", "--policy", "reject_duplicate").code == 1
@@ -131,8 +208,8 @@ def test_describe_shows_people_what_is_open(holdfast: Command) -> None:
         assert words in done.out, words
     workers = holdfast("workers", "--json").lines
     assert [(one["alive"], one["runs_held"], one["activities_held"]) for one in workers] == [(True, 1, 1)]
-    assert workers[0]["workflows"] == ["Doubling", "fail", "hanging", "sleep_long"]
-    assert "Doubling, fail, hanging, sleep_long, double, hang" in holdfast("workers").out
+    assert workers[0]["workflows"] == ["Doubling", "Ledger", "fail", "hanging", "sleep_long"]
+    assert "Doubling, Ledger, fail, hanging, sleep_long, double, hang" in holdfast("workers").out
 
 
 def test_history_is_every_event_in_order(holdfast: Command) -> None:
@@ -151,7 +228,14 @@ def test_history_is_every_event_in_order(holdfast: Command) -> None:
 
 def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
     for number in range(3):
-        holdfast("start", "Doubling", "--id", f"d-{number}", "--input", "1", "--wait")
+        given = (
+            f"amount={number}",
+            'tags=["eu","new"]',
+            "due=2026-01-31T12:00:00+01:00",
+            f"vip={'true' if not number else '1'}",
+        )
+        attributes = [part for text in given for part in ("--attribute", text)]
+        holdfast("start", "Doubling", "--id", f"d-{number}", "--input", "1", "--wait", *attributes)
     holdfast("start", "sleep_long", "--id", "s", "--run-timeout", "30")
     holdfast("start", "fail", "--id", "f", "--wait")
     wanted: list[tuple[list[str], list[str]]] = [
@@ -169,6 +253,15 @@ def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
         (["--deadline-before", "1"], []),
         (["--open"], ["s"]),
         (["--closed", "--type", "fail"], ["f"]),
+        (["--id-prefix", "d-"], ["d-2", "d-1", "d-0"]),
+        (["--parent", "d-1"], []),
+        (["--started-after", "1h"], ["f", "s", "d-2", "d-1", "d-0"]),
+        (["--started-before", "1h"], []),
+        (["--where", "amount>=1", "--where", "amount < 3"], ["d-2", "d-1"]),
+        (["--where", "amount=[0, 2.0]", "--where", "tags=eu"], ["d-2", "d-0"]),
+        (["--where", "due>2026-01-01T00:00:00+00:00"], ["d-2", "d-1", "d-0"]),
+        (["--where", "due=2026-01-31"], []),
+        (["--where", "vip=true"], ["d-0"]),
         (["--attention"], []),
         (["--overdue"], []),
     ]
@@ -182,4 +275,62 @@ def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
     assert len(holdfast("list", "--json", "--limit", "2").lines) == 2
     assert len(holdfast("list", "--json", "--limit", "0").lines) == 5
     assert holdfast("list", "--type", "none").out == "no runs\n"
+    assert '"due":"2026-01-31T11:00:00+00:00"' in holdfast("describe", "d-1").out
+    assert holdfast("history", "s", "--after", "999").out == "no events after 999: the history of s has 3\n"
+    assert holdfast("history", "s", "--after", "999", "--json").out == ""
     assert "in 2" in holdfast("list", "--id", "s").out
+
+
+def test_a_bulk_that_stopped_names_the_cursor_at_which_it_goes_on(
+    holdfast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        holdfast("start", "sleep_long", "--id", f"s-{number}")
+    signal = ("bulk", "signal", "--id-prefix", "s-", "--name", "note", "--request-id", "k", "--yes")
+    delivered = WorkflowHandle.signal
+
+    async def fails_at_last(handle: Any, *args: Any, **options: Any) -> None:
+        if handle.workflow_id == "s-0":
+            raise StoreUnreachableError("gone")
+        await delivered(handle, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkflowHandle, "signal", fails_at_last)
+        patch.setattr("holdfast.client.PAGE", 2)
+        stopped = holdfast(*signal, "--json")
+    assert stopped.code == 4
+    cursor = stopped.lines[-1]["cursor"]
+    assert f"the same command with --cursor {cursor} goes on from here" in stopped.err
+    more = holdfast(*signal, "--cursor", cursor, "--json").lines
+    assert [line.get("workflow_id") for line in more] == ["s-0", None]
+    wrong = holdfast("bulk", "cancel", "--id", "s-1", "--cursor", cursor, "--yes")
+    assert (wrong.code, "cursor belongs to other filters" in wrong.err) == (2, True)
+
+
+def test_bulk(holdfast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        holdfast("start", "sleep_long", "--id", f"s-{number}")
+    done = holdfast("bulk", "signal", "--type", "sleep_long", "--name", "note", "--request-id", "k", "--yes")
+    assert done.out == "signal: done for 3 of 3 runs\n"
+    lines = holdfast("bulk", "cancel", "--id-prefix", "s-", "--yes", "--json", "--reason", "over").lines
+    assert [line.get("workflow_id") for line in lines] == ["s-2", "s-1", "s-0", None]
+    assert lines[-1] == {"action": "cancel", "matched": 3, "done": 3, "refused": 0}
+    for number in range(3):
+        holdfast("result", f"s-{number}")
+    assert (
+        holdfast("bulk", "terminate", "--id-prefix", "s-", "--yes").out == "terminate: done for 0 of 0 runs\n"
+    )
+    asked: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda question, **_: asked.append(question))
+    assert "nothing was done" in holdfast("bulk", "delete", "--id-prefix", "s-").err
+    assert asked == ["delete 3 runs?"]
+    refused = holdfast("bulk", "reset", "--id", "s-1", "--to", "99", "--yes")
+    assert (refused.code, "s-1: the history can be reset to" in refused.err) == (1, True)
+    assert holdfast("bulk", "delete", "--id-prefix", "s-", "--yes").out == "delete: done for 3 of 3 runs\n"
+    for arguments, words in (
+        (["explode", "--type", "x"], "action must be one of cancel, terminate"),
+        (["cancel"], "bulk needs a filter"),
+        (["signal", "--type", "x"], "a signal needs its --name"),
+    ):
+        bad = holdfast("bulk", *arguments)
+        assert (bad.code, words in bad.err) == (2, True), bad.err

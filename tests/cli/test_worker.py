@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli import programs
@@ -29,7 +31,7 @@ def test_a_worker_works_until_it_is_told_to_stop(
     started = worker.line()
     assert started["event"] == "started"
     assert started["task_queues"] == ["default"]
-    assert started["workflows"] == ["Doubling", "fail", "hanging", "sleep_long"]
+    assert started["workflows"] == ["Doubling", "Ledger", "fail", "hanging", "sleep_long"]
     assert started["activities"] == ["double", "hang"]
     done = holdfast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
     assert done.json["result"]["doubled"] == 8
@@ -42,6 +44,30 @@ def test_a_worker_works_until_it_is_told_to_stop(
     assert holdfast("workers", "--json").lines == []
 
 
+def test_a_worker_ends_though_a_handler_refuses_to(
+    start_process: Callable[..., Running], holdfast: Command, url: str
+) -> None:
+    """Its attempt is rescued when the lease is over; waiting for it could take for ever."""
+    worker = start_process(
+        "worker", "tests.cli.stubborn", "--graceful-shutdown-timeout", "0", "--json", "--url", url
+    )
+    worker.line()
+    holdfast("start", "waits_for_it", "--id", "w")
+    give_up_at = time.monotonic() + 30
+    while not [one for one in pending(holdfast) if one["heartbeat_details"]]:
+        assert time.monotonic() < give_up_at
+    ended = worker.stop()
+    assert (ended.code, ended.lines[-1]["event"]) == (0, "stopped"), ended.err
+    assert "1 activities run on; they are rescued when the lease ends" in ended.err
+    (left,) = holdfast("workers", "--json").lines
+    assert left["activities_held"] == 1
+
+
+def pending(holdfast: Command) -> list[Any]:
+    found: list[Any] = holdfast("describe", "w", "--json").json["pending_activities"]
+    return found
+
+
 def test_a_worker_takes_its_options(
     start_process: Callable[..., Running], holdfast: Command, url: str
 ) -> None:
@@ -49,7 +75,7 @@ def test_a_worker_takes_its_options(
         "worker", f"{PROGRAMS}:Doubling", f"{PROGRAMS}:ACTIVITIES", "--task-queue", "a", "--task-queue", "b",
         "--max-cached-workflows", "0", "--max-concurrent-activities", "3", "--lease-duration", "3",
         "--graceful-shutdown-timeout", "0", "--no-watchdog", "--watchdog-interval", "2s", "--log-level", "debug",
-        "--json", "--url", url,
+        "--static-checks", "error", "--no-runtime-guard", "--json", "--url", url,
     )  # fmt: skip
     started = worker.line()
     assert started["task_queues"] == ["a", "b"]
@@ -100,6 +126,7 @@ def test_one_pass_of_the_watchdog_prints_its_report(process: Command, holdfast: 
         (["--graceful-shutdown-timeout=-1"], "graceful shutdown timeout must not be negative"),
         (["--watchdog-interval", "0"], "watchdog interval must be positive"),
         (["--task-queue", ""], "task queue must not be empty"),
+        (["--static-checks", "maybe"], "static checks must be 'warn', 'error' or 'off'"),
         (["--log-level", "loud"], "log level must be debug, info, warning or error"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -138,7 +165,7 @@ def names(*targets: str) -> tuple[set[str], set[str]]:
 
 
 def test_a_module_stands_for_what_it_defines() -> None:
-    assert names(PROGRAMS) == ({"Doubling", "fail", "sleep_long", "hanging"}, {"double", "hang"})
+    assert names(PROGRAMS) == ({"Doubling", "Ledger", "fail", "sleep_long", "hanging"}, {"double", "hang"})
 
 
 def test_a_name_stands_for_one_thing_or_a_list() -> None:

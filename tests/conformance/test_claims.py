@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import ProgrammingError
 from tests.conformance.changes import start
 
 from holdfast.activation import Activate, Activation
 from holdfast.ownership import ClaimRuns, ReleaseAllRuns, ReleaseRuns
+from holdfast.schema import ensure_schema
 from holdfast_activities.attempts import HANDED_BACK, RESCUED, AttemptEnd
 from holdfast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
 from holdfast_store import queries
-from holdfast_store.database import Database
+from holdfast_store.database import Database, PostgresSettings
 from holdfast_store.journal import Journal
+from holdfast_store.postgresql import has_skip_locked
 from holdfast_store.rows import ActivityRow, RunRow
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import RefusedError
 from holdfast_workflow.events import (
     ActivityCompleted,
@@ -34,6 +40,26 @@ WORK = frozenset({"work"})
 OPTIONS = ActivityOptions(
     start_to_close_timeout=60, retry_policy=RetryPolicy(initial_interval=0.001, max_attempts=3)
 )
+
+
+@pytest.fixture(
+    params=[
+        "sqlite-file",
+        "sqlite-memory",
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("postgresql-without-skip-locked", marks=pytest.mark.postgresql),
+    ]
+)
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Each store; and PostgreSQL as if it had no ``SKIP LOCKED``, as some that speak its language have not."""
+    skip_locked = False if request.param.endswith("without-skip-locked") else None
+    fixture = {"sqlite-file": "sqlite_url", "sqlite-memory": None}.get(request.param, "postgresql_url")
+    url = request.getfixturevalue(fixture) if fixture is not None else "sqlite://"
+    settings = PostgresSettings(skip_locked=skip_locked)
+    opened = Database(DatabaseUrl.parse(url), Environment(), postgres=settings)
+    ensure_schema(opened)
+    yield opened
+    opened.dispose()
 
 
 def claim_runs(worker: str, limit: int = 10) -> ClaimRuns:
@@ -89,6 +115,61 @@ async def test_two_workers_claim_different_runs(journal: Journal) -> None:
             assert len({run.owner_id for run in runs}) <= 1
             claimed += runs
     assert len({run.run_id for run in claimed}) == len(claimed) == 20
+
+
+async def test_two_claims_of_one_batch_do_not_want_the_same_runs(journal: Journal) -> None:
+    environment = journal.committer._environment
+    await asyncio.gather(*[journal.apply(start(environment, f"w-{n}")) for n in range(20)])
+    changes = [claim_runs(name, 7) for name in ("one", "two", "three")]
+    claimed = await asyncio.gather(*[journal.apply(change) for change in changes])
+    assert [len(runs) for runs in claimed] == [7, 7, 6]
+    assert [change.more for change in changes] == [True, True, False]
+
+
+async def test_two_claims_of_one_batch_do_not_want_the_same_activities(journal: Journal) -> None:
+    await started(journal, *[scheduled(n) for n in range(1, 21)])
+    claimed = await asyncio.gather(*[journal.apply(claim_activities(name, 7)) for name in ("a", "b", "c")])
+    assert [len(found) for found in claimed] == [7, 7, 6]
+
+
+async def test_a_claim_finds_what_another_transaction_does_not_hold(
+    journal: Journal, on_disk: Database
+) -> None:
+    """With ``SKIP LOCKED`` at once, without it as soon as that is over: never twice, and never nothing for ever."""
+    environment = journal.committer._environment
+    await asyncio.gather(*[journal.apply(start(environment, f"w-{n}")) for n in range(30)])
+    others = [Journal(on_disk, environment) for _ in range(3)]
+    claimed: list[str] = []
+
+    async def work(one: Journal, name: str) -> None:
+        while len(claimed) < 30:
+            claimed.extend(run.run_id for run in await one.apply(claim_runs(name, 4)))
+
+    await asyncio.gather(*[work(one, f"worker-{n}") for n, one in enumerate([journal, *others])])
+    assert len(set(claimed)) == len(claimed) == 30
+    for one in others:
+        await one.close()
+
+
+@pytest.mark.parametrize(("sqlstate", "known"), [("42601", False), ("0A000", False), ("42501", None)])
+def test_a_database_is_asked_whether_it_can_skip(sqlstate: str, known: bool | None) -> None:
+    class Answer(Exception):
+        def __init__(self) -> None:
+            self.sqlstate = sqlstate
+
+    class Elsewhere:
+        """A server that answers with an error."""
+
+        def exec_driver_sql(self, text: str) -> None:
+            assert text.endswith("FOR UPDATE SKIP LOCKED")
+            raise ProgrammingError(text, None, Answer())
+
+    connection: Any = Elsewhere()
+    if known is None:
+        with pytest.raises(ProgrammingError):
+            has_skip_locked(connection)
+    else:
+        assert has_skip_locked(connection) is known
 
 
 async def test_a_claim_bumps_the_fence_and_the_old_owner_is_refused(journal: Journal) -> None:

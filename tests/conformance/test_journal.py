@@ -259,6 +259,53 @@ async def test_the_database_that_stays_away(
     assert await journal.apply(Append(run_id)) == 2
 
 
+async def test_a_commit_in_doubt_when_patience_ended_is_heard_of_late(
+    on_disk: Database, faults: Faults, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its callers were told an error; if it was applied all the same, whoever listens learns what it set going."""
+    run_id = await started(journal)
+    heard: list[Any] = []
+    told = asyncio.Event()
+
+    def hear(committed: Any) -> None:
+        if committed.runs:
+            heard.append(committed)
+            told.set()
+
+    journal.subscribe(hear)
+    with monkeypatch.context() as away:
+        away.setattr(journal.committer, "_patience", 0.0)
+        away.setattr(on_disk.__class__, "writer", _unreachable)
+        away.setattr("holdfast_store.journal.ASK_AGAIN_AFTER", 0.01)
+        faults.append(("COMMIT", lost_after))
+        outcomes = await gathered(journal, Append(run_id))
+        assert isinstance(outcomes[0], StoreError)
+        assert heard == []
+        doubts = [journal.committer.in_doubt]
+    await told.wait()
+    (committed,) = heard
+    assert committed.late
+    assert committed.runs[run_id].last_seq == 2
+    assert [*doubts, journal.committer.in_doubt] == [True, False]
+    assert await journal.apply(AppendMany(run_id)) == 3
+    assert not heard[-1].late
+
+
+async def test_a_commit_in_doubt_that_was_not_applied_is_forgotten(
+    on_disk: Database, faults: Faults, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await started(journal)
+    heard: list[Any] = []
+    with monkeypatch.context() as away:
+        away.setattr(journal.committer, "_patience", 0.0)
+        away.setattr(on_disk.__class__, "writer", _unreachable)
+        faults.append(("COMMIT", lost_before))
+        assert isinstance((await gathered(journal, Append(run_id)))[0], StoreError)
+    journal.subscribe(heard.append)
+    assert await journal.apply(Append(run_id)) == 2
+    assert [committed.late for committed in heard] == [False]
+
+
 def _unreachable(self: Database) -> Any:
     raise StoreUnreachableError("nobody answers")
 
@@ -393,6 +440,18 @@ async def test_two_journals_start_the_same_ids(on_disk: Database, journal: Journ
     assert sum(isinstance(outcome, WorkflowAlreadyStartedError) for outcome in outcomes) == 50
     assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 50
     await second.close()
+
+
+async def test_a_connection_that_goes_between_two_batches_stalls_nothing(
+    on_disk: Database, journal: Journal
+) -> None:
+    run_id = await started(journal)
+    connection = journal.committer._connection
+    assert connection is not None
+    connection.invalidate()
+    connection.close()
+    assert journal.committer.data_version() == 0, "nobody knows whether others write"
+    await journal.apply(Append(run_id))
 
 
 # --- time -----------------------------------------------------------------------------------------------------------

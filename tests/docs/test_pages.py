@@ -10,7 +10,26 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PROGRAMS = ["cancellation.md", "children.md", "versioning.md"]
+PROGRAMS = [
+    "cancellation.md",
+    "children.md",
+    "codecs.md",
+    "dashboard.md",
+    "determinism.md",
+    "from-dbos.md",
+    "from-temporal.md",
+    "interceptors.md",
+    "logging.md",
+    "queries.md",
+    "replaying.md",
+    "reset.md",
+    "retention.md",
+    "search.md",
+    "sync-workflows.md",
+    "tracing.md",
+    "updates.md",
+    "versioning.md",
+]
 
 
 @pytest.mark.parametrize("page", PROGRAMS)

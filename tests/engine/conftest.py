@@ -1,4 +1,4 @@
-"""The engine end to end: in virtual time on each store, with runs that stay in memory and runs that never do."""
+"""The engine end to end: in virtual time on each store, in several modes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.engine import programs
+from tests.engine.modes import EVERY_DAY, MODES, TwoWorkers, deliver_twice
 
 from holdfast.testing import TestEnvironment, VirtualLoop
 
@@ -19,10 +20,42 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"loop_factory": VirtualLoop}
 
 
-@pytest.fixture(params=["cached", "always_replay"])
-def max_cached(request: pytest.FixtureRequest) -> int:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What ``make test`` leaves out of the databases and modes is for the night; ``one_worker`` is not for two."""
+    items[:] = [
+        item
+        for item in items
+        if not ("one_worker" in getattr(item, "fixturenames", ()) and "two_workers" in item.name)
+        and not ("written_once" in getattr(item, "fixturenames", ()) and "double_delivery" in item.name)
+    ]
+    for item in items:
+        params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        run_as = params.get("database_url"), params.get("mode")
+        if None not in run_as and run_as not in EVERY_DAY:
+            item.add_marker(pytest.mark.nightly)
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    """Each way in which the engine is run: see :mod:`tests.engine.modes`."""
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+def max_cached(mode: str) -> int:
     """Runs that stay in memory, and runs that come back by replay for every activation."""
-    return 1000 if request.param == "cached" else 0
+    return 0 if mode == "always_replay" else 1000
+
+
+@pytest.fixture
+def one_worker() -> None:
+    """For a test that knows which worker does what: it is not run with two."""
+
+
+@pytest.fixture
+def written_once() -> None:
+    """For a test that makes one write fail: a second one of the same would hide that."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +64,10 @@ def _counted_afresh() -> None:
 
 
 @pytest.fixture
-def engine(database_url: str, max_cached: int) -> MakeEnvironment:
-    """Makes environments on each store, in both modes; by default with all programs."""
+def engine(database_url: str, mode: str, max_cached: int, monkeypatch: pytest.MonkeyPatch) -> MakeEnvironment:
+    """Makes environments on each store, in each mode; by default with all programs."""
+    if mode == "double_delivery":
+        deliver_twice(monkeypatch)
 
     def make(**options: Any) -> TestEnvironment:
         given: dict[str, Any] = {
@@ -41,7 +76,8 @@ def engine(database_url: str, max_cached: int) -> MakeEnvironment:
             "url": database_url,
             "max_cached_workflows": max_cached,
         }
-        return TestEnvironment(**{**given, **options})
+        made = TwoWorkers if mode == "two_workers" else TestEnvironment
+        return made(**{**given, **options})
 
     return make
 

@@ -74,9 +74,37 @@ async def fan_out(count: int) -> int:
 
 @workflow.defn
 async def sleeps_then_steps(seconds: float) -> int:
-    tell("asleep")
+    with workflow.unsafe.allow_io():
+        tell("asleep")  # holdfast: allow
     await asyncio.sleep(seconds)
     return await step(1)
+
+
+@activity.defn(start_to_close_timeout=60)
+async def mark(name: str, number: int) -> int:
+    await asyncio.sleep(0.05)
+    tell(f"mark {name} {number}")
+    return number
+
+
+@workflow.defn
+class Marks:
+    """Steps that leave their mark when they are through, until it is told to finish; returns how many there were."""
+
+    def __init__(self) -> None:
+        self.finishing = False
+
+    @workflow.run
+    async def run(self, name: str) -> int:
+        number = 0
+        while not self.finishing:
+            await mark(name, number)
+            number += 1
+        return number
+
+    @workflow.signal
+    def finish(self) -> None:
+        self.finishing = True
 
 
 @workflow.defn
@@ -84,8 +112,44 @@ async def holds_thread() -> int:
     return await hold_thread(7)
 
 
-WORKFLOWS = [steps, fan_out, sleeps_then_steps, holds_thread]
-ACTIVITIES = [step, hold, hold_thread]
+@workflow.defn
+async def holds_locally(count: int) -> int:
+    """A local activity that a first process never finishes, between others."""
+    total = await workflow.execute_local_activity(step, count)
+    total += await workflow.execute_local_activity(hold, 1000)
+    return total + await step(1)
+
+
+@workflow.defn
+class Answers:
+    """Answers an update with an activity that a first process never finishes."""
+
+    def __init__(self) -> None:
+        self.answered: list[int] = []
+
+    @workflow.run
+    async def run(self, count: int) -> list[int]:
+        await workflow.wait_condition(lambda: len(self.answered) == count)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return self.answered
+
+    @workflow.update
+    async def ask(self, number: int) -> int:
+        self.answered.append(await hold(number))
+        return number
+
+    @ask.validator
+    def check(self, number: int) -> None:
+        with workflow.unsafe.allow_io():
+            tell(f"validate {number}")  # holdfast: allow
+
+    @workflow.query
+    def count(self) -> int:
+        return len(self.answered)
+
+
+WORKFLOWS = [steps, fan_out, sleeps_then_steps, holds_thread, Marks, holds_locally, Answers]
+ACTIVITIES = [step, hold, hold_thread, mark]
 
 
 async def main(url: str, lease: float, grace: float) -> None:
@@ -110,7 +174,8 @@ class WorkerProcess:
         self.name = name
         self.diary = diary
         diary.touch()
-        environment = {**os.environ, "DIARY": str(diary), "NAME": name, "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "DIARY": str(diary), "NAME": name, "PYTHONPATH": path}
         command = [sys.executable, "-m", "tests.engine.process", url, str(lease), str(grace)]
         self.process = subprocess.Popen(command, env=environment, cwd=ROOT)
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from holdfast_store import tables
 from holdfast_store.rows import RunRow
+from holdfast_store.search import index_rows
 from holdfast_store.statements import statements_for
 
 SECOND = 1_000_000
@@ -66,6 +67,7 @@ def run_row(number: int, *, created_at: int, **values: Any) -> RunRow:
         "attention_since": None,
         "build_id": None,
         "history_bytes": 100,
+        "search_attributes": None,
     }
     return RunRow(**{**given, **values})
 
@@ -77,4 +79,12 @@ def insert_runs(connection: Connection, rows: Sequence[RunRow]) -> None:
     for start in range(0, len(rows), 5000):
         values = [tuple(vars(row).values()) for row in rows[start : start + 5000]]
         statements.insert(connection, tables.workflow_runs, values)
+    indexed = [
+        (row.run_id, *pair)
+        for row in rows
+        if row.search_attributes is not None
+        for pair in index_rows(row.search_attributes)
+    ]
+    for start in range(0, len(indexed), 5000):
+        statements.insert(connection, tables.search_attributes, indexed[start : start + 5000])
     connection.exec_driver_sql("COMMIT")

@@ -102,6 +102,26 @@ class Collector:
 
 
 @workflow.defn
+class Relay:
+    """Continues as new at once; its last run says what all have heard."""
+
+    @workflow.init
+    def __init__(self, rounds: int, heard: list[str]) -> None:
+        self.heard = list(heard)
+
+    @workflow.run
+    async def run(self, rounds: int, heard: list[str]) -> list[str]:
+        if rounds:
+            workflow.continue_as_new(rounds - 1, self.heard)
+        await workflow.wait_condition(lambda: len(self.heard) >= 3)
+        return self.heard
+
+    @workflow.signal
+    def hear(self, word: str) -> None:
+        self.heard.append(word)
+
+
+@workflow.defn
 class Catchall:
     """Takes every signal."""
 

@@ -14,7 +14,9 @@ import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
+from holdfast import workflow
 from holdfast.client import Client
+from holdfast.watchdog import TaskWatchdog
 from holdfast.worker import Worker
 from holdfast_store import queries
 from holdfast_workflow.converter import DataConverter
@@ -30,6 +32,13 @@ from holdfast_workflow.errors import (
 )
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import StartOptions
+
+
+@workflow.defn
+class Sized:
+    @workflow.run
+    async def run(self, size: int) -> int:
+        return size
 
 
 async def nothing_was_written(client: Client, workflow_id: str = "w") -> None:
@@ -101,6 +110,30 @@ async def test_worker_options_out_of_range(
     async with in_memory() as env:
         with pytest.raises(InvalidOptionError, match=word):
             Worker(env.client, workflows=[programs.nothing], **{option: value})
+
+
+@pytest.mark.parametrize(
+    "client", [None, "sqlite://", Client.connect("sqlite://")], ids=["nothing", "a URL", "a way"]
+)
+def test_what_is_no_client(client: Any) -> None:
+    """A worker and a watchdog say so, and how to get one."""
+    with pytest.raises(
+        InvalidOptionError, match=r"^client must be a Client, not .*Client\.connect"
+    ) as caught:
+        Worker(client, workflows=[programs.nothing])
+    assert caught.value.field == "client"
+    with pytest.raises(HoldfastError, match=r"Client\.connect"):
+        TaskWatchdog(client)
+
+
+async def test_an_input_that_cant_be_read_names_the_workflow_and_the_parameter(
+    in_memory: MakeEnvironment,
+) -> None:
+    async with in_memory(workflows=[Sized]) as env:
+        handle = await env.client.start("Sized", "many", id="w")
+        await env.settle()
+        failed = [event async for event in handle.history()][-1]
+        assert "'size' of Sized.run()" in failed.payload["failure"]["message"]
 
 
 async def test_a_worker_without_anything_to_do(in_memory: MakeEnvironment) -> None:

@@ -25,6 +25,7 @@ from holdfast.errors import (
     StoreUnreachableError,
     WorkflowAlreadyStartedError,
     WorkflowCancelledError,
+    WorkflowClosedError,
     WorkflowFailedError,
     WorkflowNotFoundError,
     WorkflowTerminatedError,
@@ -57,6 +58,26 @@ async def sleep_long() -> str:
     return "late"
 
 
+@workflow.defn
+class Till:
+    def __init__(self) -> None:
+        self.sum = 0
+
+    @workflow.run
+    async def run(self) -> int:
+        await workflow.wait_condition(lambda: self.sum > 100)
+        return self.sum
+
+    @workflow.update
+    async def add(self, amount: int) -> int:
+        self.sum += await double(amount)
+        return self.sum
+
+    @workflow.query
+    def total(self) -> int:
+        return self.sum
+
+
 @pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def url(request: pytest.FixtureRequest) -> str:
     """A database that several loops of a process can share."""
@@ -73,7 +94,7 @@ def worker(url: str) -> Iterator[None]:
     async def work() -> None:
         async with (
             holdfast.Client.connect(url) as client,
-            Worker(client, workflows=[Doubling, fail, sleep_long], activities=[double]),
+            Worker(client, workflows=[Doubling, Till, fail, sleep_long], activities=[double]),
         ):
             over = asyncio.Event()
             loop = asyncio.get_running_loop()
@@ -119,6 +140,25 @@ def test_a_workflow_is_started_and_its_result_waited_for(client: Client) -> None
     assert events[-1].type == "WorkflowCompleted"
     assert [event.seq for event in handle.history(after_seq=events[-2].seq)] == [events[-1].seq]
     assert repr(handle) == f"<BlockingHandle 'd' run {handle.run_id}>"
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_workflow_is_updated_and_queried(client: Client) -> None:
+    made = client.update_with_start(Till.run, update=Till.add(5), update_id="five", id="till")
+    assert made.result(timeout=30) == 10
+    assert (made.id, made.workflow_id) == ("five", "till")
+    handle = client.handle("till")
+    assert handle.query(Till.total) == 10
+    assert handle.query("total", result_type=float) == 10
+    assert handle.execute_update(Till.add, 5, id="five") == 10
+    assert handle.execute_update("add", 1) == 12
+    last = handle.start_update(Till.add, 50)
+    assert repr(last) == f"<BlockingUpdateHandle 'add' ({last.id}) of 'till'>"
+    assert last.result() == 112
+    assert handle.result() == 112
+    assert handle.query(Till.total()) == 112
+    with pytest.raises(WorkflowClosedError):
+        handle.execute_update(Till.add, 1)
 
 
 @pytest.mark.usefixtures("worker")
@@ -179,6 +219,38 @@ def test_lists_and_counts(client: Client) -> None:
         client.describe("nope")
     with pytest.raises(WorkflowNotFoundError):
         next(client.handle("nope").history())
+
+
+@pytest.mark.usefixtures("worker")
+def test_one_thing_is_done_to_many(client: Client) -> None:
+    for number in range(5):
+        client.start(sleep_long, id=f"late-{number}", options=OPTIONS)
+    told = client.bulk(id_prefix="late-", at_once=2).cancel("enough")
+    first = next(told)
+    assert (first.workflow_id, first.done) == ("late-4", True)
+    assert [outcome.workflow_id for outcome in told] == ["late-3", "late-2", "late-1", "late-0"]
+    for number in range(5):
+        with pytest.raises(WorkflowCancelledError):
+            client.handle(f"late-{number}").result(timeout=20)
+    refused = list(client.bulk(id_prefix="late-").terminate("all"))
+    assert [type(outcome.error) for outcome in refused] == [WorkflowClosedError] * 5
+    gone = [one.workflow_id for one in client.bulk(id_prefix="late-", open=False).delete() if one.done]
+    assert gone == ["late-4", "late-3", "late-2", "late-1", "late-0"]
+    client.execute(Doubling.run, 2, id="d", options=OPTIONS)
+    assert [one.done for one in client.bulk(workflow_id="d").reset("first-activation")] == [True]
+    assert client.handle("d").result(timeout=20) == 4
+    with pytest.raises(InvalidOptionError, match="at once"):
+        client.bulk(at_once=0)
+    with pytest.raises(InvalidOptionError, match="reason"):
+        client.bulk().cancel("x" * 10_001)
+
+
+def test_a_walk_over_many_is_taken_up_at_a_cursor(client: Client) -> None:
+    handles = [client.start(sleep_long, id=f"l-{number:03}", options=OPTIONS) for number in range(103)]
+    seen = list(client.bulk(id_prefix="l-").signal("any", 1))
+    assert len(seen) == len(handles)
+    more = list(client.bulk(id_prefix="l-", cursor=seen[-1].cursor).terminate())
+    assert [one.workflow_id for one in more] == ["l-002", "l-001", "l-000"]
 
 
 def test_clients_share_one_thread_which_ends_with_the_last(url: str) -> None:

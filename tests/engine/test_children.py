@@ -9,6 +9,7 @@ from tests.engine import family, programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.family import Parent
 
+from holdfast import workflow
 from holdfast.client import Client
 from holdfast.testing import TestEnvironment
 from holdfast_store import queries
@@ -16,6 +17,7 @@ from holdfast_workflow.child_errors import ChildWorkflowError
 from holdfast_workflow.errors import (
     ApplicationError,
     StructuralLimitError,
+    WorkflowClosedError,
     WorkflowFailedError,
     WorkflowNotFoundError,
     WorkflowTimeoutError,
@@ -193,3 +195,48 @@ async def test_a_refused_start_of_a_parent_leaves_no_child(engine: MakeEnvironme
             await env.client.start(Parent.run, 1, 2, id="parent")
         with pytest.raises(WorkflowNotFoundError):
             await env.client.describe("child")
+
+
+@workflow.defn
+class Hears:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    @workflow.run
+    async def run(self, words: int) -> list[str]:
+        await workflow.wait_condition(lambda: len(self.heard) == words)
+        return self.heard
+
+    @workflow.signal
+    def hear(self, word: str, times: int) -> None:
+        self.heard += [word] * times
+
+
+@workflow.defn
+async def tells_its_child() -> list[object]:
+    child = workflow.start_child(Hears.run, 3, id="hears")
+    await child.signal(Hears.hear, "before it is known to have started", 1)
+    await child.started()
+    await child.signal("hear", "after", 2)
+    said: list[object] = [await child]
+    try:
+        await child.signal(Hears.hear, "late", 1)
+    except WorkflowClosedError as error:
+        said.append(error.workflow_id)
+    return said
+
+
+@workflow.defn
+def tells_its_child_plainly() -> list[str]:
+    child = workflow.blocking.start_child(Hears.run, 2, id="hears")
+    child.signal(Hears.hear, "plain", 2)
+    return child.result()
+
+
+async def test_a_handle_to_a_child_signals_it(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[Hears, tells_its_child, tells_its_child_plainly], activities=()) as env:
+        assert await env.client.execute(tells_its_child, id="tells") == [
+            ["before it is known to have started", "after", "after"],
+            "hears",
+        ]
+        assert await env.client.execute(tells_its_child_plainly, id="plainly") == ["plain", "plain"]

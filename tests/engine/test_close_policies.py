@@ -147,6 +147,7 @@ async def test_a_child_past_its_own_deadline_is_timed_out_instead(
         assert [await status_of(env.client, f"child-{n}") for n in range(3)] == ["timed_out"] * 3
 
 
+@pytest.mark.usefixtures("one_worker")
 async def test_many_children_end_in_bounded_steps_that_survive_a_crash(
     engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import activity, blocking, errors, watchdog, workflow
+from holdfast import activity, blocking, errors, interceptors, tracing, watchdog, workflow
 from holdfast_workflow import errors as tree
 
 PUBLIC = [
@@ -30,8 +30,13 @@ PUBLIC = [
     "HistoryEvent",
     "HoldfastError",
     "InvalidOptionError",
+    "NoWorkerError",
     "ParentClosePolicy",
     "PayloadCodec",
+    "QueryFailedError",
+    "Range",
+    "RequestTimeoutError",
+    "RetentionPolicy",
     "RetryPolicy",
     "RetryState",
     "RunStatus",
@@ -40,6 +45,10 @@ PUBLIC = [
     "StructuralLimitError",
     "StructuralLimits",
     "TimeoutKind",
+    "UnknownHandlerError",
+    "UpdateFailedError",
+    "UpdateHandle",
+    "UpdateRejectedError",
     "Worker",
     "WorkflowAlreadyStartedError",
     "WorkflowCancelledError",
@@ -67,7 +76,9 @@ def test_the_face_has_these_names_and_no_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [holdfast, activity, blocking, errors, watchdog, workflow], ids=lambda m: m.__name__
+    "module",
+    [holdfast, activity, blocking, errors, interceptors, tracing, watchdog, workflow],
+    ids=lambda m: m.__name__,
 )
 def test_the_names_of_a_public_module_are_sorted_and_there(module: Any) -> None:
     names: list[str] = module.__all__
@@ -78,7 +89,7 @@ def test_the_names_of_a_public_module_are_sorted_and_there(module: Any) -> None:
 
 
 def test_everything_public_says_what_it_is() -> None:
-    for module in (holdfast, activity, blocking, errors, workflow):
+    for module in (holdfast, activity, blocking, errors, interceptors, workflow):
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing) or inspect.isfunction(thing):

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 from tests.engine.run_rows import HOUR, NOW, SECOND, insert_runs, run_row
 
-from holdfast import Client, RunStatus, RunSummary
+from holdfast import Client, Range, RunStatus, RunSummary
 from holdfast.errors import InvalidOptionError
 from holdfast.listing import run_filter
 from holdfast.testing import TestEnvironment
@@ -24,6 +25,7 @@ from holdfast_store import listings
 from holdfast_store.database import Database
 from holdfast_store.listings import RunFilter
 from holdfast_store.rows import RunRow
+from holdfast_store.search import Wanted
 from holdfast_store.trouble import OVERDUE_AFTER_US, UNPOLLED_AFTER_US
 
 STATUSES = tuple(RunStatus)
@@ -44,11 +46,16 @@ def _some_runs(count: int) -> list[RunRow]:
         open_ = status.is_open
         deadline = NOW + rng.choice((-20, -10, -5, 0, 30, 5000)) * SECOND if rng.random() < 0.5 else None
         waits = open_ and rng.random() < 0.4
+        attributes: dict[str, Any] = {"amount": rng.choice([1, 2.5, 3])} if rng.random() < 0.5 else {}
+        if rng.random() < 0.5:
+            attributes["tags"] = rng.sample(["eu", "us", "new"], 2)
         rows.append(
             run_row(
                 number,
                 created_at=created_at,
                 workflow_id=f"w-{rng.randrange(count // 3)}",
+                parent_run_id=rng.choice(rows).run_id if rows and rng.random() < 0.3 else None,
+                search_attributes=orjson.dumps(attributes).decode() if attributes else None,
                 workflow_type=rng.choice(TYPES),
                 task_queue=rng.choice(QUEUES),
                 status=status.value,
@@ -62,8 +69,10 @@ def _some_runs(count: int) -> list[RunRow]:
     return rows
 
 
-def _matches(run: RunRow, wanted: RunFilter) -> bool:
+def _matches(run: RunRow, wanted: RunFilter, runs: dict[str, RunRow]) -> bool:
     """The meaning of a filter, said once more in another language."""
+    parent = runs[run.parent_run_id] if run.parent_run_id is not None else None
+    attributes = orjson.loads(run.search_attributes or "{}")
     overdue = run.next_deadline_at is not None and run.next_deadline_at <= NOW - OVERDUE_AFTER_US
     waits = run.wake_at is not None and run.wake_at <= NOW - UNPOLLED_AFTER_US
     return all(
@@ -72,6 +81,13 @@ def _matches(run: RunRow, wanted: RunFilter) -> bool:
             wanted.workflow_type in (None, run.workflow_type),
             wanted.task_queue in (None, run.task_queue),
             wanted.workflow_id in (None, run.workflow_id),
+            wanted.id_prefix is None or run.workflow_id.startswith(wanted.id_prefix),
+            wanted.parent is None or (parent is not None and parent.workflow_id == wanted.parent),
+            all(_has(attributes.get(one.name), one) for one in wanted.where),
+            wanted.started_after is None
+            or (run.started_at is not None and run.started_at >= wanted.started_after),
+            wanted.started_before is None
+            or (run.started_at is not None and run.started_at < wanted.started_before),
             wanted.created_after is None or run.created_at >= wanted.created_after,
             wanted.created_before is None or run.created_at < wanted.created_before,
             wanted.closed_after is None
@@ -87,6 +103,24 @@ def _matches(run: RunRow, wanted: RunFilter) -> bool:
     )
 
 
+def _has(value: Any, wanted: Wanted) -> bool:
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    if wanted.values:
+        return any(item in wanted.values for item in items)
+    least: Any = wanted.at_least
+    return any(isinstance(item, int | float) and item >= least for item in items)
+
+
+_conditions = st.sampled_from(
+    [
+        Wanted("amount", (1,)),
+        Wanted("amount", (2.5, 3)),
+        Wanted("amount", at_least=2.5),
+        Wanted("tags", ("eu",)),
+        Wanted("tags", ("us", "new")),
+        Wanted("nothing", (True,)),
+    ]
+)
 _instants = st.none() | st.integers(-49, 1).map(lambda hours: NOW + hours * HOUR)
 _filters = st.builds(
     RunFilter,
@@ -96,6 +130,11 @@ _filters = st.builds(
     workflow_type=st.none() | st.sampled_from(TYPES),
     task_queue=st.none() | st.sampled_from(QUEUES),
     workflow_id=st.none() | st.just("w-3"),
+    id_prefix=st.none() | st.sampled_from(["w-3", "w-", "x"]),
+    parent=st.none() | st.sampled_from(["w-3", "w-4"]),
+    where=st.lists(_conditions, max_size=2).map(tuple),
+    started_after=_instants,
+    started_before=_instants,
     created_after=_instants,
     created_before=_instants,
     closed_after=_instants,
@@ -111,12 +150,13 @@ def test_any_filter_and_page_size_gives_what_the_model_gives(database: Database)
     rows = _some_runs(200)
     writer = database.writer()
     insert_runs(writer, rows)
+    by_id = {row.run_id: row for row in rows}
     newest_first = sorted(rows, key=lambda run: run.run_id, reverse=True)
 
     @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(wanted=_filters, limit=st.sampled_from([1, 7, 50, 1000]))
     def check(wanted: RunFilter, limit: int) -> None:
-        expected = [run.run_id for run in newest_first if _matches(run, wanted)]
+        expected = [run.run_id for run in newest_first if _matches(run, wanted, by_id)]
         if limit * 30 < len(expected):
             limit = 50
         with database.reader() as connection:
@@ -182,12 +222,18 @@ async def test_runs_that_start_during_a_walk_belong_to_the_next_one(database_url
         assert await env.client.count() == 14
 
 
+@pytest.mark.parametrize(
+    "wanted", [RunFilter(), RunFilter(open=True), RunFilter(where=(Wanted("a", ("b",)),))]
+)
 def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
-    new_database: Callable[[], Database],
+    new_database: Callable[[], Database], wanted: RunFilter
 ) -> None:
-    """Another thread inserts runs all the while, with ids above, below and between those of the walk."""
+    """Another thread inserts runs all the while, with ids above, below and between the walk's, and closes some."""
     database = new_database()
-    rows = [run_row(number, created_at=NOW + number // 5 * 1000) for number in range(1000)]
+    rows = [
+        run_row(number, created_at=NOW + number // 5 * 1000, search_attributes='{"a":"b"}')
+        for number in range(1000)
+    ]
     writer = database.writer()
     insert_runs(writer, rows)
     stop = threading.Event()
@@ -201,7 +247,13 @@ def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
                 if stop.is_set():
                     return
                 at = NOW + rng.randrange(200) * 1000
-                insert_runs(connection, [run_row(1_000_000 + number, created_at=at)])
+                fresh = run_row(1_000_000 + number, created_at=at, search_attributes='{"a":"b"}')
+                insert_runs(connection, [fresh])
+                if number < 500:
+                    ended = rows[2 * rng.randrange(500)].run_id
+                    connection.exec_driver_sql(
+                        f"UPDATE workflow_runs SET closed_at = {NOW}, status = 'completed' WHERE run_id = '{ended}'"
+                    )
         except BaseException as error:
             failures.append(error)
         finally:
@@ -212,9 +264,7 @@ def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
     seen: list[str] = []
     try:
         with database.reader() as connection:
-            while page := listings.page(
-                connection, RunFilter(), NOW, before=seen[-1] if seen else None, limit=17
-            ):
+            while page := listings.page(connection, wanted, NOW, before=seen[-1] if seen else None, limit=17):
                 seen += [run.run_id for run, _ in page]
     finally:
         stop.set()
@@ -222,7 +272,8 @@ def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
         writer.close()
     assert not failures
     assert len(set(seen)) == len(seen)
-    assert {run.run_id for run in rows} <= set(seen)
+    stayed = rows[1::2] if wanted.open else rows
+    assert {run.run_id for run in stayed} <= set(seen)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +323,21 @@ BAD_FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"open": 0}, "open must be True or False"),
     ({"open": True, "status": "failed"}, "a run that is failed is not open"),
     ({"open": False, "status": "running"}, "a run that is running is not closed"),
+    (
+        {"id": "o-1"},
+        "there is no filter 'id'; the workflow's id is workflow_id: there are status, workflow_type",
+    ),
+    ({"colour": "red"}, "there is no filter 'colour': there are status"),
+    ({"id_prefix": ""}, "id prefix must not be empty"),
+    ({"parent": 3}, "parent must be text"),
+    ({"started_after": NAIVE}, "started after: a datetime without"),
+    ({"started_after": AT, "started_before": AT}, "started before must lie after started after"),
+    ({"where": ["a"]}, "where must be a dict of attribute names and values, not list"),
+    ({"where": {"a": None}}, "where 'a' must be text, a number, .* not NoneType"),
+    ({"where": {"a": []}}, "where 'a' must name at least one value"),
+    ({"where": {"a": [["b"]]}}, "where 'a' must be text, a number, .* not list"),
+    ({"where": {"a": NAIVE}}, "where 'a': a datetime without a time zone"),
+    ({"where": {"": 1}}, "name must not be empty"),
 ]
 
 
@@ -290,6 +356,22 @@ async def test_a_page_has_from_1_to_1000_runs(size: Any) -> None:
     async with TestEnvironment() as env:
         with pytest.raises(InvalidOptionError, match="page size must be"):
             env.client.list(page_size=size)
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ({}, "a Range needs an end"),
+        ({"at_least": 1, "above": 1}, "at_least or above, not both"),
+        ({"at_most": 1, "below": 1}, "at_most or below, not both"),
+        ({"at_least": 1, "below": "b"}, "of one kind"),
+        ({"at_least": True}, "must be a number, text or a datetime, not bool"),
+        ({"below": float("inf")}, "must be finite"),
+    ],
+)
+def test_a_range_that_can_not_be_is_refused_when_it_is_made(ends: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        Range(**ends)
 
 
 def test_a_status_may_be_one_or_several_by_name_or_member() -> None:
@@ -330,6 +412,10 @@ PLANS: list[tuple[RunFilter, str]] = [
     (RunFilter(statuses=("running",)), "ix_runs_open"),
     (RunFilter(open=True), "ix_runs_open"),
     (RunFilter(workflow_type="Rare"), "ix_runs_type"),
+    (RunFilter(workflow_id="w-77"), "ix_runs_workflow_id"),
+    (RunFilter(id_prefix="w-7777"), "ix_runs_workflow_id"),
+    (RunFilter(where=(Wanted("customer", ("c-7",)),)), "ix_search_attributes_value"),
+    (RunFilter(where=(Wanted("amount", at_least=99_990),)), "ix_search_attributes_value"),
     (RunFilter(overdue=True), "ix_runs_deadline"),
     (RunFilter(deadline_before=NOW - HOUR), "ix_runs_deadline"),
     (RunFilter(attention=True), "ix_runs_attention"),
@@ -351,10 +437,12 @@ def test_common_questions_are_answered_by_the_indexes(new_database: Callable[[],
             values = {"next_deadline_at": NOW + (number - MANY // 2) * SECOND}
         if number % 10_000 == 2:
             values = {"attention": "task_keeps_failing", "workflow_type": "Rare"}
+        if number % 10 == 3:
+            values["search_attributes"] = f'{{"customer":"c-{number % 1000}","amount":{number}}}'
         rows.append(run_row(number, created_at=created_at, **values))
     insert_runs(writer, rows)
     if database.backend == "postgresql":
-        writer.exec_driver_sql("ANALYZE workflow_runs")
+        writer.exec_driver_sql("ANALYZE")
     writer.close()
     seen: list[tuple[str, Any]] = []
     event.listen(
@@ -367,11 +455,11 @@ def test_common_questions_are_answered_by_the_indexes(new_database: Callable[[],
         for wanted, index in PLANS:
             seen.clear()
             listings.page(connection, wanted, NOW, before=None, limit=101)
-            text, values = next(one for one in seen if "ORDER BY run_id DESC LIMIT" in one[0])
+            text, values = next(one for one in seen if "DESC LIMIT" in one[0])
             plan = "\n".join(str(tuple(row)) for row in connection.exec_driver_sql(explain + text, values))
             assert any(name in plan for name in index.split("|")), f"{wanted}\n{plan}"
             assert "Seq Scan on workflow_runs" not in plan, f"{wanted}\n{plan}"
-            if "IN (SELECT" not in text:
+            if "IN (SELECT" not in text and wanted.id_prefix is None:
                 assert "TEMP B-TREE" not in plan, f"{wanted}\n{plan}"
 
 

@@ -44,7 +44,22 @@ async def holds_on() -> None:
             continue
 
 
-@pytest.mark.parametrize("code", [spins, never_waits, holds_on])
+@workflow.defn
+def plainly_spins() -> None:
+    try:
+        while True:
+            pass
+    except Exception:
+        pass
+
+
+@workflow.defn
+def plainly_never_waits() -> None:
+    while True:
+        workflow.blocking.sleep(0)
+
+
+@pytest.mark.parametrize("code", [spins, never_waits, holds_on, plainly_spins, plainly_never_waits])
 async def test_code_that_blocks_fails_its_task_and_nothing_else(
     sqlite_url: str, code: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,6 +29,10 @@ class SteppedClock:
         return self.us / 1e6
 
 
+def neglected(hub: Hub, before: int) -> list[str]:
+    return hub.read_now(queries.look, "other", ["q"], ["W"], [], 0, before).neglected
+
+
 async def started(hub: Hub, owner: str) -> RunRow:
     """A run that wants to be activated, owned by a registered worker."""
     environment = hub.environment
@@ -58,11 +62,11 @@ async def test_a_run_that_its_owner_leaves_waiting_is_stolen_and_the_owner_is_re
     hub = await Hub.open(DatabaseUrl.parse(database_url), Environment(clock, threads=False))
     try:
         run = await started(hub, "owner")
-        assert hub.read_now(queries.neglected, ["q"], ["W"], clock.us - STEAL_AFTER) == []
+        assert neglected(hub, clock.us - STEAL_AFTER) == []
         assert await hub.journal.apply(StealRuns("other", [run.run_id])) == []
 
         clock.us += STEAL_AFTER
-        assert hub.read_now(queries.neglected, ["q"], ["W"], clock.us - STEAL_AFTER) == [run.run_id]
+        assert neglected(hub, clock.us - STEAL_AFTER) == [run.run_id]
         (stolen,) = await hub.journal.apply(StealRuns("other", [run.run_id]))
         assert (stolen.owner_id, stolen.fence, stolen.owner_losses) == ("other", run.fence + 1, 1)
 

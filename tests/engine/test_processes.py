@@ -14,9 +14,11 @@ from tests.engine import process
 from tests.engine.process import WorkerProcess, until, until_so
 
 from holdfast.client import Client
+from holdfast.testing import check_database
 from holdfast.worker import Worker
 from holdfast_store import queries
 from holdfast_store.queries import fetch
+from holdfast_workflow.request_errors import NoWorkerError
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -65,6 +67,39 @@ async def test_client_here_worker_elsewhere(shared_url: str, diary: Path) -> Non
         assert all(count == 1 for line, count in told(diary).items() if line == "stopped other")
 
 
+async def test_an_update_survives_the_worker_that_accepted_it(shared_url: str, diary: Path) -> None:
+    async with Client.connect(shared_url) as client, Client.connect(shared_url) as other:
+        handle = await client.start(process.Answers.run, 1, id="a")
+        with WorkerProcess("first", shared_url, diary, lease=1) as first:
+            made = await handle.start_update(process.Answers.ask, 7, id="seven", timeout=30)
+            await until(diary, "hold 7 first")
+            assert await handle.query(process.Answers.count, timeout=30) == 0
+            first.kill()
+        again = asyncio.ensure_future(other.handle("a").execute_update(process.Answers.ask, 8, id="seven"))
+        async with worker_of(client, lease_duration=1), asyncio.timeout(30):
+            assert await made.result() == 7
+            assert await again == 7
+            assert await handle.result() == [7]
+            assert await other.handle("a").query(process.Answers.count) == 1
+        assert told(diary)["validate 7"] == 1, "replay runs no validator"
+
+
+async def test_clients_and_workers_apart_update_and_query(shared_url: str, diary: Path) -> None:
+    async with Client.connect(shared_url) as client:
+        with WorkerProcess("other", shared_url, diary, lease=30) as other:
+            handle = await client.start(process.Answers.run, 20, id="a")
+            asked = [handle.execute_update(process.Answers.ask, number % 20) for number in range(20)]
+            assert sorted(await asyncio.gather(*asked)) == list(range(20))
+            assert sorted(await handle.result()) == list(range(20))
+            counts = await asyncio.gather(
+                *[handle.query(process.Answers.count, timeout=30) for _ in range(20)]
+            )
+            assert counts == [20] * 20
+            assert other.stop() == 0
+        with pytest.raises(NoWorkerError):
+            await handle.query(process.Answers.count)
+
+
 @pytest.mark.parametrize("max_cached", [1000, 0])
 async def test_a_killed_worker_is_replaced_and_nothing_is_done_again(
     shared_url: str, diary: Path, max_cached: int
@@ -88,11 +123,32 @@ async def test_a_killed_worker_is_replaced_and_nothing_is_done_again(
         assert attempts == [("rescued",)]
 
 
+@pytest.mark.parametrize("max_cached", [1000, 0])
+async def test_a_worker_killed_in_a_local_activity_is_replaced_by_the_next_owner(
+    shared_url: str, diary: Path, max_cached: int
+) -> None:
+    """Nothing wakes the run but the local activity itself: it finds its next owner, which runs it again."""
+    async with Client.connect(shared_url) as client:
+        handle = await client.start(process.holds_locally, 5, id="w")
+        with WorkerProcess("first", shared_url, diary, lease=1) as first:
+            await until(diary, "hold 1000 first")
+            first.kill()
+            async with worker_of(client, lease_duration=1, max_cached_workflows=max_cached):
+                async with asyncio.timeout(30):
+                    assert await handle.result() == 5 + 1000 + 1
+        lines = told(diary)
+        assert lines == Counter(["step 5", "hold 1000 first", "hold 1000 parent", "step 1", "working first"])
+        results = [event async for event in handle.history() if event.type == "ActivityCompleted"]
+        assert [event.payload["result"] for event in results] == [5, 1000, 1]
+        with client.hub.database.reader() as connection:
+            assert fetch(connection, "SELECT outcome FROM activity_attempts") == [("rescued",)]
+            assert check_database(connection) == []
+
+
 async def test_a_worker_killed_while_its_run_sleeps(shared_url: str, diary: Path) -> None:
     async with Client.connect(shared_url) as client:
         handle = await client.start(process.sleeps_then_steps, 1.5, id="w")
         with WorkerProcess("first", shared_url, diary, lease=1) as first:
-            await until(diary, "asleep")
 
             async def activated() -> bool:
                 return (await handle.run()).status == "running"
@@ -132,6 +188,36 @@ async def test_a_worker_that_stops_hands_its_activities_back_uncharged(
             async with asyncio.timeout(30):
                 await handle.result()
         assert told(diary)[f"{line} parent"] == 1
+
+
+async def test_a_rolling_restart_under_load_loses_and_repeats_nothing(shared_url: str, diary: Path) -> None:
+    """Each worker is stopped in good order and replaced, one after the other, twice, while all are busy."""
+    async with Client.connect(shared_url) as client:
+        names = iter(f"worker-{number}" for number in range(100))
+        workers = [WorkerProcess(next(names), shared_url, diary, lease=30, grace=20) for _ in range(2)]
+        try:
+            for worker in workers:
+                await until(diary, f"working {worker.name}")
+            handles = [await client.start(process.Marks.run, f"w-{n}", id=f"w-{n}") for n in range(10)]
+            for _ in range(2):
+                for place, old in enumerate(workers):
+                    workers[place] = WorkerProcess(next(names), shared_url, diary, lease=30, grace=20)
+                    await until(diary, f"working {workers[place].name}")
+                    assert await asyncio.to_thread(old.stop) == 0
+            for handle in handles:
+                await handle.signal(process.Marks.finish)
+            async with asyncio.timeout(60):
+                steps = [await handle.result() for handle in handles]
+        finally:
+            for worker in workers:
+                worker.kill()
+        marks = Counter(line for line in told(diary).elements() if line.startswith("mark "))
+        assert marks == Counter(
+            f"mark w-{n} {step}" for n, count in enumerate(steps) for step in range(count)
+        )
+        assert min(steps) > 10
+        with client.hub.database.reader() as connection:
+            assert fetch(connection, "SELECT outcome FROM activity_attempts") == []
 
 
 async def test_two_workers_in_one_process_share_the_work(shared_url: str, diary: Path) -> None:

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from tests.engine import programs, talkers
 from tests.engine.conftest import MakeEnvironment
-from tests.engine.talkers import Approval, Busy, Catchall, Collector, Messenger, Mutex, Patient, Rolling
+from tests.engine.talkers import (
+    Approval,
+    Busy,
+    Catchall,
+    Collector,
+    Messenger,
+    Mutex,
+    Patient,
+    Relay,
+    Rolling,
+)
 
 from holdfast.client import Client
 from holdfast.testing import TestEnvironment
@@ -171,6 +181,19 @@ async def test_signals_without_a_handler_move_with_the_chain(talking: MakeEnviro
         assert [event.payload["input"] for event in history[1:3]] == [[1], [2]]
         assert (await types_of(env.client, "d", first)).count("SignalReceived") == 2
         await handle.terminate()
+
+
+async def test_signals_that_come_with_what_continues_the_run_reach_the_next_one(
+    talking: MakeEnvironment,
+) -> None:
+    async with talking(workflows=(), activities=()) as env:
+        handle = await env.client.start(Relay.run, 2, [], id="r")
+        await handle.cancel()  # the run method is entered before what comes after this
+        await handle.signal("hear", "one")
+        await handle.signal("hear", "two")
+        async with env.new_worker(workflows=[Relay]):
+            await handle.signal("hear", "three")
+            assert await handle.result() == ["one", "two", "three"]
 
 
 async def test_signals_that_race_with_the_end_are_handled_or_refused(talking: MakeEnvironment) -> None:

@@ -20,6 +20,9 @@ from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.machine import WorkflowMachine
 from holdfast_workflow.replay import replay
 
+# A second worker would go on with the code that the tests replace.
+pytestmark = pytest.mark.usefixtures("one_worker")
+
 numbers = itertools.count(1)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = ["engine", "watchdog", "activities", "store", "workflow", "migrations"]
+FOLDERS = ["dashboard", "engine", "watchdog", "activities", "store", "workflow", "migrations"]
 PACKAGES = [ROOT / path for path in PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -116,3 +116,18 @@ def test_ci_checks_and_then_tests() -> None:
 
 def test_the_changelog_has_a_place_for_the_next_line() -> None:
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_each_promise_names_a_test_that_would_fail_without_it() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    promises = {
+        title.rstrip(".")
+        for title in re.findall(r"^\*\*(.+?)\*\*", text.partition("## What would fail")[0], re.M)
+    }
+    rows = dict(re.findall(r"^\| ([A-Z].+?) \| (.+) \|$", text.partition("## What would fail")[2], re.M))
+    assert set(rows) == promises
+    for promise, cell in rows.items():
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", cell)
+        assert named or "benchmarks/" in cell, promise
+        for file, name in named:
+            assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.M), f"{file}::{name}"

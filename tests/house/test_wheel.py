@@ -16,6 +16,7 @@ PACKAGES = [
         "wheel"
     ]["packages"]
 ]
+OPTIONAL = "holdfast_dashboard"
 VERSION = (ROOT / "engine/holdfast/version.py").read_text().split('__version__ = "')[1].split('"')[0]
 
 
@@ -74,7 +75,7 @@ def test_the_wheel_has_the_licence(wheel: Path) -> None:
 
 
 def test_every_package_imports_from_the_wheel_alone(empty_environment: Path, tmp_path: Path) -> None:
-    names = [package.name for package in PACKAGES]
+    names = [package.name for package in PACKAGES if package.name != OPTIONAL]
     script = f"import {', '.join(names)}; print({', '.join(f'{name}.__file__' for name in names)})"
     for file in run(empty_environment / "python", "-c", script, cwd=tmp_path).split():
         assert Path(file).is_relative_to(empty_environment.parent)
@@ -82,3 +83,17 @@ def test_every_package_imports_from_the_wheel_alone(empty_environment: Path, tmp
 
 def test_the_command_runs_from_the_wheel_alone(empty_environment: Path, tmp_path: Path) -> None:
     assert run(empty_environment / "holdfast", "--version", cwd=tmp_path).split()[-1] == VERSION
+
+
+def test_what_needs_an_extra_says_which(empty_environment: Path, tmp_path: Path) -> None:
+    script = f"""
+try:
+    import {OPTIONAL}
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    assert "pip install 'holdfast[web]'" in run(empty_environment / "python", "-c", script, cwd=tmp_path)
+    said = subprocess.run(
+        [empty_environment / "holdfast", "ui"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (said.returncode, "holdfast[web]" in said.stderr) == (1, True)

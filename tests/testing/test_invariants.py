@@ -236,6 +236,22 @@ PLANTED = [
     ),
     (update_activity("busy", "next_deadline_at = next_deadline_at + 1"), "the least of its deadlines"),
     (update_activity("busy", "claimed_by = NULL"), "claimed by nobody"),
+    (update_activity("flaky", "schedule_to_close_deadline_at = 7"), "schedule_to_close_deadline_at is 7"),
+    (
+        (
+            "UPDATE activity_attempts SET outcome = 'timed_out', timeout_kind = 'start_to_close' "
+            f"WHERE run_id = {run_of('flaky')} AND attempt = 1"
+        ),
+        "before its time was over",
+    ),
+    # waking
+    (
+        (
+            "INSERT INTO history_events SELECT run_id, last_seq + 1, 'SignalReceived', last_event_at, "
+            f'\'{{"name":"x","input":[]}}\' FROM workflow_runs WHERE run_id = {run_of("asleep")}'
+        ),
+        "is asleep, and its code has not seen SignalReceived",
+    ),
     (update_activity("backing-off", "claimed_by = 'somebody'"), "is pending but claimed"),
     (update_activity("backing-off", "attempt = 9"), "of 5"),
     (

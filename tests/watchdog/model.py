@@ -13,6 +13,8 @@ Story = tuple[Any, ...]
 """An event: its name and the facts that matter."""
 
 MOST_RESCUES = 3
+NEVER = 1 << 62
+"""When children are seen to whose chain goes on."""
 
 
 @dataclass
@@ -112,6 +114,13 @@ class Run:
     cancel_requested: bool = False
     last_time: int = 0
     followed: bool = False
+    parent: tuple[str, int] | None = None
+    command: int | None = None
+    """What its parent calls it; nothing once nobody is to be told of its end."""
+    close_policy: str | None = None
+    cascade_at: int | None = None
+    delayed: bool = False
+    updates: dict[str, str] = field(default_factory=dict)
     activities: dict[int, Activity] = field(default_factory=dict)
     timers: dict[int, int] = field(default_factory=dict)
     failures: list[Story] = field(default_factory=list)
@@ -182,6 +191,7 @@ class Model:
             policy,
             not_before=begins if delay else 0,
             wake_at=begins,
+            delayed=delay > 0,
         )
         self.runs[workflow_id, 1] = run
         self.say(run, "WorkflowStarted")
@@ -203,8 +213,14 @@ class Model:
             wake_at=begins,
             owner=owner,
             fence=1 if owner is not None else 0,
+            parent=run.parent,
+            command=run.command,
+            close_policy=run.close_policy,
         )
         run.followed = True
+        for update, state in list(run.updates.items()):
+            if state == "waiting":  # nobody has accepted it: it goes on with the chain
+                following.updates[update] = run.updates.pop(update)
         self.runs[run.workflow_id, run.number + 1] = following
         self.say(following, "WorkflowStarted")
 
@@ -217,6 +233,13 @@ class Model:
         if run.execution_deadline is None or self.now + backoff < run.execution_deadline:
             self.follow(run, backoff=backoff, attempt=run.attempt + 1)
 
+    def ask(self, run: Run, update: str) -> None:
+        """A request ends a start delay, never a backoff."""
+        run.updates[update] = "waiting"
+        if run.delayed:
+            run.delayed, run.not_before = False, 0
+        run.wake(self.now)
+
     def close(self, run: Run, status: str, *story: Any) -> None:
         """Close what is open, then the run."""
         for activity in run.activities.values():
@@ -225,8 +248,16 @@ class Model:
         for timer in run.timers:
             self.say(run, "TimerCancelled", timer)
         run.timers.clear()
+        for update, state in run.updates.items():
+            if state == "accepted":
+                self.say(run, "UpdateCompleted", update)
+                run.updates[update] = "completed"
+            elif state == "waiting":
+                run.updates[update] = "rejected"
         self.say(run, *story)
         run.status, run.wake_at, run.owner = status, None, None
+        self.leave_children(run)
+        self.tell_parent(run, *story)
 
     def time_out_run(self, run: Run) -> bool:
         """Whether a deadline of the run had passed: then it has ended by it."""
@@ -238,6 +269,90 @@ class Model:
         run.failures.append(("timeout", "timeout", *due))
         self.close(run, "timed_out", "WorkflowTimedOut", *due)
         return True
+
+    # --- families ---------------------------------------------------------------------------------------------------
+
+    def start_child(
+        self,
+        parent: Run,
+        command: int,
+        workflow_id: str,
+        close_policy: str,
+        *,
+        execution: int | None,
+        run_timeout: int | None,
+        policy: Policy | None,
+        owner: str | None,
+    ) -> Run:
+        """One that ends with its parent can't outlive its parent's execution deadline."""
+        child = self.start(workflow_id, execution=execution, run_timeout=run_timeout, delay=0, policy=policy)
+        child.parent, child.command, child.close_policy = (
+            (parent.workflow_id, parent.number),
+            command,
+            close_policy,
+        )
+        child.owner, child.fence = owner, 1 if owner is not None else 0
+        if close_policy == "terminate" and parent.execution_deadline is not None:
+            child.execution_deadline = min(child.execution_deadline or NEVER, parent.execution_deadline)
+        return child
+
+    def leave_children(self, run: Run) -> None:
+        """They meet their policy where the chain ends; till then its next run remembers them."""
+        key = (run.workflow_id, run.number)
+        left = run.cascade_at is not None or any(child.parent == key for child in self.open_runs())
+        run.cascade_at = self.now if left and not run.followed else None
+        if left and run.followed:
+            self.runs[run.workflow_id, run.number + 1].cascade_at = NEVER
+
+    def tell_parent(self, run: Run, name: str, *facts: Any) -> None:
+        """Of the end of the chain, once, if it is there to be told."""
+        parent = self.runs[run.parent] if run.parent is not None else None
+        if parent is None or run.command is None or run.followed or not parent.open:
+            return
+        self.say(parent, f"Child{name}", run.command)
+        if run.status not in ("completed", "cancelled"):
+            parent.failures.append(("child_workflow", "child", *(facts or (None, None))))
+        parent.wake(self.now)
+
+    def request_run_cancel(self, run: Run) -> None:
+        if not run.cancel_requested:
+            run.cancel_requested = True
+            self.say(run, "WorkflowCancelRequested")
+            if run.status == "pending":
+                run.not_before = 0
+            run.wake(self.now)
+
+    def terminate(self, run: Run) -> None:
+        run.failures.append(("terminated", "terminated", None, None))
+        self.close(run, "terminated", "WorkflowTerminated")
+
+    def see_to_children(self) -> list[str]:
+        """Of every chain that has ended, and of the children that end by it; returns what each met."""
+        met: list[str] = []
+        while due := [one for one in self.runs.values() if (one.cascade_at or NEVER) <= self.now]:
+            chain = due[0].workflow_id
+            children = [
+                child
+                for child in self.open_runs()
+                if child.parent is not None and child.parent[0] == chain and child.command is not None
+            ]
+            for child in children:
+                if child.close_policy != "abandon":
+                    met.append(self.meet(child))
+            if not any(what == "child_timed_out" for what in met[-len(children) :] if children):
+                due[0].cascade_at = None
+        return met
+
+    def meet(self, child: Run) -> str:
+        if self.time_out_run(child):
+            return "child_timed_out"
+        self.say(child, "ParentClosePolicyApplied")
+        if child.close_policy == "terminate":
+            self.terminate(child)
+            return "child_terminated"
+        self.request_run_cancel(child)
+        child.command = None
+        return "child_cancel_requested"
 
     # --- activities -------------------------------------------------------------------------------------------------
 
@@ -280,7 +395,9 @@ class Model:
     def beat(self, activity: Activity, details: Any) -> bool:
         if activity.passed(self.now) is not None:
             return False
-        activity.heard_at = self.now
+        # A clock that was set back moves no deadline towards the present.
+        before = activity.heard_at if activity.heard_at is not None else activity.claimed_at
+        activity.heard_at = max(self.now, before or 0)
         activity.details = details if details is not None else activity.details
         return True
 
@@ -397,6 +514,8 @@ class Model:
                     run.wake(self.now)
                     count("timer_fired")
                     late = max(late, self.now - at)
+        for what in self.see_to_children():
+            count(what)
         for run, activity in self.open_activities():
             if activity.status == "running" and activity.worker in self.lost:
                 self.end_attempt(run, activity, "rescued")
@@ -415,3 +534,4 @@ class Model:
             run.losses += 1
             if run.losses >= 2:
                 run.not_before = self.now + min(1_000_000 << (run.losses - 2), 60_000_000)
+                run.delayed = False

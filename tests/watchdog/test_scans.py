@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 from tests.watchdog.stage import POLICY, SECOND, START, Stage
 
 from holdfast_store.queries import fetch
@@ -86,19 +87,34 @@ async def test_an_idle_pass_is_one_statement(stage: Stage, monkeypatch: pytest.M
     await stage.claim()
     await stage.register("worker-1")
     await stage.set_timer(run_id, 30)
-    asked: list[object] = []
-    read = stage.hub.read
+    asked: list[str] = []
 
-    async def count(question: Any, *args: Any) -> Any:
-        asked.append(question)
-        return await read(question, *args)
+    def count(connection: Connection, text: str, values: tuple[Any, ...] = ()) -> Any:
+        asked.append(text)
+        return fetch(connection, text, values)
 
-    monkeypatch.setattr(stage.hub, "read", count)
+    monkeypatch.setattr("holdfast_watchdog.scans.fetch", count)
     changes = stage.hub.journal.committer.statistics["changes"]
     report = await stage.watchdog.run_pass()
-    assert asked == [scans.look]
+    assert asked == [scans.LOOK]
     assert stage.hub.journal.committer.statistics["changes"] == changes
     assert (report.done, report.left, report.next_deadline_at) == (0, {}, stage.clock.us + 20 * SECOND)
+
+
+async def test_what_is_due_of_all_kinds_shares_a_commit(stage: Stage) -> None:
+    ending = await stage.start(StartOptions(execution_timeout=60))
+    busy = await stage.start()
+    await stage.schedule(busy, ONCE)
+    await stage.claim()
+    await stage.set_timer(busy, 60)
+    stage.clock.advance(60)
+    statistics = stage.hub.journal.committer.statistics
+    batches, stale = statistics["batches"], statistics["stale"]
+    report = await stage.watchdog.run_pass()
+    assert report.counts == {"execution_timeout": 1, "start_to_close": 1, "timer_fired": 1}
+    assert (statistics["batches"], statistics["stale"]) == (batches + 1, stale)
+    assert stage.run(ending).status == "timed_out"
+    assert stage.types(busy)[-2:] == ["ActivityTimedOut", "TimerFired"]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 100])

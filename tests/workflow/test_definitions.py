@@ -108,18 +108,34 @@ def test_a_class_with_two_runs_is_refused():
             async def second(self) -> None: ...
 
 
-def test_a_synchronous_run_is_refused_for_now():
-    untyped: Any = run
-    with pytest.raises(InvalidOptionError, match="synchronous workflows are not supported yet"):
+def test_plain_code_is_a_definition_too():
+    @defn
+    class Sync:
+        @run
+        def run(self, n: int) -> int:
+            return n + 1
 
-        @untyped
-        def run_it(self: object) -> None: ...
+    @defn(name="sync")
+    def sync(n: int) -> int:
+        """Says something."""
+        return n + 2
 
-    untyped = defn
-    with pytest.raises(InvalidOptionError, match="synchronous workflows are not supported yet"):
-
-        @untyped
-        def sync() -> None: ...
+    assert not definition_of(Sync).is_async
+    assert not definition_of(sync).is_async
+    assert definition_of(function).is_async
+    assert definition_of(sync) is definition_of(definition_of(sync))
+    assert (definition_of(sync).name, sync.fn(1), sync.fn.__name__, sync.__doc__) == (
+        "sync",
+        3,
+        "sync",
+        "Says something.",
+    )
+    assert sync.__module__ == __name__
+    assert Sync().run(1) == 2
+    assert asyncio.run(Sync.run(1)) == 2
+    assert asyncio.run(sync(1)) == 3
+    assert asyncio.run(sync(n=1)) == 3
+    assert asyncio.run(definition_of(Sync).start((1,))) == 2
 
 
 def test_a_generator_is_refused():
@@ -128,6 +144,12 @@ def test_a_generator_is_refused():
 
         @untyped
         async def stream() -> Any:
+            yield 1
+
+    with pytest.raises(InvalidOptionError, match="is a generator"):
+
+        @untyped
+        def plain_stream() -> Any:
             yield 1
 
 

@@ -18,17 +18,26 @@ from holdfast_workflow.definitions import defn
 from holdfast_workflow.log import logger
 from holdfast_workflow.tasks import DeterministicFuture, DeterministicTask
 
+BEFORE: list[Any] = []
+"""What other tests left behind (a simulated process that vanishes evicts nothing); held, so that ids stay theirs."""
+
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     gc.collect()
+    BEFORE[:] = left_behind()
     gc.disable()
     yield
     gc.enable()
+    BEFORE.clear()
 
 
 def left_behind() -> list[Any]:
-    return [thing for thing in gc.get_objects() if isinstance(thing, DeterministicTask | DeterministicFuture)]
+    found = [
+        thing for thing in gc.get_objects() if isinstance(thing, DeterministicTask | DeterministicFuture)
+    ]
+    known = {id(thing) for thing in BEFORE}
+    return [thing for thing in found if id(thing) not in known]
 
 
 async def chain(depth: int, event: asyncio.Event) -> None:

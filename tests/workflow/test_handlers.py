@@ -13,6 +13,7 @@ from holdfast_workflow.handlers import QueryCall, SignalCall, UpdateCall, call_o
 if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.handle import WorkflowHandle
+    from holdfast.update_handle import UpdateHandle
 
 
 @defn
@@ -136,3 +137,21 @@ if TYPE_CHECKING:
         Order.approve(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
         started = await client.signal_with_start(Order.run, "o", signal=Order.approve("ada"), id="o")
         assert_type(started, WorkflowHandle[str])
+
+    async def typed_answers(client: Client, handle: WorkflowHandle[str]) -> None:
+        assert_type(await handle.query(Order.status), str)
+        assert_type(await handle.query(Order.status(), timeout=5), str)
+        assert_type(await handle.query("status", result_type=int), int)
+        assert_type(await handle.execute_update(Order.set_price, 5), float)
+        assert_type(await handle.execute_update(Order.set_price(5), id="k"), float)
+        assert_type(await handle.execute_update("set_price", 5, result_type=int), int)
+        assert_type(await handle.start_update(Order.set_price, 5, wait_for="completed"), UpdateHandle[float])
+        assert_type(await (await handle.start_update(Order.set_price, 5)).result(), float)
+        made = await client.update_with_start(Order.run, "o", update=Order.set_price(5), id="o")
+        assert_type(made, UpdateHandle[float])
+        await handle.query(Order.status, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await handle.query(Order.set_price, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await handle.execute_update(Order.set_price, "5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await handle.execute_update(Order.set_price)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await handle.start_update(Order.approve, "ada")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await handle.start_update(Order.set_price, 5, wait_for="begun")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from holdfast_workflow import api as workflow
 from holdfast_workflow.calls import ActivityFuture
+from holdfast_workflow.child_api import execute_child, start_child
+from holdfast_workflow.child_calls import ChildWorkflowHandle
 from holdfast_workflow.definitions import definition_of, defn, run
+from holdfast_workflow.handlers import signal
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -18,6 +21,13 @@ class Order:
     @run
     async def run(self, order_id: str, amount: int) -> float:
         return 1.0
+
+    @signal
+    def approve(self, by: str, level: int) -> None: ...
+
+
+@defn
+async def nothing() -> None: ...
 
 
 @defn(name="plain")
@@ -47,9 +57,6 @@ if TYPE_CHECKING:
     assert_type(Order, type[Order])
     definition_of(Order.run)
 
-    @run  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    def synchronous(self: object) -> int: ...
-
     async def awaiting() -> None:
         call = workflow.execute_activity(charge, "o", 5)
         _ = [assert_type(call, Coroutine[Any, Any, float])]
@@ -65,6 +72,25 @@ if TYPE_CHECKING:
         await workflow.execute_activity(charge, "o", "5")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType, reportCallIssue]
         await workflow.execute_activity(charge, "o")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
         await workflow.execute_activity(charge, "o", 5, start_to_close="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+        local = workflow.execute_local_activity(charge, "o", 5, start_to_close_timeout=5)
+        _ = [assert_type(local, Coroutine[Any, Any, float])]
+        await workflow.execute_local_activity(charge, "o")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await workflow.execute_local_activity(charge, "o", 5, task_queue="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+        assert_type(await execute_child(Order.run, "o", 5, id="c"), float)
+        assert_type(await execute_child(plain, "o"), bytes)
+        assert_type(await execute_child(nothing), None)
+        assert_type(await execute_child("Order", 1, 2, 3, result_type=int), int)
+        child = start_child(Order.run, "o", 5, parent_close_policy="abandon")
+        _ = [assert_type(child, ChildWorkflowHandle[float])]
+        assert_type(await child.started(), str)
+        assert_type(await child.signal(Order.approve, "ada", 3), None)
+        await child.signal("approve", 1, 2, 3)
+        await child.signal(Order.approve, "ada")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await child.signal(Order.approve, 5, 3)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await execute_child(Order.run, "o")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await execute_child(Order.run, "o", "5")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await execute_child(nothing, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await execute_child(Order.run, "o", 5, start_delay=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
         await workflow.sleep("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

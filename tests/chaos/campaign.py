@@ -1,0 +1,152 @@
+"""A campaign: load and faults together, then calm until all has ended, then the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.faults import faults
+from tests.chaos.judge import Verdict, judge
+from tests.chaos.ledger import Ledger
+from tests.chaos.load import Load
+from tests.chaos.processes import Crew
+from tests.chaos.stage import PostgresStage, SqliteStage, folder
+
+from holdfast import Client
+from holdfast_store.database import Database
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Environment
+
+CALM_S = 120.0
+WEIGHTS = {
+    "kill_worker": 40,
+    "kill_watchdog": 6,
+    "pause_worker": 6,
+    "jump_clock": 4,
+    "disk_full": 3,
+    "kill_server": 4,
+    "kill_backend": 3,
+    "terminate_backend": 8,
+    "cut": 6,
+    "lose_answers": 8,
+    "black_hole": 3,
+    "delay": 3,
+}
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a campaign is to be."""
+
+    database: str = "sqlite"
+    seed: int = 0
+    seconds: float = 10.0
+    """How long there are faults."""
+    pause_s: float = 0.2
+    """Between one fault and the next."""
+    workers: int = 3
+    watchdogs: int = 1
+    in_flight: int = 12
+    lease_s: float = 1.0
+    only: tuple[str, ...] = ()
+    """These faults alone; all that the database allows if empty."""
+    at_least: dict[str, int] = field(default_factory=dict)
+    """Faults go on until there were so many of each."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it."""
+
+    plan: Plan
+    faults: Counter[str]
+    verdict: Verdict
+    seconds: float
+    retries: int
+    log: str
+
+    def to_document(self) -> dict[str, Any]:
+        verdict = self.verdict
+        return {
+            "database": self.plan.database,
+            "seed": self.plan.seed,
+            "seconds": round(self.seconds, 1),
+            "faults": dict(sorted(self.faults.items())),
+            "acknowledged": {
+                "starts": verdict.started,
+                "signals": verdict.signalled,
+                "results": verdict.results,
+            },
+            "runs": verdict.runs,
+            "effects": verdict.effects,
+            "repeated_effects": verdict.repeated,
+            "client_retries": self.retries,
+            "tracebacks": self.log.count("Traceback"),
+            "wrong": verdict.wrong[:20],
+        }
+
+
+async def campaign(plan: Plan, *, keep: Path | None = None) -> Report:
+    """Carry it out."""
+    rng = random.Random(plan.seed)
+    with folder() as made:
+        place = keep or Path(made)
+        place.mkdir(parents=True, exist_ok=True)
+        stage = PostgresStage() if plan.database == "postgresql" else SqliteStage(place)
+        async with stage:
+            return await _under_fire(plan, stage, place, rng)
+
+
+async def _under_fire(
+    plan: Plan, stage: SqliteStage | PostgresStage, place: Path, rng: random.Random
+) -> Report:
+    began = time.monotonic()
+    effects = place / "effects"
+    ledger = Ledger(place / "ledger")
+    crew = Crew(stage.url, place, workers=plan.workers, watchdogs=plan.watchdogs, lease_s=plan.lease_s)
+    counts: Counter[str] = Counter()
+    try:
+        await crew.start()
+        async with Client.connect(stage.url) as client:
+            load = Load(client, ledger, rng, plan.in_flight)
+            working = asyncio.create_task(load.run())
+            await _fight(plan, stage, crew, rng, counts)
+            await stage.calm()
+            load.stop()
+            async with asyncio.timeout(CALM_S):
+                while not working.done():
+                    counts["ended_by_itself"] += await crew.replace_dead()
+                    await asyncio.wait([working], timeout=0.5)
+                await working
+        counts["stopped_badly"] = len(await crew.stop())
+    finally:
+        crew.kill_all()
+        ledger.close()
+    database = Database(DatabaseUrl.parse(stage.url), Environment())
+    try:
+        with database.reader() as connection:
+            verdict = judge(connection, ledger, effects)
+    finally:
+        database.dispose()
+    log = (place / "log").read_text(errors="replace")
+    return Report(plan, +counts, verdict, time.monotonic() - began, load.retries, log)
+
+
+async def _fight(
+    plan: Plan, stage: SqliteStage | PostgresStage, crew: Crew, rng: random.Random, counts: Counter[str]
+) -> None:
+    possible = faults(stage, crew, rng, plan.lease_s)
+    names = [name for name in possible if not plan.only or name in plan.only]
+    weights = [WEIGHTS[name] for name in names]
+    end = time.monotonic() + plan.seconds
+    while time.monotonic() < end or any(counts[name] < least for name, least in plan.at_least.items()):
+        await asyncio.sleep(rng.uniform(0.5, 1.5) * plan.pause_s)
+        name = rng.choices(names, weights)[0]
+        await possible[name]()
+        counts[name] += 1
+        counts["ended_by_itself"] += await crew.replace_dead()

@@ -1,0 +1,123 @@
+"""What runs under fire: workflows whose results can be foretold, and activities that leave a trace outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from pathlib import Path
+
+from holdfast import ActivityError, activity, workflow
+from holdfast_activities.context import CURRENT
+from holdfast_workflow.options import RetryPolicy
+
+EFFECTS = "HOLDFAST_CHAOS_EFFECTS"
+SOON = RetryPolicy(initial_interval=0.05, max_interval=0.2)
+
+
+def note_effect() -> int:
+    """Append whose attempt this is to the effects' file: the world outside, which no rollback reaches.
+
+    Returns its claim token, which is to be part of its result: so the judge sees whose result was taken.
+    """
+    running = CURRENT.get()
+    assert running is not None
+    row = running.task.row
+    line = f"{row.run_id} {row.activity_id} {row.attempt}\n"
+    handle = os.open(os.environ[EFFECTS], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(handle, line.encode())
+    finally:
+        os.close(handle)
+    return row.attempt
+
+
+@activity.defn(start_to_close_timeout=30, retry_policy=SOON)
+async def step(number: int) -> tuple[int, int]:
+    """Takes a moment; a few take longer than a lease, in every attempt, so that attempts overlap; some fail."""
+    token = note_effect()
+    info = activity.info()
+    chance = random.Random(f"{info.run_id} {info.activity_id}")
+    await asyncio.sleep(chance.uniform(0, 0.02) if chance.random() < 0.95 else chance.uniform(0.5, 2))
+    if random.random() < 0.02:
+        raise ConnectionError("by chance")
+    return number, token
+
+
+@activity.defn(start_to_close_timeout=30, heartbeat_timeout=10, retry_policy=SOON)
+def blocking_step(number: int) -> tuple[int, int]:
+    """In a thread, with heartbeats."""
+    token = note_effect()
+    activity.heartbeat(number)
+    time.sleep(random.uniform(0, 0.02))
+    return number, token
+
+
+async def surely(number: int) -> int:
+    """A step, and another one where the workers died of it too often: in this war that says nothing about it."""
+    while True:
+        try:
+            done, _ = await (step if number % 4 else blocking_step)(number)
+        except ActivityError:
+            await workflow.sleep(0.05)
+        else:
+            return done
+
+
+@workflow.defn(name="Tally")
+class Tally:
+    """Steps in sequence and side by side, naps, and so many signals, each to be counted once."""
+
+    @workflow.init
+    def __init__(self, steps: int, signals: int) -> None:
+        self.got: list[int] = []
+
+    @workflow.run
+    async def run(self, steps: int, signals: int) -> list[int]:
+        total = 0
+        for number in range(steps):
+            total += await surely(number)
+        await workflow.sleep(0.05)
+        total += sum(await asyncio.gather(*[surely(number) for number in range(steps, 2 * steps)]))
+        await workflow.wait_condition(lambda: len(self.got) >= signals)
+        return [total, *sorted(self.got)]
+
+    @workflow.signal
+    def add(self, number: int) -> None:
+        self.got.append(number)
+
+
+@workflow.defn(name="Laps")
+async def laps(left: int) -> int:
+    """A chain of runs: one step, one nap each."""
+    await surely(left)
+    await workflow.sleep(0.02)
+    if left:
+        workflow.continue_as_new(left - 1)
+    return 0
+
+
+@workflow.defn(name="Family")
+async def family(children: int) -> int:
+    """Children, each of which does a step."""
+    handles = [workflow.start_child(child, number) for number in range(children)]
+    return sum([await handle for handle in handles])
+
+
+@workflow.defn(name="Child")
+async def child(number: int) -> int:
+    """One of a family."""
+    return await surely(number)
+
+
+WORKFLOWS = [Tally, laps, family, child]
+ACTIVITIES = [step, blocking_step]
+
+
+def trace(path: Path) -> list[tuple[str, int, int]]:
+    """The effects: (run id, activity id, claim token), in the order in which they happened."""
+    if not path.exists():
+        return []
+    lines = (line.split() for line in path.read_text().splitlines())
+    return [(run_id, int(activity_id), int(attempt)) for run_id, activity_id, attempt in lines]

@@ -1,0 +1,90 @@
+"""Real processes and a real browser: a worker, `holdfast ui`, and Chromium."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast_dashboard import TokenFile
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("dashboard", "engine", "watchdog", "activities", "store", "workflow", "migrations")
+
+
+def chromium() -> str:
+    """Where the browser is."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found:
+            return found
+    raise AssertionError("there is no Chromium: `make browser` installs Debian's (package chromium)")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a process of ours: this checkout's packages first."""
+    paths = [str(ROOT), *(str(ROOT / name) for name in PACKAGES)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **more}
+
+
+@contextmanager
+def process(*arguments: str, **more: str) -> Generator[subprocess.Popen[str]]:
+    """A Python process that is told to stop at the end."""
+    made = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield made
+    finally:
+        made.send_signal(signal.SIGTERM)
+        try:
+            made.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            made.kill()
+            made.communicate()
+
+
+def first_line(made: subprocess.Popen[str], holding: str) -> str:
+    """The first line that holds something."""
+    assert made.stdout is not None
+    seen: list[str] = []
+    for line in made.stdout:
+        seen.append(line)
+        if holding in line:
+            return line
+    raise AssertionError("".join(["the process ended:\n", *seen]))
+
+
+@contextmanager
+def served(url: str, folder: Path, *, tokens: bool) -> Generator[tuple[str, str]]:
+    """`holdfast ui` on a free port: its address, and a token that may do everything (or none)."""
+    options: list[str] = []
+    secret = ""
+    if tokens:
+        file = TokenFile(folder / "tokens.json")
+        secret = file.add("tester", ["write", "payloads"])
+        options = ["--tokens", str(file.path)]
+    code = "import sys; from holdfast_dashboard.command import app; app(sys.argv[1:])"
+    with process("-c", code, "--url", url, "--port", "0", *options) as made:
+        (address,) = re.findall(r"http://[\d.:]+\d", first_line(made, "http://"))[:1]
+        yield address, secret
+
+
+@contextmanager
+def working(url: str, control: Path) -> Generator[None]:
+    """A worker with the programs of :mod:`tests.dashboard.journey`."""
+    arguments = ("-m", "holdfast", "worker", "tests.dashboard.journey", "--url", url)
+    with process(*arguments, CONTROL=str(control)) as made:
+        first_line(made, "worker")
+        yield

@@ -1,0 +1,72 @@
+"""Workflows to look at."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast import activity, workflow
+
+
+@activity.defn(start_to_close_timeout=60)
+async def greet(name: str) -> str:
+    return f"hello {name}"
+
+
+@activity.defn(start_to_close_timeout=60, heartbeat_timeout=30)
+async def crawl(secret: str) -> str:
+    activity.heartbeat({"seen": secret})
+    await asyncio.sleep(3600)
+    return secret
+
+
+@workflow.defn
+class Greeting:
+    @workflow.run
+    async def run(self, name: str) -> str:
+        return await greet(name)
+
+
+@workflow.defn
+class Waiting:
+    """Waits for a word."""
+
+    def __init__(self) -> None:
+        self.word = ""
+
+    @workflow.run
+    async def run(self, name: str = "") -> str:
+        await workflow.wait_condition(lambda: self.word != "")
+        return self.word
+
+    @workflow.signal
+    def say(self, word: str) -> None:
+        self.word = word
+
+    @workflow.query
+    def heard(self, more: str = "") -> str:
+        return self.word + more
+
+    @workflow.update
+    def correct(self, word: str) -> str:
+        before, self.word = self.word, word
+        return before
+
+    @workflow.update
+    async def hold(self) -> None:
+        await workflow.wait_condition(lambda: self.word == "enough")
+
+    @correct.validator
+    def check_word(self, word: str) -> None:
+        if not word:
+            raise ValueError("a word must not be empty")
+
+
+@workflow.defn
+class Crawling:
+    @workflow.run
+    async def run(self, secret: str) -> str:
+        return await crawl(secret)
+
+
+WORKFLOWS = [Greeting, Waiting, Crawling]
+ACTIVITIES = [greet, crawl]

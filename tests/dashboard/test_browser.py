@@ -1,0 +1,208 @@
+"""What a person sees: real workers, `holdfast ui`, and Chromium, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from tests.dashboard.browsing import chromium, served, working
+
+from holdfast import Client, StartOptions
+from holdfast.views import WorkflowDescription
+
+T = TypeVar("T")
+
+SCREENSHOTS = os.environ.get("HOLDFAST_SCREENSHOTS")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page; a script error or a blocked resource fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def ask(url: str, question: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+    """Ask the engine, past the browser."""
+
+    async def asking() -> T:
+        async with Client.connect(url) as client:
+            return await question(client)
+
+    # The browser's own loop runs in this thread: the engine gets another.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(asking())).result()
+
+
+def described(url: str, id: str) -> WorkflowDescription:
+    return ask(url, lambda client: client.describe(id))
+
+
+def shot(page: Page, name: str) -> None:
+    """Keep a picture where somebody wants to look at it."""
+    if SCREENSHOTS:
+        page.screenshot(path=str(Path(SCREENSHOTS) / f"{name}.png"), full_page=True)
+
+
+@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A database that several processes can share."""
+    name = {"sqlite-file": "sqlite_url", "postgresql": "postgresql_url"}[request.param]
+    url: str = request.getfixturevalue(name)
+    return url
+
+
+def test_a_run_is_watched_live_through_heartbeat_retry_timeout_and_continue_as_new(
+    database_url: str, page: Page, tmp_path: Path
+) -> None:
+    control = tmp_path / "control"
+    control.write_text("0")
+    with working(database_url, control), served(database_url, tmp_path, tokens=False) as (address, _):
+        options = StartOptions(execution_timeout=600, run_timeout=300)
+        ask(database_url, lambda client: client.start("Journey", 0, id="journey/1", options=options))
+        page.goto(address)
+        expect(page.get_by_role("row").filter(has_text="journey/1")).to_contain_text("running")
+        shot(page, "runs")
+        page.get_by_role("link", name="journey/1").click()
+        expect(page.locator("#live")).to_have_text("live")
+        page.evaluate("window.sameDocument = true")
+
+        # Both deadlines are those of the database.
+        found = described(database_url, "journey/1")
+        for place, deadline in (
+            ("#execution-deadline", found.run.execution_deadline_at),
+            ("#run-deadline", found.run.run_deadline_at),
+        ):
+            assert deadline is not None
+            expect(page.locator(place).locator("time").first).to_have_attribute(
+                "datetime", deadline.isoformat()
+            )
+
+        # A heartbeat moves the bar.
+        bar = page.locator("progress")
+        expect(bar).to_have_attribute("value", "0.0")
+        control.write_text("3")
+        expect(bar).to_have_attribute("value", "3.0")
+        expect(bar).to_have_attribute("max", "10.0")
+
+        # A failed attempt is followed by another.
+        control.write_text("fail 1")
+        activity = page.locator("#activity-1")
+        expect(activity).to_contain_text("2 of 5")
+        expect(activity).to_contain_text("the source hung up")
+        control.write_text("6")
+        expect(bar).to_have_attribute("value", "6.0")
+
+        # One that falls silent times out, and the page says of what.
+        control.write_text("hang 2")
+        failures = page.get_by_role("region", name="Failures")
+        expect(failures.locator(".badge.timed_out").first).to_have_text("heartbeat", timeout=20_000)
+        expect(activity).to_contain_text("3 of 5")
+        (failure,) = [one for one in described(database_url, "journey/1").failures if one.timeout_kind]
+        expect(page.locator(f"#failure-{failure.failure_id}")).to_contain_text(failure.message)
+        control.write_text("7")
+        expect(bar).to_have_attribute("value", "7.0")
+        shot(page, "run")
+
+        # It ends; the run goes on by a signal that the page sends.
+        control.write_text("done")
+        expect(page.locator(".lane.activity")).to_contain_text("completed")
+        expect(bar).to_have_count(0)
+        assert page.evaluate("window.sameDocument") is True
+        say(page, '["again"]')
+        expect(page.locator(".title")).to_contain_text("run 2 of 2")
+        expect(page.get_by_role("region", name="Runs of this workflow")).to_contain_text("continued as new")
+        assert described(database_url, "journey/1").run.run_number == 2
+
+        # And it is cancelled by the page.
+        page.get_by_text("Cancel …").click()
+        page.get_by_label("Reason").first.fill("seen enough")
+        page.get_by_role("button", name="Ask it to cancel").click()
+        expect(page.locator(".title .badge")).to_have_text("cancelled")
+        assert described(database_url, "journey/1").run.status == "cancelled"
+        page.goto("about:blank")  # before the server goes
+
+
+def say(page: Page, args: str) -> None:
+    page.get_by_text("Signal …").click()
+    page.get_by_label("Name", exact=True).fill("say")
+    page.get_by_label("Arguments, a JSON array", exact=True).fill(args)
+    page.get_by_role("button", name="Send the signal").click()
+
+
+def test_the_other_pages_show_what_the_engine_knows(database_url: str, page: Page, tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    control.write_text("1")
+    with working(database_url, control), served(database_url, tmp_path, tokens=True) as (address, secret):
+        options = StartOptions(execution_timeout=600)
+        ask(database_url, lambda client: client.start("Journey", 0, id="journey/1", options=options))
+        page.goto(f"{address}/workers")
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Sign in").click()
+        (worker,) = ask(database_url, lambda client: client.workers())
+        row = page.locator(f"#worker-{worker.worker_id}")
+        expect(row).to_contain_text(f"pid {worker.pid}")
+        expect(row).to_contain_text("Journey")
+        expect(page.get_by_role("row").filter(has_text="default").first).to_contain_text("1")
+        shot(page, "workers")
+        page.get_by_role("link", name="Watchdog").click()
+        expect(page.get_by_role("row").filter(has_text="execution-timeout").first).to_contain_text("1")
+        expect(page.get_by_role("region", name="Due next")).to_contain_text("heartbeat")
+        shot(page, "watchdog")
+        page.get_by_role("link", name="Types").click()
+        expect(page.get_by_role("row").filter(has_text="Journey")).to_contain_text("1")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        page.goto("about:blank")
+        ask(database_url, lambda client: client.handle("journey/1").terminate())
+
+
+def test_it_works_on_a_phone_in_the_dark_and_by_keyboard(
+    sqlite_url: str, browser: Browser, tmp_path: Path
+) -> None:
+    async def begin(client: Client) -> None:
+        for number in range(3):
+            await client.start("Nobody", id=f"n-{number}", options=StartOptions(run_timeout=90))
+
+    ask(sqlite_url, begin)
+    with served(sqlite_url, tmp_path, tokens=False) as (address, _):
+        context = browser.new_context(
+            viewport={"width": 380, "height": 800}, color_scheme="dark", has_touch=True
+        )
+        page = context.new_page()
+        page.goto(address)
+        wide, seen = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+        assert wide <= seen, "a phone would have to scroll sideways"
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(17, 24, 23)"
+        shot(page, "phone")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        for field in page.locator("input:not([type=hidden]), select").all():
+            assert field.evaluate("element => element.labels.length") == 1
+        page.get_by_role("link", name="n-1", exact=True).focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="n-1")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 380
+        shot(page, "phone-run")
+        context.close()

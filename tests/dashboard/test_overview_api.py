@@ -1,0 +1,83 @@
+"""Queues, types, deadlines and metrics, on every database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.dashboard.conftest import Served
+
+from holdfast import StartOptions
+from holdfast_dashboard.live import Bell
+
+
+async def told(served: Served, path: str) -> Any:
+    answer = await served.web.get(f"/api/{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def begin(served: Served) -> None:
+    """A crawling run, one that nobody serves, and one that has ended."""
+    await served.client.start("Crawling", "x", id="c-1", options=StartOptions(execution_timeout=7200))
+    await served.client.start("Nobody", id="n-1", task_queue="nowhere", options=StartOptions(run_timeout=45))
+    await served.client.execute("Greeting", "ada", id="g-1")
+    async with Bell(served.client) as bell:
+        while not (await served.client.describe("c-1")).pending_activities[0].heartbeat_details:
+            await bell.rung()
+
+
+async def test_queues_say_what_waits_and_who_serves(served: Served) -> None:
+    await begin(served)
+    queues = {queue["task_queue"]: queue for queue in await told(served, "queues")}
+    assert set(queues) == {"default", "nowhere"}
+    assert (queues["default"]["workers"], queues["default"]["running_activities"]) == (1, 1)
+    assert (queues["nowhere"]["workers"], queues["nowhere"]["waiting_runs"]) == (0, 1)
+    assert queues["nowhere"]["oldest_waiting_seconds"] >= 0
+
+
+async def test_types_say_how_the_latest_runs_went(served: Served) -> None:
+    await begin(served)
+    types = {type["workflow_type"]: type for type in await told(served, "types")}
+    assert types["Greeting"]["statuses"] == {"completed": 1}
+    assert types["Greeting"]["median_seconds"] > 0
+    assert (types["Crawling"]["open"], types["Crawling"]["failed_share"]) == (1, None)
+
+
+async def test_the_watchdog_page_counts_deadlines_by_kind_and_window(served: Served) -> None:
+    await begin(served)
+    found = await told(served, "watchdog")
+    assert found["open"]["run_timeout"]["within_a_minute"] == 1
+    assert found["open"]["heartbeat"]["within_a_minute"] == 1
+    assert found["open"]["execution_timeout"]["within_a_day"] == 1
+    assert found["nearest"][0]["kind"] == "heartbeat"
+    assert [due["workflow_id"] for due in found["nearest"]] == ["c-1", "n-1", "c-1"]
+
+
+async def test_what_was_enforced_is_told_with_its_lateness(served: Served) -> None:
+    await served.client.start("Nobody", id="late", task_queue="nowhere", options=StartOptions(run_timeout=1))
+    with_error = await served.client.handle("late").describe()
+    async with Bell(served.client) as bell:
+        while (await served.client.describe("late")).run.closed_at is None:
+            await bell.rung()
+    (one,) = (await told(served, "watchdog"))["enforced"]
+    assert (one["kind"], one["workflow_id"]) == ("run_timeout", "late")
+    assert one["lateness_seconds"] >= 0
+    assert with_error.run.run_deadline_at is not None
+    assert one["deadline_at"] == with_error.run.run_deadline_at.isoformat()
+
+
+async def test_a_pass_can_be_asked_for(served: Served) -> None:
+    answer = await served.web.post("/api/watchdog/pass")
+    assert (answer.status_code, answer.json()["skipped"]) == (200, False)
+
+
+async def test_prometheus_gets_the_same_numbers(served: Served) -> None:
+    await begin(served)
+    text = (await served.web.get("/api/metrics")).text
+    assert "holdfast_open_runs 2.0" in text
+    assert 'holdfast_queue_waiting_runs{task_queue="nowhere"} 1.0' in text
+    assert 'holdfast_open_deadlines{due="within_a_minute",kind="heartbeat"} 1.0' in text
+
+
+async def test_health_asks_the_database(served: Served) -> None:
+    assert (await told(served, "health"))["status"] == "ok"

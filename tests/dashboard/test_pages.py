@@ -1,0 +1,317 @@
+"""The pages, asked for as a browser asks."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import httpx2
+import pytest
+from tests.dashboard.conftest import Served
+
+from holdfast import Client, StartOptions
+from holdfast_dashboard import Token, WebSettings, control_plane
+from holdfast_dashboard.pages.forms import arguments, progress
+from holdfast_dashboard.pages.login import _local
+from holdfast_dashboard.pages.rendering import ahead, until
+from holdfast_workflow.errors import InvalidOptionError
+
+PAGES = ["/", "/start", "/watchdog", "/workers", "/types", "/workflows/w%2F1"]
+
+
+async def with_a_run(served: Served) -> None:
+    await served.client.start(
+        "Waiting",
+        id="w/1",
+        options=StartOptions(execution_timeout=7200, run_timeout=50, memo={"pin": "s3cret"}),
+    )
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_every_page_is_there_and_loads_only_what_is_ours(served: Served, path: str) -> None:
+    await with_a_run(served)
+    answer = await served.web.get(path)
+    assert answer.status_code == 200, answer.text
+    for source in re.findall(r'(?:src|href)="([^"]+)"', answer.text):
+        assert source.startswith(("/", "#")), source
+    assert "<script>" not in answer.text
+    assert "style=" not in answer.text
+    for source in re.findall(r'(?:src|href)="(/static/[^"]+)"', answer.text):
+        assert (await served.web.get(source)).status_code == 200, source
+
+
+async def test_the_run_page_shows_both_timeouts_and_deadlines(served: Served) -> None:
+    await with_a_run(served)
+    found = await served.client.describe("w/1")
+    text = (await served.web.get("/workflows/w%2F1")).text
+    assert found.run.execution_deadline_at is not None
+    assert found.run.run_deadline_at is not None
+    for deadline in (found.run.execution_deadline_at, found.run.run_deadline_at):
+        assert f'datetime="{deadline.isoformat()}"' in text
+    assert "2 h" in text
+    assert re.search(r'class="until near"[^>]*>\d+ s left', text)
+
+
+async def test_what_a_user_put_in_is_text_and_no_markup(served: Served) -> None:
+    id = '<script>alert("x")</script>'
+    await served.client.start("Waiting", id=id, options=StartOptions(memo={"a": "<b>"}))
+    for path in ("/", "/workflows/" + "".join(f"%{byte:02X}" for byte in id.encode())):
+        answer = await served.web.get(path)
+        assert answer.status_code == 200
+        assert "<script>alert" not in answer.text
+        assert "&lt;script&gt;" in answer.text
+
+
+async def test_payloads_are_hidden_on_pages_too(served: Served) -> None:
+    await with_a_run(served)
+    for name, seen in (("reader", False), ("seer", True)):
+        text = (await served.web.get("/workflows/w%2F1", headers=served.bearing(name))).text
+        assert ("s3cret" in text) is seen
+
+
+async def test_actions_are_offered_to_those_who_may_write_only(served: Served) -> None:
+    await with_a_run(served)
+    for name, offered in (("reader", False), ("writer", True)):
+        text = (await served.web.get("/workflows/w%2F1", headers=served.bearing(name))).text
+        assert ("Terminate it now" in text) is offered
+    refused = await served.web.post(
+        "/workflows/w%2F1/terminate", data={"reason": "x"}, headers=served.bearing("reader")
+    )
+    assert refused.status_code == 403
+    assert (await served.client.describe("w/1")).run.status == "running"
+
+
+async def test_actions_act_and_lead_back_to_the_run(served: Served) -> None:
+    await with_a_run(served)
+    answer = await served.web.post("/workflows/w%2F1/signal", data={"name": "say", "args": '["yes"]'})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/workflows/w%2F1")
+    assert await served.client.handle("w/1").result() == "yes"
+    late = await served.web.post("/workflows/w%2F1/terminate", data={})
+    assert late.status_code == 409
+    assert "has ended already" in late.text
+
+
+async def test_queries_and_updates_show_their_answers(served: Served) -> None:
+    await with_a_run(served)
+    asked = await served.web.get("/workflows/w%2F1/query", params={"name": "heard", "args": '["<b>"]'})
+    assert "&#34;&lt;b&gt;&#34;" in asked.text
+    blind = await served.web.get(
+        "/workflows/w%2F1/query", params={"name": "heard"}, headers=served.bearing("reader")
+    )
+    assert blind.status_code == 403
+    updated = await served.web.post("/workflows/w%2F1/update", data={"name": "correct", "args": '["yes"]'})
+    assert '<pre id="answer">&#34;&#34;</pre>' in updated.text
+    assert await served.client.handle("w/1").result() == "yes"
+
+
+async def test_a_workflow_is_started_from_a_page(served: Served) -> None:
+    assert '<option value="Greeting">' in (await served.web.get("/start")).text
+    answer = await served.web.post(
+        "/start",
+        data={
+            "workflow_type": "Greeting",
+            "workflow_id": "by/hand",
+            "args": '["ada"]',
+            "execution_timeout": "2h",
+            "run_timeout": "90s",
+        },
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/workflows/by%2Fhand")
+    assert await served.client.handle("by/hand").result() == "hello ada"
+    found = await served.client.describe("by/hand")
+    assert (found.execution_timeout_seconds, found.run.run_timeout_seconds) == (7200, 90)
+    wrong = await served.web.post("/start", data={"workflow_type": "Greeting", "run_timeout": "soon"})
+    assert (wrong.status_code, "run timeout" in wrong.text) == (422, True)
+
+
+async def test_a_run_is_reset_from_its_page(served: Served) -> None:
+    await served.client.execute("Greeting", "ada", id="g-1")
+    answer = await served.web.post("/workflows/g-1/reset", data={"to": "first-activation", "reason": "again"})
+    assert answer.status_code == 303
+    assert (await served.client.describe("g-1")).run.run_number == 2
+    assert await served.client.handle("g-1").result() == "hello ada"
+
+
+async def test_a_closed_run_is_deleted_from_its_page(served: Served) -> None:
+    await served.client.execute("Greeting", "ada", id="g-1")
+    answer = await served.web.post("/workflows/g-1/delete")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert await served.client.count() == 0
+
+
+async def test_many_are_ended_by_a_page_that_asks_first(served: Served) -> None:
+    for number in range(3):
+        await served.client.start("Waiting", id=f"m-{number}")
+    text = (await served.web.get("/", params={"id_prefix": "m-"})).text
+    (link,) = re.findall(r'href="(/bulk\?action=terminate[^"]+)"', text)
+    asked = (await served.web.get(link.replace("&amp;", "&"))).text
+    assert "Terminate 3 runs" in asked
+    assert await served.client.count(open=True) == 3
+    done = await served.web.post("/bulk", data={"action": "terminate", "id_prefix": "m-"})
+    assert "Done to 3." in done.text
+    assert await served.client.count(open=True) == 0
+    reader = await served.web.post(
+        "/bulk", data={"action": "delete", "id_prefix": "m-"}, headers=served.bearing("reader")
+    )
+    assert reader.status_code == 403
+    assert await served.client.count() == 3
+
+
+async def test_runs_are_found_by_attribute_on_the_page(served: Served) -> None:
+    for number in range(3):
+        options = StartOptions(search_attributes={"amount": number, "customer": "c-7"})
+        await served.client.start("Waiting", id=f"s-{number}", options=options)
+    text = (await served.web.get("/", params={"where": "amount>=1 and amount<2 and customer=c-7"})).text
+    assert ("s-1" in text, "s-0" in text, "s-2" in text) == (True, False, False)
+
+
+async def test_what_is_wrong_is_told_on_a_page(served: Served) -> None:
+    await with_a_run(served)
+    for answer, status in (
+        (await served.web.get("/workflows/nobody"), 404),
+        (await served.web.get("/nothing"), 404),
+        (await served.web.get("/", params={"status": "odd"}), 422),
+        (await served.web.get("/", params={"cursor": "odd"}), 422),
+        (await served.web.post("/workflows/w%2F1/signal", data={"name": "say", "args": "yes"}), 422),
+    ):
+        assert answer.status_code == status
+        assert answer.headers["content-type"].startswith("text/html")
+        assert 'role="alert"' in answer.text
+
+
+async def test_runs_are_filtered_and_paged(served: Served) -> None:
+    for number in range(55):
+        await served.client.start("Waiting", id=f"p-{number:02}")
+    await served.client.start("Greeting", "x", id="other")
+    first = (await served.web.get("/", params={"workflow_type": "Waiting"})).text
+    assert "p-54" in first
+    assert "p-04" not in first
+    assert ">other<" not in first
+    (older,) = re.findall(r'href="(/\?[^"]+)">Older', first)
+    second = (await served.web.get(older.replace("&amp;", "&"))).text
+    assert "p-04" in second
+    assert "p-54" not in second
+
+
+# --- coming in ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_stands_for_a_token(sqlite_url: str) -> None:
+    token, secret = Token.make("ada", ["read"])
+    async with Client.connect(sqlite_url) as client:
+        app = control_plane(client, WebSettings(tokens=[token]))
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://localhost"
+        ) as web:
+            asked = await web.get("/watchdog?x=1")
+            assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=%2Fwatchdog%3Fx%3D1")
+            wrong = await web.post("/login", data={"token": "hf_wrong"})
+            assert wrong.status_code == 403
+            assert "not known" in wrong.text
+            came = await web.post("/login", data={"token": secret, "next": "/watchdog"})
+            assert (came.status_code, came.headers["location"]) == (303, "/watchdog")
+            cookie = came.headers["set-cookie"].lower()
+            assert "httponly" in cookie
+            assert "samesite=strict" in cookie
+            assert secret.lower() not in cookie
+            assert (await web.get("/watchdog")).status_code == 200
+            assert (await web.get("/api/workers")).status_code == 200
+            left = await web.post("/logout")
+            assert left.headers["location"] == "/login"
+            assert (await web.get("/api/workers")).status_code == 401
+
+
+async def test_a_session_ends_by_itself(sqlite_url: str) -> None:
+    class Hand:
+        at = 0.0
+
+        def monotonic(self) -> float:
+            return self.at
+
+        def now(self) -> int:
+            return 0
+
+    clock = Hand()
+    token, secret = Token.make("ada", ["read"])
+    async with Client.connect(sqlite_url) as client:
+        app = control_plane(client, WebSettings(tokens=[token]), clock=clock)
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://localhost"
+        ) as web:
+            await web.post("/login", data={"token": secret})
+            assert (await web.get("/")).status_code == 200
+            clock.at = 12 * 3600.0
+            assert (await web.get("/")).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "evil",
+        "",
+        "http://[",
+    ],
+)
+def test_nobody_is_sent_elsewhere_after_signing_in(target: str) -> None:
+    assert _local(target) == "/"
+
+
+async def test_it_can_be_mounted_inside_another_application(sqlite_url: str) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    async with Client.connect(sqlite_url) as client:
+        app = Starlette(routes=[Mount("/ops/holdfast", control_plane(lambda: client))])
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://localhost"
+        ) as web:
+            await client.start("Waiting", id="a/b")
+            text = (await web.get("/ops/holdfast/")).text
+            assert 'href="/ops/holdfast/workflows/a%2Fb?run_id=' in text
+            assert (await web.get("/ops/holdfast/workflows/a%2Fb")).status_code == 200
+            assert (await web.get("/ops/holdfast/api/workflows/a%2Fb")).json()["workflow_id"] == "a/b"
+            for source in re.findall(r'(?:src|href)="(/[^"]*static[^"]+)"', text):
+                assert (await web.get(source)).status_code == 200
+
+
+# --- what people type, and what activities say ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("details", "shown"),
+    [
+        ((3, 10), (3.0, 10.0)),
+        ((3, 10, "rows"), (3.0, 10.0)),
+        (({"done": 1, "total": 4},), (1.0, 4.0)),
+        (([1, 4],), (1.0, 4.0)),
+        ((), None),
+        ((3,), None),
+        ((11, 10), None),
+        ((0, 0), None),
+        ((True, 10), None),
+        (("3", "10"), None),
+        (({"done": 1},), None),
+    ],
+)
+def test_progress_is_read_out_of_heartbeats(details: tuple[object, ...], shown: object) -> None:
+    assert progress(details) == shown
+
+
+def test_arguments_are_a_json_array_or_nothing() -> None:
+    assert arguments(" ") == []
+    assert arguments('["a", 1]') == ["a", 1]
+    for text in ("yes", '"yes"', "{}"):
+        with pytest.raises(InvalidOptionError, match="JSON array"):
+            arguments(text)
+
+
+def test_a_deadline_is_coloured_as_it_nears_and_what_is_meant_to_happen_only_when_it_is_late() -> None:
+    now = datetime(2026, 1, 31, tzinfo=UTC)
+    soon, gone = now + timedelta(seconds=9), now - timedelta(seconds=9)
+    assert ('class="until near"' in until(soon, now), ">9 s left<" in until(soon, now)) == (True, True)
+    assert ('class="until far"' in ahead(soon, now), ">in 9 s<" in ahead(soon, now)) == (True, True)
+    assert ('class="until passed"' in ahead(gone, now), ">9 s over<" in ahead(gone, now)) == (True, True)

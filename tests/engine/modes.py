@@ -1,0 +1,146 @@
+"""The ways in which the engine's tests are run.
+
+normal:           one worker, whose runs stay in memory.
+always_replay:    one worker, whose runs leave memory after each activation and come back by replay.
+two_workers:      two workers share the queue: each is given every second run to start with, and only one of them
+                  runs activities, so that half of the results come from elsewhere.
+double_delivery:  whatever tells a worker that there may be news is delivered twice: what was committed, the doorbell,
+                  calls to look at a run or to load it again, and what waits for anybody is looked for twice. Keyed
+                  signals and the ends of attempts are written twice, as by a caller that did not hear the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import Any, Final, Self
+
+import pytest
+
+from holdfast.claiming import Claimer
+from holdfast.hub import Hub
+from holdfast.loading import RunLoader
+from holdfast.owner import RunOwner
+from holdfast.sending import SendSignal
+from holdfast.testing import TestEnvironment
+from holdfast.worker import Worker
+from holdfast_activities.changes import AttemptChange
+from holdfast_store.journal import Journal
+
+MODES: Final = ("normal", "always_replay", "two_workers", "double_delivery")
+EVERY_DAY: Final = {
+    ("sqlite-file", "normal"),
+    ("sqlite-memory", "normal"),
+    ("postgresql", "normal"),
+    ("sqlite-memory", "always_replay"),
+    ("postgresql", "two_workers"),
+    ("sqlite-file", "double_delivery"),
+}
+"""The databases and modes of ``make test``; ``make nightly`` does the others."""
+
+
+class InTurn(list[Any]):
+    """Workers of a process; each in turn is asked first."""
+
+    def __init__(self, workers: list[Any]) -> None:
+        super().__init__(workers)
+        self._turns = itertools.count()
+
+    def __iter__(self) -> Iterator[Any]:
+        first = next(self._turns) % max(len(self), 1)
+        return iter([*self[first:], *self[:first]])
+
+
+class TwoWorkers(TestEnvironment):
+    """An environment with a second worker, which runs no activities."""
+
+    other: Worker
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        if not self._workflows:
+            return self
+        self.other = self.new_worker(workflows=self._workflows)
+        await self.other.start()
+        hub = self.client.hub
+        hub.workers = InTurn(hub.workers)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        try:
+            if self._workflows:
+                await self.other.stop()
+        finally:
+            await super().__aexit__(*exc_info)
+
+
+def deliver_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let everything that may come twice come twice."""
+    subscribe, unsubscribe = Journal.subscribe, Journal.unsubscribe
+    twins: dict[Any, Callable[[Any], None]] = {}
+
+    def subscribe_twice(journal: Journal, listener: Callable[[Any], None]) -> None:
+        def twice(committed: Any) -> None:
+            listener(committed)
+            listener(committed)
+
+        twins[listener] = twice
+        subscribe(journal, twice)
+
+    def unsubscribe_both(journal: Journal, listener: Callable[[Any], None]) -> None:
+        unsubscribe(journal, twins.pop(listener))
+
+    monkeypatch.setattr(Journal, "subscribe", subscribe_twice)
+    monkeypatch.setattr(Journal, "unsubscribe", unsubscribe_both)
+    monkeypatch.setattr(Journal, "submit", _written_again(Journal.submit))
+    for owner, name in ((Hub, "_ring"), (RunOwner, "look_again"), (RunLoader, "load")):
+        monkeypatch.setattr(owner, name, _doubled(getattr(owner, name)))
+    monkeypatch.setattr(RunOwner, "claim", _soon_again(RunOwner.claim))
+    monkeypatch.setattr(Claimer, "claim", _soon_again(Claimer.claim))
+
+
+def _written_again(submit: Any) -> Any:
+    """What a key or a claim makes safe to say again is said again at once."""
+
+    def twice(journal: Journal, change: Any, callback: Any) -> None:
+        again = copy(change) if _is_safe(change) else None
+        submit(journal, change, callback)
+        if again is not None:
+            submit(journal, again, lambda value, error: None)
+
+    return twice
+
+
+def _is_safe(change: Any) -> bool:
+    return isinstance(change, AttemptChange) or (
+        isinstance(change, SendSignal) and change.signal.request_id is not None
+    )
+
+
+def _doubled(method: Any) -> Any:
+    def twice(self: Any, *args: Any, **kwargs: Any) -> Any:
+        first = method(self, *args, **kwargs)
+        return (
+            _both(first, method(self, *args, **kwargs))
+            if first is not None
+            else method(self, *args, **kwargs)
+        )
+
+    return twice
+
+
+async def _both(first: Any, second: Any) -> None:
+    await first
+    await second
+
+
+def _soon_again(method: Any) -> Any:
+    """It is asked again when the answer to the first question is on its way."""
+
+    def twice(self: Any) -> None:
+        method(self)
+        asyncio.get_running_loop().call_soon(method, self)
+
+    return twice

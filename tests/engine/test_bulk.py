@@ -1,0 +1,105 @@
+"""One thing done to many workflows: all that match, each once, and what can't be done is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.engine.conftest import MakeEnvironment
+
+from holdfast import RunStatus, StartOptions, workflow
+from holdfast.bulk import BulkOutcome
+from holdfast.errors import InvalidOptionError, ResetRefusedError, WorkflowClosedError
+
+
+@workflow.defn
+class Waiting:
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+
+    @workflow.signal
+    def add(self, number: int) -> None:
+        self.heard.append(number)
+
+    @workflow.run
+    async def run(self, wanted: int) -> list[int]:
+        await workflow.wait_condition(lambda: len(self.heard) >= wanted)
+        return self.heard
+
+
+@pytest.fixture
+def made(engine: MakeEnvironment) -> MakeEnvironment:
+    return lambda **options: engine(workflows=[Waiting], activities=[], **options)
+
+
+async def start(env: Any, count: int, wanted: int = 1) -> None:
+    for number in range(count):
+        options = StartOptions(search_attributes={"group": number % 2})
+        await env.client.start(Waiting.run, wanted, id=f"w-{number:03}", options=options)
+
+
+async def walk(outcomes: Any) -> list[BulkOutcome]:
+    return [outcome async for outcome in outcomes]
+
+
+async def test_all_that_match_are_cancelled_and_no_others(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await start(env, 250)
+        outcomes = await walk(env.client.bulk(where={"group": 1}, open=True).cancel("enough"))
+        assert len(outcomes) == 125
+        assert all(outcome.done for outcome in outcomes)
+        assert len({outcome.workflow_id for outcome in outcomes}) == 125
+        await env.sleep(1)
+        assert await env.client.count(status=RunStatus.CANCELLED) == 125
+        assert await env.client.count(open=True, where={"group": 0}) == 125
+
+
+async def test_a_walk_can_be_taken_up_at_a_cursor(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await start(env, 230, wanted=3)
+        seen: list[BulkOutcome] = []
+        async for outcome in env.client.bulk(at_once=7).signal(Waiting.add, 1, request_id="k"):
+            seen.append(outcome)
+            if len(seen) == 150:
+                break
+        more = await walk(env.client.bulk(cursor=seen[-1].cursor).signal("add", 1, request_id="k"))
+        assert {one.workflow_id for one in (*seen, *more)} == {f"w-{number:03}" for number in range(230)}
+        assert await walk(env.client.bulk(id_prefix="w-00").signal("add", 2)) != []
+        await env.client.signal("w-000", "add", 3)
+        assert await env.client.handle("w-000").result() == [1, 2, 3]
+
+
+async def test_what_can_not_be_done_is_an_outcome_and_the_walk_goes_on(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await start(env, 3)
+        await env.client.handle("w-001").terminate()
+        outcomes = await walk(env.client.bulk().terminate("all"))
+        assert [outcome.done for outcome in outcomes] == [True, False, True]
+        assert isinstance(outcomes[1].error, WorkflowClosedError)
+        refused = await walk(env.client.bulk().reset(99))
+        assert {type(outcome.error) for outcome in refused} == {ResetRefusedError}
+        assert len(await walk(env.client.bulk(status="terminated").reset("first-activation"))) == 3
+        assert await env.client.count(open=True) == 3
+
+
+async def test_matching_chains_are_deleted_and_other_chains_of_the_id_stay(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await start(env, 2)
+        await walk(env.client.bulk().terminate())
+        await start(env, 1)
+        outcomes = await walk(env.client.bulk(open=False).delete())
+        assert [outcome.done for outcome in outcomes] == [True, True]
+        assert [run.workflow_id async for run in env.client.list()] == ["w-000"]
+        (refused,) = await walk(env.client.bulk().delete())
+        assert "is open" in str(refused.error)
+
+
+async def test_what_can_not_be_asked_is_refused_at_once(made: MakeEnvironment) -> None:
+    async with made(url="sqlite://") as env:
+        wrong: Any = {"id": "x"}
+        with pytest.raises(InvalidOptionError, match="there is no filter 'id'"):
+            env.client.bulk(**wrong)
+        with pytest.raises(InvalidOptionError, match="at once must be from 1 to 1000"):
+            env.client.bulk(at_once=0)
+        with pytest.raises(InvalidOptionError, match="reason must be at most"):
+            env.client.bulk().cancel("x" * 10_001)

@@ -1,0 +1,98 @@
+"""What an idle worker costs, and bells that are hung up again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.pool import Pool
+from tests.engine import programs
+from tests.engine.conftest import MakeEnvironment
+from tests.engine.process import until_so
+
+from holdfast import Client, Worker, doorbell
+from holdfast.doorbell import CHANNEL
+from holdfast_store.queries import fetch
+
+MOST_A_SECOND = 5
+
+
+@pytest.fixture
+def asked() -> Iterator[Counter[str]]:
+    """What is sent through SQLAlchemy, but for SQLite's question whether the file has changed; a pool's pings too."""
+    counts: Counter[str] = Counter()
+
+    def statement(_connection: Any, _cursor: Any, text: str, *_rest: Any) -> None:
+        if not text.startswith("PRAGMA"):
+            counts[text] += 1
+
+    def checkout(connection: Any, _record: Any, _proxy: Any) -> None:
+        if isinstance(connection, psycopg.Connection):
+            counts["ping"] += 1
+
+    event.listen(Engine, "before_cursor_execute", statement)
+    event.listen(Pool, "checkout", checkout)
+    yield counts
+    event.remove(Engine, "before_cursor_execute", statement)
+    event.remove(Pool, "checkout", checkout)
+
+
+@pytest.mark.usefixtures("one_worker")
+async def test_an_idle_worker_asks_seldom(engine: MakeEnvironment, asked: Counter[str]) -> None:
+    seconds = 120
+    async with engine() as env:
+        await env.client.execute(programs.Sum.run, [1, 2], id="w")
+        async with env.new_worker(
+            workflows=programs.WORKFLOWS,
+            activities=programs.ACTIVITIES,
+            lease_duration=30,
+            watchdog_interval=1,
+        ):
+            await env.worker.stop()
+            await env.sleep(10)
+            asked.clear()
+            batches = env.client.hub.journal.committer.statistics["batches"]
+            await env.sleep(seconds)
+            assert env.client.hub.journal.committer.statistics["batches"] == batches
+            assert asked.total() <= MOST_A_SECOND * seconds, asked
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_bell_that_was_cut_off_is_hung_up_again(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
+) -> None:
+    """Nothing but the bell tells here: polling comes too late by an hour."""
+    monkeypatch.setattr(doorbell, "POLL_INTERVAL", 3600)
+    monkeypatch.setattr(doorbell, "RECONNECT_AFTER", 0.01)
+    async with Client.connect(postgresql_url) as client:
+        rung = asyncio.Event()
+        async with Worker(client, workflows=[programs.nothing], watchdog=False):
+            listening = await listener(client)
+            client.hub.on_news(rung.set)
+            async with asyncio.timeout(30):
+                await client.hub.read(fetch, "SELECT pg_terminate_backend(?)", (listening,))
+                while await listener(client) == listening:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                await rung.wait()  # something may have happened while nobody listened
+                rung.clear()
+                await client.hub.read(fetch, "SELECT pg_notify(?, '')", (CHANNEL,))
+                await rung.wait()
+            client.hub.off_news(rung.set)
+
+
+async def listener(client: Client) -> int | None:
+    """The session that listens."""
+    text = "SELECT pid FROM pg_stat_activity WHERE query = ? AND datname = current_database()"
+    found: list[int] = []
+
+    async def there() -> bool:
+        found[:] = [row[0] for row in await client.hub.read(fetch, text, (f"LISTEN {CHANNEL}",))]
+        return bool(found)
+
+    await until_so(there)
+    return found[0]

@@ -1,0 +1,115 @@
+"""The modes see what they are there to see: bugs planted on purpose, which a run of every day does not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.engine import modes
+from tests.engine.conftest import MakeEnvironment
+
+from holdfast import RetryPolicy, activity, sending, workflow
+from holdfast.actor import Actor
+from holdfast.signalling import deliver
+from holdfast.testing import check_database
+from holdfast_store.batch import Batch
+from holdfast_workflow.events import Event, SignalReceived
+
+attempts: list[int] = []
+
+
+@activity.defn(start_to_close_timeout=60, retry_policy=RetryPolicy(initial_interval=5, max_attempts=4))
+async def at_third_try() -> int:
+    attempts.append(activity.info().attempt)
+    if len(attempts) < 3:
+        raise ConnectionError
+    return len(attempts)
+
+
+@workflow.defn
+class Listening:
+    """Says how often it heard what, and how often an activity was tried."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    @workflow.run
+    async def run(self) -> tuple[list[str], int]:
+        tried = await at_third_try()
+        await workflow.wait_condition(lambda: "over" in self.heard)
+        return self.heard, tried
+
+    @workflow.signal
+    def say(self, word: str) -> None:
+        self.heard.append(word)
+
+
+async def seen(make: MakeEnvironment) -> list[str]:
+    """What is wrong after one life of it; nothing where the engine does what it should."""
+    attempts.clear()
+    found: list[str] = []
+    async with make(workflows=[Listening], activities=[at_third_try]) as env:
+        handle = await env.client.start(Listening.run, id="l")
+        await env.sleep(1)
+        await handle.signal("say", "once", request_id="k-1")
+        await env.sleep(100)
+        await handle.signal("say", "over", request_id="k-2")
+        await env.sleep(100)
+        described = await handle.describe()
+        if described.run.status != "completed":
+            found.append(f"it is {described.run.status}")
+        elif (told := await handle.result()) != (["once", "over"], 3):
+            found.append(f"it came to {told}")
+        found += await env.client.hub.read(check_database)
+    return found
+
+
+def an_event_is_taken_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An actor that does not look whether it knows an event already."""
+    hear = Actor.hear
+
+    def forgetful(actor: Actor, run: Any, events: Iterable[tuple[int, Event, object]]) -> None:
+        known = actor.seen_seq
+        hear(actor, run, events)
+        actor.pending += [
+            event for seq, event, _ in events if seq <= known and event.type == "SignalReceived"
+        ]
+
+    monkeypatch.setattr(Actor, "hear", forgetful)
+
+
+def a_keyed_signal_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that does not look whether a key has been there."""
+
+    def unkeyed(batch: Batch, run: Any, signal: SignalReceived, most: int) -> bool:
+        return deliver(batch, run, replace(signal, request_id=None), most)
+
+    monkeypatch.setattr(sending, "was_delivered", lambda *args: False)
+    monkeypatch.setattr(sending, "deliver", unkeyed)
+
+
+BUGS = (an_event_is_taken_in_twice, a_keyed_signal_is_written_twice)
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+async def test_double_delivery_catches(
+    in_memory: MakeEnvironment,
+    monkeypatch: pytest.MonkeyPatch,
+    plant: Callable[[pytest.MonkeyPatch], None],
+    invariants: list[str],
+) -> None:
+    with monkeypatch.context() as planted:
+        plant(planted)
+        assert await seen(in_memory) == []  # where nothing comes twice, nobody notices
+        modes.deliver_twice(planted)
+        assert await seen(in_memory) != []
+    invariants.clear()
+
+
+async def test_double_delivery_finds_nothing_where_there_is_nothing(
+    in_memory: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes.deliver_twice(monkeypatch)
+    assert await seen(in_memory) == []

@@ -1,0 +1,133 @@
+"""Attempts written as running here while nobody here runs them: each is handed back, none waits for a timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.conformance.changes import Fault, FaultyLink, lost_after
+from tests.engine import programs
+from tests.engine.conftest import MakeEnvironment
+
+from holdfast import Client, Worker, workflow
+from holdfast.errors import StoreError, StoreUnreachableError
+from holdfast_activities.changes import CompleteAttempt, EndAttempt
+from holdfast_store import committer, queries
+from holdfast_store.batch import Committed
+from holdfast_store.database import Database
+from holdfast_store.queries import fetch
+
+
+@workflow.defn
+async def adds_elsewhere() -> int:
+    return await programs.add.with_options(task_queue="other")(1, 2)
+
+
+ATTEMPTS = "SELECT attempt, outcome FROM activity_attempts ORDER BY attempt"
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Fault]]]:
+    """What is to go wrong, in order."""
+    monkeypatch.setattr(committer, "Link", FaultyLink)
+    FaultyLink.plan.clear()
+    yield FaultyLink.plan
+    assert FaultyLink.plan == []
+
+
+async def test_a_claim_older_than_the_lease_is_handed_back(engine: MakeEnvironment) -> None:
+    """The commit took so long that others may have rescued the attempt, and ended it even: it must not begin."""
+    async with engine() as env:
+        slow = [True]
+        env.worker.settings.lease_duration = 5
+
+        def late(committed: Committed) -> None:
+            if slow and any(row.status == "running" for row in committed.activities):
+                slow.clear()
+                env.clock.jump(env.worker.settings.lease_duration)
+
+        env.client.hub.journal.subscribe(late)
+        handle = await env.client.start(programs.Sum.run, [1, 2], id="w")
+        assert await handle.result() == 3
+        assert fetch_all(env.client, ATTEMPTS) == [(1, "handed_back")]
+        assert programs.calls["add"] == 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_what_an_unheard_commit_claimed_is_handed_back(
+    on_disk: Database,
+    database_url: str,
+    faults: list[tuple[str, Fault]],
+    monkeypatch: pytest.MonkeyPatch,
+    anyio_backend: Any,
+) -> None:
+    """The start, the first activation and the claim of its activity are one commit, which nobody heard of."""
+    monkeypatch.setattr("holdfast_store.journal.ASK_AGAIN_AFTER", 0.01)
+    async with Client.connect(database_url) as client:
+        async with Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES):
+            with monkeypatch.context() as away:
+                away.setattr(client.hub.journal.committer, "_patience", 0.0)
+                away.setattr(Database, "writer", _unreachable)
+                faults.append(("COMMIT", lost_after))
+                with pytest.raises(StoreError):
+                    await client.start(programs.Sum.run, [1, 2], id="w")
+            assert await client.handle("w").result() == 3
+        assert fetch_all(client, ATTEMPTS) == [(1, "handed_back")]
+
+
+def _unreachable(self: Database) -> Any:
+    raise StoreUnreachableError("nobody answers")
+
+
+@pytest.mark.usefixtures("written_once")
+@pytest.mark.parametrize("change", [CompleteAttempt, EndAttempt])
+async def test_an_end_that_can_not_be_written_ends_its_attempt_all_the_same(
+    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, change: type[Any]
+) -> None:
+    apply = change.apply
+    broken = [True]
+
+    def refuse(self: Any, batch: Any) -> Any:
+        if broken:
+            broken.clear()
+            raise ZeroDivisionError("as planned")
+        return apply(self, batch)
+
+    monkeypatch.setattr(change, "apply", refuse)
+    async with engine(workflows=[adds_elsewhere, programs.retrying]) as env:
+        async with env.new_worker(task_queue="other", activities=programs.ACTIVITIES):
+            if change is EndAttempt:
+                assert await env.client.execute(programs.retrying, "k", 1, id="w") == 2
+            else:
+                assert await env.client.execute(adds_elsewhere, id="w") == 3
+        found = fetch_all(env.client, "SELECT outcome, failure FROM activity_attempts ORDER BY attempt")
+        assert found[0][0] == "failed"
+        assert "UnwritableEnd" in found[0][1]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_worker_stops_though_the_database_is_away(
+    on_disk: Database,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    anyio_backend: Any,
+) -> None:
+    """What it can't write by then is done by others when its lease is over."""
+    monkeypatch.setattr("holdfast.loop_worker.STOP_PATIENCE_S", 0.05)
+    async with Client.connect(database_url) as client:
+        worker = Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES)
+        await worker.start()
+        with monkeypatch.context() as away:
+            away.setattr(Database, "writer", _unreachable)
+            client.hub.journal.committer._drop_connection()
+            await worker.stop()
+        assert "runs could not be released: the database did not answer within 0.05 s" in caplog.text
+        assert [row.worker_id for row in await client.hub.read(queries.workers)] == [worker.worker_id]
+
+
+def fetch_all(client: Client, text: str) -> list[Any]:
+    with client.hub.database.reader() as connection:
+        return fetch(connection, text)

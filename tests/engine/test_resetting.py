@@ -1,0 +1,300 @@
+"""Resets: a new run takes the history up again at a point, with what was open there; the old one ends in one change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.engine.conftest import MakeEnvironment
+
+from holdfast import ApplicationError, RunStatus, StartOptions, activity, workflow
+from holdfast.errors import (
+    InvalidOptionError,
+    ResetRefusedError,
+    RunNotFoundError,
+    WorkflowFailedError,
+    WorkflowNotFoundError,
+    WorkflowTerminatedError,
+    WorkflowTimeoutError,
+)
+from holdfast_workflow.options import RetryPolicy
+
+calls: list[Any] = []
+broken: set[str] = set()
+ONCE = RetryPolicy(max_attempts=1)
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> None:
+    calls.clear()
+    broken.clear()
+
+
+@activity.defn(start_to_close_timeout=100, retry_policy=ONCE)
+async def step(name: str) -> str:
+    calls.append(name)
+    if name in broken:
+        raise ApplicationError(f"{name} is broken")
+    return f"{name}!"
+
+
+@activity.defn(start_to_close_timeout=1000)
+async def slow(name: str) -> str:
+    calls.append(name)
+    await asyncio.sleep(100)
+    return f"{name}!"
+
+
+@workflow.defn
+async def three(names: list[str]) -> list[str]:
+    workflow.upsert_search_attributes({"at": "first"})
+    done = [await step(names[0])]
+    workflow.upsert_memo({"done": 1})
+    done.append(await step(names[1]))
+    workflow.upsert_search_attributes({"at": "third"})
+    done.append(await step(names[2]))
+    return done
+
+
+@workflow.defn
+class Talker:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    @workflow.signal
+    def say(self, word: str) -> None:
+        self.heard.append(word)
+
+    @workflow.run
+    async def run(self, wanted: int) -> list[str]:
+        await step("greet")
+        await workflow.wait_condition(lambda: len(self.heard) >= wanted)
+        return self.heard
+
+
+@workflow.defn
+async def waiting() -> list[Any]:
+    first = workflow.uuid4()
+    timer = asyncio.create_task(workflow.sleep(50))
+    running = slow("slow")
+    await workflow.sleep(10)
+    second = workflow.uuid4()
+    got = await running
+    await timer
+    return [str(first), str(second), got]
+
+
+@workflow.defn
+async def child() -> str:
+    await workflow.sleep(100)
+    return "grown"
+
+
+@workflow.defn
+async def parent() -> str:
+    await step("before")
+    handle = workflow.start_child(child)
+    await handle.started()
+    await step("between")
+    return await handle
+
+
+WORKFLOWS: list[Any] = [three, Talker, waiting, parent, child]
+
+
+@pytest.fixture
+def made(engine: MakeEnvironment) -> MakeEnvironment:
+    return lambda **options: engine(workflows=WORKFLOWS, activities=[step, slow], **options)
+
+
+async def seqs(handle: Any, kind: str) -> list[int]:
+    return [event.seq async for event in handle.history() if event.type == kind]
+
+
+async def test_a_failed_workflow_does_again_what_failed(made: MakeEnvironment) -> None:
+    broken.add("b")
+    async with made() as env:
+        handle = await env.client.start(three, ["a", "b", "c"], id="w")
+        with pytest.raises(WorkflowFailedError):
+            await handle.result()
+        broken.clear()
+        again = await handle.reset("last-successful", reason="b is mended")
+        assert again.run_id != handle.run_id
+        assert await again.result() == ["a!", "b!", "c!"]
+        assert calls == ["a", "b", "b", "c"]
+        with pytest.raises(WorkflowFailedError):  # the run that failed has failed
+            await handle.result()
+        assert await env.client.handle("w").result() == ["a!", "b!", "c!"]
+        run = (await env.client.describe("w")).run
+        assert (run.run_number, run.previous_run_id, run.status) == (2, handle.run_id, RunStatus.COMPLETED)
+        assert run.memo == {"done": 1}
+        assert run.search_attributes == {"at": "third"}
+        started = (await again.history_page())[0].payload
+        assert started["reset"]["run_id"] == handle.run_id
+        assert started["reset"]["reason"] == "b is mended"
+        assert await env.client.count(where={"at": "third"}) == 1
+
+
+async def test_every_point_is_taken_up_or_refused_with_the_points_around_it(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(three, ["a", "b", "c"], id="w")
+        await handle.result()
+        length = (await handle.describe()).run.history_length
+        taken = 0
+        refusals: list[str] = []
+        for seq in range(length + 2):
+            try:
+                again = await env.client.handle("w").reset(seq)
+            except ResetRefusedError as refusal:
+                refusals.append(str(refusal))
+                continue
+            taken += 1
+            assert await again.result() == ["a!", "b!", "c!"]
+        assert taken >= 6
+        assert all("can be" in refusal for refusal in refusals)
+
+
+@pytest.mark.parametrize("to", ["first-activation", "last-activation"])
+async def test_an_open_run_ends_in_the_same_change(made: MakeEnvironment, to: str) -> None:
+    async with made() as env:
+        handle = await env.client.start(waiting, id="w")
+        await env.sleep(20)
+        again = await handle.reset(to)
+        old = await env.client.describe("w", handle.run_id)
+        assert (old.run.status, old.run.next_run_id) == (RunStatus.TERMINATED, again.run_id)
+        assert old.pending_activities == ()
+        assert await handle.result() == await again.result()
+        assert (await seqs(handle, "WorkflowReset")) == [old.run.history_length]
+
+
+async def test_what_is_random_is_as_it_was_before_the_point_and_another_after_it(
+    made: MakeEnvironment,
+) -> None:
+    async with made() as env:
+        handle = await env.client.start(waiting, id="w")
+        before, after, _ = await handle.result()
+        fired = await seqs(handle, "TimerFired")
+        again = await (await handle.reset(fired[0])).result()
+        assert again[0] == before
+        assert again[1] != after
+        afresh = await (await env.client.reset("w", "first-activation")).result()
+        assert afresh[0] not in (before, again[0])
+
+
+async def test_timers_keep_their_time_and_activities_begin_again(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(waiting, id="w")
+        await env.sleep(30)
+        calls.clear()
+        again = await handle.reset("last-activation")
+        found = await again.describe()
+        assert [timer.timer_id for timer in found.pending_timers] != []
+        (pending,) = found.pending_activities
+        assert pending.attempt <= 1
+        began = env.now()
+        await again.result()
+        assert 95 <= (env.now() - began).total_seconds() <= 105
+        assert calls == ["slow"]
+
+
+async def test_signals_after_the_point_follow_in_order(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(Talker.run, 3, id="w")
+        await env.client.signal("w", "say", "a")
+        await env.sleep(1)
+        await env.client.signal("w", "say", "b", request_id="k")
+        await env.sleep(1)
+        again = await handle.reset("first-activation")
+        await env.client.signal("w", "say", "b", request_id="k")  # it is there already
+        await env.client.signal("w", "say", "c")
+        assert await again.result() == ["a", "b", "c"]
+        assert await handle.result() == ["a", "b", "c"]
+        last = await env.client.reset("w", "last-activation")
+        assert await last.result() == ["a", "b", "c"]
+
+
+async def test_of_two_resets_at_once_one_is_refused(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(three, ["a", "b", "c"], id="w")
+        await handle.result()
+        outcomes = await asyncio.gather(
+            *(env.client.reset("w", "first-activation") for _ in range(3)), return_exceptions=True
+        )
+        refused = [one for one in outcomes if isinstance(one, ResetRefusedError)]
+        assert len(refused) == 2
+        assert "no longer stands for its workflow" in str(refused[0])
+        assert await env.client.count(workflow_id="w") == 2
+
+
+async def test_a_child_that_has_not_ended_at_the_point_is_in_the_way(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(parent, id="p")
+        await env.sleep(10)
+        with pytest.raises(
+            ResetRefusedError, match=r"its child .* has not ended there: \d+ can be"
+        ) as refusal:
+            await handle.reset("last-activation")
+        assert (await handle.describe()).run.status is RunStatus.RUNNING
+        point = int(str(refusal.value).split()[-3])
+        again = await handle.reset(point)
+        assert await again.result() == "grown"
+        assert await env.client.count(workflow_type="child") == 2
+        ended = await env.client.reset("p", "last-activation")
+        assert await ended.result() == "grown"
+
+
+async def test_the_execution_deadline_is_kept(made: MakeEnvironment) -> None:
+    async with made() as env:
+        options = StartOptions(execution_timeout=30)
+        handle = await env.client.start(waiting, id="w", options=options)
+        await env.sleep(15)
+        again = await handle.reset("first-activation")
+        found = (await again.describe()).run
+        assert (
+            found.execution_deadline_at
+            == (await env.client.describe("w", handle.run_id)).run.execution_deadline_at
+        )
+        with pytest.raises(WorkflowTimeoutError):
+            await again.result()
+        with pytest.raises(ResetRefusedError, match="give a new execution timeout"):
+            await again.reset("first-activation")
+        last = await again.reset("first-activation", execution_timeout=300)
+        assert (await last.describe()).execution_timeout_seconds == 300
+        assert len(await last.result()) == 3
+
+
+async def test_a_cancelled_or_terminated_workflow_can_be_taken_up(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(waiting, id="w")
+        await env.sleep(20)
+        await handle.terminate("by mistake")
+        with pytest.raises(WorkflowTerminatedError):
+            await handle.result()
+        again = await handle.reset("last-activation")
+        assert len(await again.result()) == 3
+
+
+async def test_what_can_not_be_reset_is_refused(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(three, ["a", "b", "c"], id="w")
+        with pytest.raises(WorkflowNotFoundError):
+            await env.client.reset("nobody")
+        with pytest.raises(RunNotFoundError):
+            await env.client.reset("w", run_id="nonsense")
+        with pytest.raises(
+            InvalidOptionError, match="to must be the number of an event, or one of first-activation"
+        ):
+            await env.client.reset("w", "yesterday")
+        with pytest.raises(InvalidOptionError, match="execution timeout must be at least 1 second"):
+            await env.client.reset("w", execution_timeout=0)
+        number: Any = 3
+        with pytest.raises(InvalidOptionError, match="reason must be text"):
+            await env.client.reset("w", reason=number)
+        await handle.result()
+        with pytest.raises(ResetRefusedError, match="no activity and no child of the run has failed"):
+            await env.client.reset("w", "last-successful")
+        again = await handle.reset()
+        with pytest.raises(ResetRefusedError, match=f"run {again.run_id} does"):
+            await env.client.reset("w", run_id=handle.run_id)
+        assert await again.result() == ["a!", "b!", "c!"]

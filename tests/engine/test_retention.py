@@ -1,0 +1,265 @@
+"""Deleting workflows, one by one and by retention: whole chains, in small steps, nothing that is open or wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from tests.engine.conftest import MakeEnvironment
+
+from holdfast import ApplicationError, RetentionPolicy, StartOptions, activity, workflow
+from holdfast.errors import (
+    DeleteRefusedError,
+    InvalidOptionError,
+    WorkflowNotFoundError,
+)
+from holdfast.retention import Retention, RetentionReport
+from holdfast_store import deleting, tables
+from holdfast_store.deleting import DeleteStep
+from holdfast_store.queries import fetch
+from holdfast_workflow.options import RetryPolicy
+from holdfast_workflow.times import to_datetime
+
+DAY = 86_400
+
+
+@activity.defn(start_to_close_timeout=10, retry_policy=RetryPolicy(max_attempts=2))
+async def fails() -> None:
+    raise ApplicationError("no")
+
+
+@workflow.defn
+class Busy:
+    """Leaves rows in all tables."""
+
+    @workflow.signal
+    def note(self, text: str) -> None:
+        workflow.upsert_search_attributes({"noted": text})
+
+    @workflow.run
+    async def run(self, runs: int) -> str:
+        workflow.upsert_search_attributes({"left": runs})
+        try:
+            await fails()
+        except Exception:
+            await workflow.sleep(1)
+        await asyncio.gather(*(workflow.sleep(number) for number in range(1, 10)))
+        if runs:
+            workflow.continue_as_new(runs - 1)
+        return "done"
+
+
+@workflow.defn
+async def quick() -> int:
+    return 1
+
+
+@workflow.defn
+async def long() -> None:
+    await workflow.sleep(1000 * DAY)
+
+
+@workflow.defn
+async def parent() -> None:
+    await workflow.execute_child(quick, id="child")
+    await workflow.start_child(long, id="open-child").started()
+    await workflow.sleep(2000 * DAY)
+
+
+WORKFLOWS: list[Any] = [Busy, quick, long, parent]
+
+
+@pytest.fixture
+def made(engine: MakeEnvironment) -> MakeEnvironment:
+    return lambda **options: engine(workflows=WORKFLOWS, activities=[fails], **options)
+
+
+async def rows_left(env: Any) -> dict[str, int]:
+    """How many rows each table has, of those that are about runs."""
+    found: dict[str, int] = {}
+    for table in tables.TABLES:
+        if table.name not in ("workers", "journals"):
+            rows = await env.client.hub.read(fetch, f"SELECT count(*) FROM {table.name}")
+            if rows[0][0]:
+                found[table.name] = rows[0][0]
+    return found
+
+
+async def test_a_deleted_workflow_leaves_no_row_behind(made: MakeEnvironment, monkeypatch: Any) -> None:
+    monkeypatch.setattr(deleting, "ROWS_IN_A_STEP", 5)
+    monkeypatch.setattr(DeleteStep.__init__, "__defaults__", (5,))
+    async with made() as env:
+        handle = await env.client.start(Busy.run, 2, id="w")
+        await env.client.signal("w", "note", "x", request_id="k")
+        with pytest.raises(DeleteRefusedError, match="terminate it first, or delete it with terminate=True"):
+            await env.client.delete("w")
+        await handle.result()
+        assert len(await rows_left(env)) >= 7
+        assert await env.client.delete("w") == 3
+        assert await rows_left(env) == {}
+        with pytest.raises(WorkflowNotFoundError):
+            await env.client.delete("w")
+        assert await env.client.execute(quick, id="w") == 1  # the id is free
+
+
+async def test_all_chains_of_an_id_go_and_an_open_one_only_if_it_may_be_terminated(
+    made: MakeEnvironment,
+) -> None:
+    async with made() as env:
+        for _ in range(2):
+            await env.client.execute(quick, id="w")
+        await env.client.start(long, id="w")
+        await env.client.execute(quick, id="other")
+        with pytest.raises(DeleteRefusedError):
+            await env.client.delete("w")
+        assert await env.client.count(workflow_id="w") == 3
+        assert await env.client.delete("w", terminate=True, reason="over") == 3
+        assert [run.workflow_id async for run in env.client.list()] == ["other"]
+        assert await env.client.delete("other", terminate=True) == 1
+
+
+async def test_what_was_interrupted_is_found_again_and_ended(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await (await env.client.start(Busy.run, 2, id="w")).result()
+        (last,) = await env.client.hub.read(deleting.last_runs, "w")
+        chain = await env.client.hub.read(deleting.chain_backwards, last[0])
+        assert await env.client.hub.journal.apply(DeleteStep(chain[0], last[0], "w"))
+        assert not await env.client.hub.journal.apply(DeleteStep(chain[1], last[0], "w", 3))
+        assert await env.client.delete("w") == 2
+        assert await rows_left(env) == {}
+
+
+async def test_a_closed_child_may_go_before_its_parent_and_a_parent_before_its_abandoned_child(
+    made: MakeEnvironment,
+) -> None:
+    async with made() as env:
+        await env.client.start(parent, id="p")
+        await env.sleep(5)
+        assert await env.client.delete("child") == 1
+        await env.client.handle("p").terminate()
+        await env.sleep(5)  # the watchdog ends the open child
+        assert await env.client.delete("p") == 1
+        assert await env.client.delete("open-child") == 1
+        assert await rows_left(env) == {}
+
+
+async def test_retention_deletes_what_is_old_and_keeps_what_is_open(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await env.client.start(long, id="open")
+        for number in range(3):
+            await env.client.execute(quick, id=f"old-{number}")
+        await (await env.client.start(Busy.run, 1, id="busy")).result()
+        await env.sleep(100)
+        await env.client.execute(quick, id="new")
+        retention = Retention(env.client, RetentionPolicy(days=timedelta(seconds=80)))
+        assert await retention.run_pass(limit=2) == RetentionReport(chains=2, runs=2)
+        assert await retention.run_pass() == RetentionReport(chains=2, runs=3)
+        assert await retention.run_pass() == RetentionReport()
+        assert {run.workflow_id async for run in env.client.list()} == {"open", "new"}
+
+
+async def test_a_chain_that_is_still_open_keeps_its_closed_runs(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await env.client.start(Busy.run, 1000, id="w")
+        await env.sleep(100)
+        before = await env.client.count(open=False)
+        assert before > 3
+        assert await Retention(env.client, RetentionPolicy(days=0.0001)).run_pass() == RetentionReport()
+        assert await env.client.count(open=False) >= before
+
+
+async def test_retention_by_number_keeps_the_newest(made: MakeEnvironment) -> None:
+    async with made() as env:
+        for number in range(5):
+            await env.client.execute(quick, id=f"w-{number}")
+        assert await Retention(env.client, RetentionPolicy(keep_last=9)).run_pass() == RetentionReport()
+        both = RetentionPolicy(keep_last=2, days=timedelta(seconds=90))
+        assert await Retention(env.client, both).run_pass() == RetentionReport()
+        assert (await Retention(env.client, RetentionPolicy(keep_last=2)).run_pass()).chains == 3
+        assert [run.workflow_id async for run in env.client.list()] == ["w-4", "w-3"]
+        await env.sleep(100)
+        assert await Retention(env.client, both).run_pass() == RetentionReport()
+
+
+async def test_what_goes_is_exported_first(made: MakeEnvironment, tmp_path: Path) -> None:
+    async with made() as env:
+        await (await env.client.start(Busy.run, 1, id="w")).result()
+        await env.sleep(100)
+        policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path / "gone")
+        assert await Retention(env.client, policy).run_pass() == RetentionReport(chains=1, runs=2, exported=1)
+        (file,) = (tmp_path / "gone").iterdir()
+        assert file.name.startswith("holdfast-2026-01-0")
+    async with made(url="sqlite://") as other:
+        assert (await other.client.import_histories(file)).runs == 2
+        assert await other.client.handle("w").result() == "done"
+
+
+async def test_half_a_line_of_an_export_that_failed_spoils_no_other(
+    made: MakeEnvironment, tmp_path: Path
+) -> None:
+    async with made() as env:
+        await env.client.execute(quick, id="w")
+        await env.sleep(100)
+        day = to_datetime(env.clock.now()).date().isoformat()
+        file = tmp_path / f"holdfast-{day}.jsonl"
+        file.write_bytes(b'{"format": "holdfast-hist')
+        policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
+        assert (await Retention(env.client, policy).run_pass()).chains == 1
+    half, whole = file.read_bytes().splitlines()
+    assert half == b'{"format": "holdfast-hist'
+    assert orjson.loads(whole)["run"]["workflow_id"] == "w"
+
+
+async def test_a_worker_makes_passes_by_itself(
+    made: MakeEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast.retention")
+    async with made() as env:
+        policy = RetentionPolicy(days=timedelta(seconds=200), interval=60)
+        async with env.new_worker(workflows=[quick], retention=policy):
+            await env.client.execute(quick, id="w")
+            await env.sleep(150)
+            assert await env.client.count() == 1
+            await env.sleep(200)
+            assert await env.client.count() == 0
+    assert "retention deleted 1 runs of 1 workflows" in caplog.text
+
+
+async def test_a_reset_chain_is_deleted_whole(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(
+            Busy.run, 0, id="w", options=StartOptions(retry_policy=RetryPolicy(max_attempts=1))
+        )
+        await handle.result()
+        await (await handle.reset("first-activation")).result()
+        assert await env.client.delete("w") == 2
+        assert await rows_left(env) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "retention needs days or keep_last"),
+        ({"days": 0}, "days must be positive"),
+        ({"days": "7"}, "days must be a number of seconds or a timedelta, not str"),
+        ({"days": True}, "days must be a number of seconds or a timedelta, not bool"),
+        ({"keep_last": 0}, "keep last must be at least 1"),
+        ({"keep_last": 2.5}, "keep last must be a whole number"),
+        ({"days": 1, "interval": 0}, "interval must be at least 1 second"),
+    ],
+)
+def test_a_policy_that_can_not_be_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        RetentionPolicy(**given)
+
+
+async def test_a_worker_takes_no_other_policy(made: MakeEnvironment) -> None:
+    async with made(url="sqlite://") as env:
+        seven: Any = 7
+        with pytest.raises(InvalidOptionError, match="retention must be a RetentionPolicy, not int"):
+            env.new_worker(workflows=[quick], retention=seven)

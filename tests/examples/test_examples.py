@@ -1,0 +1,126 @@
+"""The examples run as they stand, and do what they say, in virtual time where they wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples import agent_loop, approval, fan_out_import, order_saga, polling
+
+from holdfast import WorkflowCancelledError, WorkflowFailedError
+from holdfast.testing import TestEnvironment, VirtualLoop
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "__init__")
+SAID = {
+    "agent_loop": "who was Ada: 3 pages of the archive, 3 pages of the library, 3 pages of the web",
+    "approval": "expired after 3 mails",
+    "codecs": "Ada: secret",
+    "fan_out_import": "Report(rows=19000, failed=[13])",
+    "order_saga": "released chair",
+    "polling": "asked 8 times in 3 runs",
+}
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+@pytest.fixture(params=[1000, 0], ids=["cached", "always_replay"])
+def max_cached(request: pytest.FixtureRequest) -> int:
+    cached: int = request.param
+    return cached
+
+
+def environment(example: Any, max_cached: int) -> TestEnvironment:
+    return TestEnvironment(
+        workflows=example.WORKFLOWS, activities=example.ACTIVITIES, max_cached_workflows=max_cached
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_runs_as_it_stands(name: str) -> None:
+    command = [sys.executable, "-W", "error", "-m", f"examples.{name}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert SAID[name] in done.stdout
+
+
+def test_the_page_lists_every_example() -> None:
+    page = (ROOT / "docs" / "examples.md").read_text()
+    assert [name for name in NAMES if f"examples/{name}.py" not in page] == []
+
+
+async def test_a_saga_undoes_in_reverse_what_it_did(max_cached: int) -> None:
+    order_saga.ledger.clear()
+    order = order_saga.Order(id="o-2", item="chair", amount=80, address="")
+    async with environment(order_saga, max_cached) as env:
+        with pytest.raises(WorkflowFailedError):
+            await env.client.execute(order_saga.PlaceOrder.run, order, id="order")
+    assert order_saga.ledger == [
+        "reserved chair",
+        "charged 80 for o-2",
+        "refunded 80 for o-2",
+        "released chair",
+    ]
+
+
+async def test_a_saga_that_is_cancelled_undoes_too(max_cached: int) -> None:
+    order_saga.ledger.clear()
+    order = order_saga.Order(id="o-3", item="lamp", amount=30, address="here")
+    async with environment(order_saga, max_cached) as env:
+        handle = await env.client.start(order_saga.PlaceOrder.run, order, id="order")
+        await handle.cancel()
+        with pytest.raises(WorkflowCancelledError):
+            await handle.result()
+    done = [line for line in order_saga.ledger if line.startswith(("reserved", "charged", "shipped"))]
+    undone = [line for line in order_saga.ledger if line.startswith(("released", "refunded"))]
+    assert "shipped o-3" not in done
+    assert len(undone) <= len(done)
+
+
+async def test_an_approval_reminds_once_and_expires(max_cached: int) -> None:
+    approval.sent.clear()
+    async with environment(approval, max_cached) as env:
+        began = env.now()
+        assert await env.client.execute(approval.Approval.run, "a yacht", "ada", 86_400, id="e") == "expired"
+        assert (env.now() - began).days == 2
+    assert approval.sent == ["ada: please look at a yacht", "ada: a yacht still waits for you"]
+
+
+async def test_an_approval_hears_a_person(max_cached: int) -> None:
+    async with environment(approval, max_cached) as env:
+        handle = await env.client.start(approval.Approval.run, "a chair", "ada", 86_400, id="e")
+        await env.sleep(days=1.5)
+        assert await handle.query(approval.Approval.status) == "a chair: waiting"
+        await handle.signal(approval.Approval.reject, "ada", "too dear")
+        assert await handle.result() == "rejected by ada: too dear"
+
+
+async def test_an_import_reports_the_part_that_failed(max_cached: int) -> None:
+    async with environment(fan_out_import, max_cached) as env:
+        report = await env.client.execute(fan_out_import.import_file, "customers.csv", 5, id="i")
+    assert report == fan_out_import.Report(rows=19_000, failed=[13])
+
+
+async def test_an_agent_can_be_stopped(max_cached: int) -> None:
+    async with environment(agent_loop, max_cached) as env:
+        handle = await env.client.start(agent_loop.Agent.run, agent_loop.Memory(goal="all"), id="a")
+        await handle.signal(agent_loop.Agent.stop)
+        assert (await handle.result()).startswith("all:")
+
+
+async def test_polling_goes_on_for_months_with_short_histories(max_cached: int) -> None:
+    polling.answers["report"] = 250
+    async with environment(polling, max_cached) as env:
+        began = env.now()
+        handle = await env.client.start(polling.wait_for_job, polling.Poll("report", 86_400.0), id="p")
+        assert await handle.result() == 251
+        assert (env.now() - began).days == 250
+        described = await handle.describe()
+        assert described.run.run_number == 3
+        assert described.run.history_length < 500

@@ -1,0 +1,46 @@
+"""Makes the histories of a module of programs: ``python -m tests.histories.make tests.histories.programs``.
+
+They are written beside the module, once: what is there already is never written again.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import orjson
+from tests.recorded import ROOT
+
+from holdfast.testing import TestEnvironment
+
+
+async def record(programs: Any) -> list[dict[str, Any]]:
+    """The histories of a module's programs, by run id."""
+    async with TestEnvironment(
+        workflows=programs.WORKFLOWS,
+        activities=programs.ACTIVITIES,
+        interceptors=getattr(programs, "INTERCEPTORS", ()),
+        seed=2026,
+    ) as env:
+        await programs.live(env)
+        assert await env.client.count(open=True) == 0, "a run is still open"
+        documents = [document async for document in env.client.export_histories()]
+    return sorted(documents, key=lambda document: str(document["run"]["run_id"]))
+
+
+def main(module: str) -> None:
+    """Record and write."""
+    programs = import_module(module)
+    path = Path(str(programs.__file__)).with_suffix(".jsonl")
+    documents = TestEnvironment.run(record, programs)
+    with path.open("xb") as file:
+        for document in documents:
+            # Stacks name files; where this checkout lies is nobody's business.
+            file.write(orjson.dumps(document).replace(f"{ROOT}/".encode(), b"") + b"\n")
+    print(f"{len(documents)} histories: {path}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,312 @@
+"""Planted bugs: each makes one function of the engine wrong, as somebody might. The simulation must see every one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from holdfast import activation, closing, sending, signalling, starting
+from holdfast import requests as client_requests
+from holdfast_activities import attempts, changes
+from holdfast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
+from holdfast_activities.deadlines import passed, refresh
+from holdfast_store import batch as batches
+from holdfast_store import committer, parents, queries, requests, runs
+from holdfast_store.batch import Batch
+from holdfast_store.children import Cascaded, cascade
+from holdfast_watchdog import enforcement
+from holdfast_watchdog.enforcement import Enforced, Fired, Rescued, enforce_run
+from holdfast_workflow.errors import RefusedError
+from holdfast_workflow.events import TimerFired
+from holdfast_workflow.kinds import ActivityStatus
+
+Plant = Callable[[ExitStack], None]
+BUGS: dict[str, Plant] = {}
+
+
+def bug(plant: Plant) -> Plant:
+    BUGS[plant.__name__] = plant
+    return plant
+
+
+@contextmanager
+def planted(name: str) -> Generator[None]:
+    """While this lasts the engine has a bug."""
+    with ExitStack() as stack:
+        BUGS[name](stack)
+        yield
+
+
+def _patch(stack: ExitStack, target: Any, name: str, wrong: Any) -> None:
+    stack.enter_context(patch.object(target, name, wrong))
+
+
+# --- ownership --------------------------------------------------------------------------------------------------------
+
+
+@bug
+def no_fence(stack: ExitStack) -> None:
+    """An activation is taken from whoever sends it."""
+    right = activation.apply_activation
+
+    def wrong(batch: Batch, run: Any, decided: Any) -> Any:
+        if run.is_open:
+            decided = replace(decided, worker_id=run.owner_id, fence=run.fence)
+        return right(batch, run, decided)
+
+    for module in (activation, closing, starting):
+        _patch(stack, module, "apply_activation", wrong)
+
+
+@bug
+def lease_not_looked_at_again(stack: ExitStack) -> None:
+    """A worker that has renewed its lease since the scan is declared dead all the same."""
+
+    def wrong(self: Any, batch: Batch) -> bool:
+        return batch.execute("DELETE FROM workers WHERE worker_id = ?", (self.worker_id,)) == 1
+
+    _patch(stack, enforcement.LoseWorker, "apply", wrong)
+
+
+@bug
+def lease_not_renewed(stack: ExitStack) -> None:
+    """A worker that was declared dead does not notice."""
+
+    def wrong(connection: Any, worker_id: str, expires_at: int) -> bool:
+        right(connection, worker_id, expires_at)
+        return True
+
+    right = queries.renew_lease
+    _patch(stack, queries, "renew_lease", wrong)
+
+
+@bug
+def rescue_without_looking_again(stack: ExitStack) -> None:
+    """What was seen running on a dead worker is handed on, whoever runs it by now."""
+
+    def wrong(self: Any, batch: Batch) -> Rescued | None:
+        row = batch.activity(*self.activities[0])
+        run = batch.run(self.runs[0])
+        if row is None or run is None or not run.is_open or row.status != ActivityStatus.RUNNING:
+            return None
+        return Rescued(close_attempt(batch, run, row, RESCUED))
+
+    _patch(stack, enforcement.RescueActivity, "apply", wrong)
+
+
+# --- waking -----------------------------------------------------------------------------------------------------------
+
+
+@bug
+def woken_for_nothing(stack: ExitStack) -> None:
+    """The call to wake is cleared, though there is news that the activation has not seen."""
+    right = activation._settle
+
+    def wrong(run: Any, decided: Any, *, seen_all: bool, now: int) -> None:
+        right(run, decided, seen_all=True, now=now)
+
+    _patch(stack, activation, "_settle", wrong)
+
+
+@bug
+def ends_without_looking(stack: ExitStack) -> None:
+    """Signals that were not seen don't hold back the end."""
+    _patch(stack, activation, "HOLD_BACK_TERMINAL", frozenset())
+
+
+# --- the journal ------------------------------------------------------------------------------------------------------
+
+
+@bug
+def unknown_taken_for_lost(stack: ExitStack) -> None:
+    """A batch whose outcome is unknown runs again, though it was committed."""
+
+    def wrong(self: Any) -> None:
+        self._in_doubt = None
+
+    _patch(stack, committer.Committer, "_resolve_doubt", wrong)
+
+
+@bug
+def unknown_taken_for_done(stack: ExitStack) -> None:
+    """A batch whose outcome is unknown is taken to be committed, though it was lost."""
+
+    def wrong(self: Any) -> Any:
+        return self._settled() if self._in_doubt is not None else None
+
+    _patch(stack, committer.Committer, "_resolve_doubt", wrong)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+@bug
+def no_deduplication(stack: ExitStack) -> None:
+    """A keyed signal that is sent again arrives again."""
+    _patch(stack, signalling, "was_delivered", lambda batch, run, signal: False)
+    _patch(stack, sending, "was_delivered", lambda batch, run, signal: False)
+    right = requests.add
+
+    def wrong(batch: Batch, row: Any) -> bool:
+        right(batch, row)
+        return True
+
+    _patch(stack, requests, "add", wrong)
+
+
+@bug
+def signals_after_the_end(stack: ExitStack) -> None:
+    """What is sent to a closed run is appended to its history."""
+    _patch(stack, client_requests.RunChange, "open_run", lambda self, batch: batch.run(self.run_id))
+    right = batches.Batch.append
+
+    def wrong(self: Any, run: Any, event: Any) -> int:
+        closed_at, run.closed_at = run.closed_at, None
+        try:
+            return right(self, run, event)
+        finally:
+            run.closed_at = closed_at
+
+    _patch(stack, batches.Batch, "append", wrong)
+
+
+@bug
+def signals_left_behind(stack: ExitStack) -> None:
+    """A run that continues as new hands nothing on."""
+    _patch(stack, activation, "move_signals", lambda batch, following, signals: None)
+
+
+# --- timers and deadlines ---------------------------------------------------------------------------------------------
+
+
+@bug
+def timers_fire_unseen(stack: ExitStack) -> None:
+    """A timer that was seen due fires, though it was cancelled or has fired since."""
+
+    def wrong(self: Any, batch: Batch) -> Fired:
+        run = batch.run(self.runs[0])
+        fired = Fired(batch.now)
+        if run is None or not run.is_open or enforce_run(batch, run) is not None:
+            return fired
+        for timer_id in self.timer_ids:
+            batch.append(run, TimerFired(timer_id, batch.now))
+            batch.remove_timer(run.run_id, timer_id)
+        run.wake(batch.now)
+        return fired
+
+    _patch(stack, enforcement.FireTimers, "apply", wrong)
+
+
+@bug
+def heartbeats_not_looked_at_again(stack: ExitStack) -> None:
+    """An attempt that was seen past its deadline is ended, though it has been heard of since."""
+    right = enforcement.EnforceActivityDeadline.apply
+
+    def wrong(self: Any, batch: Batch) -> Enforced | None:
+        row = batch.activity(*self.activities[0])
+        run = batch.run(self.runs[0])
+        if (
+            row is None
+            or run is None
+            or not row.is_open
+            or not run.is_open
+            or row.heartbeat_deadline_at is None
+        ):
+            return right(self, batch)
+        row.heartbeat_deadline_at = min(row.heartbeat_deadline_at, batch.now)
+        refresh(row)
+        due = passed(row, batch.now)
+        assert due is not None
+        return Enforced(*due, batch.now, close_attempt(batch, run, row, TIMED_OUT))
+
+    _patch(stack, enforcement.EnforceActivityDeadline, "apply", wrong)
+
+
+@bug
+def deadline_moves_with_retries(stack: ExitStack) -> None:
+    """Schedule-to-close counts from the retry."""
+    right = attempts.make_available
+
+    def wrong(row: Any, options: Any, available_at: int) -> None:
+        if options.schedule_to_close_us is not None:
+            row.schedule_to_close_deadline_at = available_at + options.schedule_to_close_us
+        right(row, options, available_at)
+
+    _patch(stack, attempts, "make_available", wrong)
+
+
+@bug
+def late_results_count(stack: ExitStack) -> None:
+    """A result that comes after its deadline is taken."""
+
+    def wrong(self: Any, batch: Batch) -> bool:
+        run, row = self.held(batch)
+        complete(batch, run, row, self.event)
+        run.wake(batch.now)
+        return True
+
+    _patch(stack, changes.CompleteAttempt, "apply", wrong)
+    _patch(stack, activation, "passed", lambda row, now: None)
+
+
+# --- activities -------------------------------------------------------------------------------------------------------
+
+
+@bug
+def stale_results_count(stack: ExitStack) -> None:
+    """A result is taken from any attempt."""
+
+    def wrong(self: Any, batch: Batch) -> Any:
+        run = batch.run(self.runs[0])
+        row = batch.activity(*self.activities[0])
+        if run is None or row is None or not run.is_open or row.status != ActivityStatus.RUNNING:
+            raise RefusedError("stale_attempt", "it is not running")
+        return run, row
+
+    _patch(stack, changes.AttemptChange, "held", wrong)
+
+
+@bug
+def attempts_do_not_rise(stack: ExitStack) -> None:
+    """Every attempt is the first."""
+
+    def wrong(row: Any, worker_id: str, now: int) -> None:
+        attempt = row.attempt
+        claim(row, worker_id, now)
+        row.attempt = max(attempt, 1)
+
+    _patch(stack, changes, "claim", wrong)
+
+
+# --- families ---------------------------------------------------------------------------------------------------------
+
+
+@bug
+def cascade_in_memory(stack: ExitStack) -> None:
+    """The mark that children await their close policy goes before they have met it: who crashes between leaves them."""
+
+    def wrong(self: Any, batch: Batch) -> Any:
+        run = batch.run(self.runs[0])
+        if run is None or run.is_open:
+            return None
+        if run.cascade_at is not None and run.cascade_at <= batch.now:
+            run.cascade_at = None
+            return Cascaded(due=[run.run_id])
+        return cascade(batch, run)
+
+    _patch(stack, enforcement.ApplyClosePolicy, "apply", wrong)
+
+
+@bug
+def parents_not_told(stack: ExitStack) -> None:
+    """A child that is timed out, or whose parent another worker owns, ends without its parent being told."""
+    right = parents.tell_parent
+
+    def wrong(batch: Batch, run: Any, event: Any) -> None:
+        if batch.run(run.parent_run_id) is not None:
+            right(batch, run, event)
+
+    _patch(stack, runs, "tell_parent", wrong)

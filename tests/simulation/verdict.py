@@ -1,0 +1,215 @@
+"""What must hold when all is over: the invariants of the database, and the ledger of the clients."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import orjson
+from sqlalchemy import Connection
+from tests.simulation.asked import check_queries, check_updates
+from tests.simulation.clients import DONE, REFUSED, Ledger, Request
+from tests.simulation.process import CONVERTER, LIMITS
+from tests.simulation.programs import Executions, Program
+from tests.simulation.story import Story
+
+from holdfast.testing import check_database
+from holdfast.testing.prefixes import check_every_prefix
+from holdfast_store.queries import fetch, history
+from holdfast_workflow.definitions import definition_of
+from holdfast_workflow.machine import WorkflowMachine
+from holdfast_workflow.times import from_iso
+
+ENDS = {
+    "WorkflowCompleted": None,
+    "WorkflowFailed": "WorkflowFailedError",
+    "WorkflowTimedOut": "WorkflowTimeoutError",
+    "WorkflowCancelled": "WorkflowCancelledError",
+    "WorkflowTerminated": "WorkflowTerminatedError",
+}
+
+
+def judge(connection: Connection, ledger: Ledger, executions: Executions) -> list[str]:
+    """Everything that is wrong."""
+    found = check_database(connection)
+    story = Story(connection)
+    found += [
+        f"workflow {workflow_id} never ends: run {run_id} is open" for workflow_id, run_id in story.open
+    ]
+    found += check_tasks(story)
+    found += check_starts(story, ledger)
+    found += check_signals(story, ledger)
+    found += check_requests(story, ledger)
+    found += check_updates(story, ledger)
+    found += check_queries(story, ledger)
+    found += check_results(story, ledger)
+    found += check_executions(story, executions)
+    return found
+
+
+def check_prefixes(connection: Connection) -> Iterator[str]:
+    """A run may leave memory after any activation: what it asks for after a replay is what it asked for."""
+    definition = definition_of(Program.run)
+    for (run_id,) in fetch(connection, "SELECT run_id FROM workflow_runs ORDER BY run_id"):
+        rows = history(connection, run_id)
+
+        def machine(run_id: str = run_id) -> WorkflowMachine:
+            return WorkflowMachine(definition, run_id, converter=CONVERTER, limits=LIMITS)
+
+        for what in check_every_prefix(machine, rows):
+            yield f"run {run_id}: {what}"
+
+
+def check_tasks(story: Story) -> Iterator[str]:
+    """The programs are deterministic, so no task of theirs may fail."""
+    for run_id, events in story.events.items():
+        for kind, _, payload in events:
+            if kind == "WorkflowTaskFailed":
+                yield f"a task of run {run_id} failed: {payload['failure'].get('message')}"
+
+
+def check_starts(story: Story, ledger: Ledger) -> Iterator[str]:
+    """What was acknowledged is there, once; and nothing was refused for what the same client had done."""
+    asked: dict[str, list[Request]] = defaultdict(list)
+    for request in ledger.of("start") + ledger.of("signal_with_start"):
+        asked[request.workflow_id].append(request)
+    for workflow_id, requests in asked.items():
+        chains = story.chains_of.get(workflow_id, [])
+        tries = sum(request.tries for request in requests)
+        acknowledged = [request for request in requests if request.state == DONE and request.run_id]
+        for request in acknowledged:
+            if not any(request.run_id in story.chains[first] for first in chains):
+                yield f"the start of {workflow_id} as run {request.run_id} was acknowledged, and is not there"
+        if len(chains) > tries or (acknowledged and not chains):
+            yield f"{workflow_id} was started {len(chains)} times in {tries} tries"
+        others = len(requests) > 1
+        for request in requests:
+            if request.kind != "start" or others:
+                continue
+            if request.state == REFUSED:
+                yield f"the start of {workflow_id} was refused ({request.problem}), though nobody else started it"
+            if len(chains) != 1 and request.state == DONE and request.tries == 1:
+                yield f"{workflow_id} was started once and has {len(chains)} chains"
+    for workflow_id in story.chains_of:
+        if "/" not in workflow_id and workflow_id not in asked:
+            yield f"{workflow_id} is there, and nobody started it"
+
+
+def check_signals(story: Story, ledger: Ledger) -> Iterator[str]:
+    """What was acknowledged is there once, in order; what was refused is not there; what ended well has handled it."""
+    places: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for first_run_id, chain in story.chains.items():
+        for number, run_id in enumerate(chain):
+            for kind, _, payload in story.events[run_id]:
+                if kind == "SignalReceived":
+                    token = orjson.dumps(payload["input"]).decode()
+                    places[token].append((first_run_id, number))
+    for request in ledger.of("signal") + ledger.of("signal_with_start"):
+        if request.token:
+            found = [place for token, at in places.items() if f'"{request.token}"' in token for place in at]
+            yield from _check_signal(request, found)
+    yield from _check_handled(story, ledger)
+
+
+def _check_signal(request: Request, found: list[tuple[str, int]]) -> Iterator[str]:
+    what = f"signal {request.token} to {request.workflow_id} (key {request.key}, {request.state})"
+    chains = {first for first, _ in found}
+    if len(chains) > 1 and request.tries == 1:  # asked again, it may meet another chain under the same id
+        yield f"{what} is in {len(chains)} chains"
+    if len(set(found)) != len(found):
+        yield f"{what} is {len(found)} times in its chain, in runs {[number for _, number in found]}"
+    if request.state == DONE and not found:
+        yield f"{what} was acknowledged, and is not there"
+    if request.state == REFUSED and found and request.tries == 1:
+        yield f"{what} was refused ({request.problem}), and is there"
+    numbers = sorted(number for _, number in found) if len(chains) == 1 else []
+    if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        yield f"{what} is in runs {numbers} of its chain: it did not move from one to the next"
+
+
+def _check_handled(story: Story, ledger: Ledger) -> Iterator[str]:
+    """A chain that returned has handled each of its signals once, and those of one client in order."""
+    order = {request.token: request.before for request in ledger.requests if request.token}
+    for first_run_id, chain in story.chains.items():
+        kind, _, payload = story.end(first_run_id)
+        if kind != "WorkflowCompleted":
+            continue
+        got = payload["result"]["got"]
+        sent: list[str] = []
+        for run_id in chain:
+            for name, _, event in story.events[run_id]:
+                if name == "SignalReceived" and (token := event["input"][0]) not in sent:
+                    sent.append(token)
+        after_cancel = story.after_cancel(chain[-1], "SignalReceived")
+        unheard = [event["input"][0] for event in after_cancel if event["input"][0] not in got]
+        if sorted([*got, *unheard]) == sorted(sent):
+            pass
+        elif not story.retried(first_run_id) or len(set(got)) != len(got) or not set(got) <= set(sent):
+            yield f"chain {first_run_id} got the signals {sent} and handled {got}"
+        for token in sent:
+            late = [
+                other
+                for other in order.get(token, ())
+                if other in sent and sent.index(other) > sent.index(token)
+            ]
+            if late:
+                yield f"chain {first_run_id} got {token} before {late}, which its client had sent before it"
+
+
+def check_requests(story: Story, ledger: Ledger) -> Iterator[str]:
+    """A cancel request or termination that was acknowledged is in a chain of its workflow."""
+    for request in ledger.of("cancel") + ledger.of("terminate"):
+        if request.state != DONE:
+            continue
+        chains = story.chains_of.get(request.workflow_id, [])
+        if request.kind == "cancel" and not any(first in story.cancelled for first in chains):
+            yield f"the cancel request for {request.workflow_id} was acknowledged, and is not there"
+        if request.kind == "terminate" and not any(
+            event[0] == "WorkflowTerminated"
+            for first in chains
+            for run_id in story.chains[first]
+            for event in story.events[run_id]
+        ):
+            yield f"the termination of {request.workflow_id} was acknowledged, and is not there"
+
+
+def check_results(story: Story, ledger: Ledger) -> Iterator[str]:
+    """Clients were told what the histories say."""
+    for result in ledger.results:
+        if result.run_id not in story.chains:
+            yield f"a client heard of the end of run {result.run_id}, which is not there"
+            continue
+        kind, _, payload = story.end(result.run_id)
+        if ENDS.get(kind, "nothing") != result.error:
+            yield f"a client heard {result.error} of {result.workflow_id}, which ended with {kind}"
+        elif result.error is None and payload["result"] != result.value:
+            yield f"a client heard another result of {result.workflow_id} than its history has"
+
+
+def check_executions(story: Story, executions: Executions) -> Iterator[str]:
+    """An activity's result is what its own last attempt returned, not what one of the dead said."""
+    attempts = {(run_id, activity_id): attempt for run_id, activity_id, attempt in story.activities}
+    for run_id, events in story.events.items():
+        for kind, _, payload in events:
+            if kind != "ActivityCompleted":
+                continue
+            key = run_id, payload["command_id"]
+            returned = executions.returned.get(payload["result"])
+            if returned != (*key, attempts.get(key)):
+                yield (
+                    f"activity {key[1]} of run {run_id} completed in attempt {attempts.get(key)} with a result "
+                    f"that {returned} returned"
+                )
+
+
+def lateness(connection: Connection, after: int) -> Iterator[tuple[int, str]]:
+    """By how much each timer and timeout that was due after an instant was late, in microseconds."""
+    text = (
+        "SELECT run_id, type, recorded_at, payload FROM history_events "
+        "WHERE type IN ('TimerFired', 'ActivityTimedOut', 'WorkflowTimedOut')"
+    )
+    for run_id, kind, recorded_at, payload in fetch(connection, text):
+        document = orjson.loads(payload)
+        due_at = document["fire_at"] if kind == "TimerFired" else from_iso(document["deadline_at"])
+        if due_at >= after:
+            yield recorded_at - due_at, f"{kind} of run {run_id}"

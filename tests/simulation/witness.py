@@ -1,0 +1,103 @@
+"""What must hold at each step, not only at the end: a batch that looks at what it is asked to write.
+
+The checker reads what is there when all is over. Some wrongs leave no trace by then, because the protocol heals them:
+an activation by a worker that does not own the run, a worker declared dead while its lease lasts. The witness stands
+beside the journal's batches and notes them; what it notes counts when the batch is committed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from holdfast.activation import Activate
+from holdfast.starting import StartRun
+from holdfast_activities.deadlines import options_of
+from holdfast_store.batch import Batch, Committed
+from holdfast_store.rows import AttemptRow, RunRow
+from holdfast_store.statements import Values
+from holdfast_watchdog.enforcement import LoseWorker
+from holdfast_workflow.events import REGISTRY, ChildWorkflowStarted, Event, WorkflowTaskCompleted
+
+
+class WitnessBatch(Batch):
+    """A batch under observation."""
+
+    found: ClassVar[list[str]] = []
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._noted: list[str] = []
+        self._unseen: list[tuple[RunRow, list[str]]] = []
+
+    def append(self, run: RunRow, event: Event) -> int:
+        if type(event) is WorkflowTaskCompleted:
+            self._activated(run)
+        return super().append(run, event)
+
+    def _activated(self, run: RunRow) -> None:
+        change = self.change
+        activation = change.activation if isinstance(change, Activate | StartRun) else None
+        if activation is None:
+            return
+        if (run.owner_id, run.fence) != (activation.worker_id, activation.fence):
+            self._noted.append(
+                f"run {run.run_id} was activated by {activation.worker_id} with fence {activation.fence}; "
+                f"its owner is {run.owner_id} with fence {run.fence}"
+            )
+
+        accepted = activation.considered.accepted if activation.considered is not None else ()
+        seen = run.last_seq - len(activation.own) - len(accepted)
+        if seen > activation.seen_seq:
+            types = self.event_types(run.run_id, activation.seen_seq)[: seen - activation.seen_seq]
+            if any(REGISTRY[name].inbound and name != ChildWorkflowStarted.type for name in types):
+                self._unseen.append((run, types))
+        if run.inbox > activation.seen_inbox:
+            self._unseen.append((run, ["an update that waits"]))
+
+    def add_attempt(self, row: AttemptRow) -> None:
+        where = f"attempt {row.attempt} of activity {row.activity_id} of run {row.run_id}"
+        if row.outcome == "rescued":
+            text = "SELECT 1 FROM workers WHERE worker_id = ? AND lease_expires_at > ?"
+            if self.scan(text, (row.worker_id, self.now)):
+                self._noted.append(f"{where} was rescued from {row.worker_id}, which is alive")
+        elif row.outcome == "timed_out":
+            self._timed_out(where, row)
+        super().add_attempt(row)
+
+    def _timed_out(self, where: str, attempt: AttemptRow) -> None:
+        """Not before its time: by the rules, whatever the row's deadline columns say."""
+        row = self.activity(attempt.run_id, attempt.activity_id)
+        if row is None:
+            return
+        options = options_of(row)
+        beaten = row.heartbeat_at if row.heartbeat_at is not None else row.started_at
+        since = {
+            "heartbeat": (beaten, options.heartbeat_us),
+            "start_to_close": (row.started_at, options.start_to_close_us),
+            "schedule_to_close": (row.scheduled_at, options.schedule_to_close_us),
+            "schedule_to_start": (row.available_at, options.schedule_to_start_us),
+        }
+        begun_at, limit = since[attempt.timeout_kind or ""]
+        if begun_at is None or limit is None or self.now < begun_at + limit:
+            self._noted.append(f"{where} timed out ({attempt.timeout_kind}) before its time was over")
+
+    def execute(self, text: str, values: Values) -> int:
+        if isinstance(self.change, LoseWorker):
+            rows = self.scan("SELECT lease_expires_at FROM workers WHERE worker_id = ?", values[:1])
+            if rows and rows[0][0] > self.now:
+                self._noted.append(
+                    f"worker {values[0]} is declared dead, its lease lasts {rows[0][0] - self.now} µs"
+                )
+                changed = super().execute(text, values)
+                if not changed:
+                    self._noted.pop()
+                return changed
+        return super().execute(text, values)
+
+    def flush(self) -> Committed:
+        for run, types in self._unseen:
+            if run.is_open and run.wake_at is None:
+                self._noted.append(f"run {run.run_id} is put to sleep, and its code has not seen {types}")
+        committed = super().flush()
+        self.found.extend(self._noted)
+        return committed

@@ -1,0 +1,352 @@
+"""One simulation: processes start, crash, freeze and come back, clients ask, and then comes a calm in which all ends.
+
+Everything is drawn from the seed: the plans of the clients and the programs of the workflows, what there is of workers
+and how they are set up, what goes wrong and when, and whose turn it is at every callback. The same seed gives the same
+simulation, event for event; :attr:`Outcome.digest` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import inspect
+import logging
+import random
+from collections import Counter
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation import programs, verdict
+from tests.simulation.clients import Ledger, Session, draw_plans
+from tests.simulation.database import SharedDatabase
+from tests.simulation.faults import Faults, Rates
+from tests.simulation.loop import Crashed, SimulationLoop
+from tests.simulation.process import START_US, Process, Role, SimulatedDoorbell
+from tests.simulation.witness import WitnessBatch
+
+from holdfast.testing import VirtualTimeError, check_database
+from holdfast_store import committer
+
+CALM_S = 300.0
+"""How long the calm may take until everything has ended."""
+SETTLED_S = 30.0
+"""How long after the beginning of the calm timers and timeouts must be on time again."""
+LATEST_S = 3.0
+REPLAYED = 10
+"""Of one seed in so many every prefix of every history is replayed, which takes the square of their lengths."""
+TAIL = 60
+
+logger = logging.getLogger("holdfast")
+
+
+@dataclass
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    violations: list[str]
+    digest: str
+    trace: list[str]
+    faults: Counter[str]
+    events: int
+    callbacks: int
+    virtual_s: float
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, seed: int, shared: SharedDatabase) -> None:
+        self.seed = seed
+        self.shared = shared
+        self.rng = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self.violations: list[str] = []
+        self.trace: list[str] = []
+        self.hash = hashlib.blake2b(digest_size=12)
+        self.events = 0
+        rng = self.rng
+        self.loop = SimulationLoop(random.Random(rng.getrandbits(64)), tick_us=rng.choice((0, 20, 20, 2000)))
+        self.rates = Rates.draw(rng)
+        self.hop_s = rng.choice((0.0, 0.001, 0.02, 0.3))
+        self.skew_us = rng.choice((0, 0, 1_000, 100_000, 2_000_000))
+        self.poll_s = rng.choice((1.0, 1.0, 3.0))
+        self.bells: dict[Process, SimulatedDoorbell] = {}
+        self.processes: list[Process] = []
+        self.calm = False
+        self.started = 0
+        self.ledger = Ledger()
+        self.sessions: list[Session] = []
+
+    # --- what processes ask for -------------------------------------------------------------------------------------
+
+    def note(self, who: object, what: str) -> None:
+        """Write a line of the trace."""
+        line = f"{self.loop.elapsed_us / 1e6 - 1000:12.6f} {who!r:12} {what}"
+        self.hash.update(line.encode())
+        self.trace.append(line)
+
+    def wrote(self, process: Process, what: str, events: Iterable[tuple[str, str]]) -> None:
+        """A transaction of a process is durable: others may be told."""
+        names = [f"{run_id[-4:]}:{kind}" for run_id, kind in events]
+        self.events += len(names)
+        self.note(process, f"{what} {' '.join(names)}")
+        if not names:
+            return
+        for bell in self.bells.values():
+            if not bell.coming and not process.faults.happens("bell_lost"):
+                bell.ring_in(self.rng.random() * 0.01)
+                if process.faults.happens("bell_doubled"):
+                    bell.ring_in(self.rng.random() * 0.1)
+
+    def draw_skew(self) -> int:
+        """By how much a process's clock is off."""
+        return 0 if self.calm else round((self.rng.random() - 0.5) * self.skew_us)
+
+    def gone(self, process: Process) -> None:
+        """A process has ended: another takes its place, sooner or later."""
+        self.processes.remove(process)
+        self.loop.graveyard.append(process)
+        wait = self.rng.choice((0.0, 0.1, 1.0, 5.0))
+        self.loop.call_later(wait, self._come_back, process.role, context=self.loop.world.context.copy())
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def _come_back(self, role: Role) -> None:
+        self.spawn(role)
+
+    def spawn(self, role: Role) -> Process:
+        """Start a process."""
+        self.started += 1
+        rng = random.Random(self.rng.getrandbits(64))
+        rates = self.rates if not self.calm else self.rates.harmless()
+        process = Process(self, role, self.started, Faults(rng, rates, self.counts), rng)
+        self.processes.append(process)
+        process.start()
+        return process
+
+    def draw_roles(self) -> list[Role]:
+        """Who is there."""
+        rng = self.rng
+        lease = rng.choice((1.0, 2.0, 4.0))
+        interval = rng.choice((0.5, 1.0))
+        roles: list[Role] = []
+        for number in range(rng.choice((1, 2, 2, 3))):
+            roles.append(
+                Role(
+                    f"worker-{number}",
+                    worker=True,
+                    watchdog=rng.random() < 0.7,
+                    queues=programs.QUEUES
+                    if number == 0 or rng.random() < 0.5
+                    else (rng.choice(programs.QUEUES),),
+                    cached=rng.choice((0, 1, 1000)),
+                    slots=rng.choice((1, 3, 100)),
+                    lease=lease,
+                    interval=interval,
+                    threads=rng.random() < 0.5,
+                )
+            )
+        if not any(role.watchdog for role in roles) or rng.random() < 0.3:
+            roles.append(
+                Role("watchdog", watchdog=True, lease=lease, interval=interval, threads=rng.random() < 0.5)
+            )
+        clients = rng.randint(1, 2)
+        for number, plan in enumerate(draw_plans(rng, clients)):
+            session = Session(f"client-{number}", plan, self.ledger, random.Random(rng.getrandbits(64)))
+            self.sessions.append(session)
+            if rng.random() < 0.5:  # in a worker's process, so that starts are eager
+                rng.choice([role for role in roles if role.worker]).scripts.append(session.run)
+            else:
+                roles.append(Role(session.name, threads=rng.random() < 0.5, scripts=[session.run]))
+        return roles
+
+    # --- the story --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Trouble, then calm."""
+        roles = self.draw_roles()
+        for role in roles:
+            self.spawn(role)
+        await self._trouble(self.rng.choice((4.0, 8.0, 12.0)))
+        self.calm = True
+        self.note(self, "calm")
+        self._look()
+        for process in self.processes:
+            process.calm()
+        began_at = self.loop.time()
+        while not self._all_over():
+            if self.loop.time() - began_at > CALM_S:
+                self.violations.append(f"after {CALM_S:.0f} s of calm not everything has ended")
+                break
+            await asyncio.sleep(0.25)
+        self._judge(round(began_at * 1_000_000))
+
+    async def _trouble(self, seconds: float) -> None:
+        """Freeze, kill, stop and mislead processes now and then."""
+        rng = self.rng
+        rate = rng.choice((0.0, 0.1, 0.5, 1.5))
+        ends_at = self.loop.time() + seconds
+        while True:
+            wait = rng.expovariate(rate) if rate else seconds
+            wait = min(wait, ends_at - self.loop.time())
+            await asyncio.sleep(max(wait, 0.0))
+            if self.loop.time() >= ends_at:
+                return
+            if rng.random() < 0.2:
+                self._look()
+            if self.processes:
+                self._trouble_for(rng.choice(self.processes))
+
+    def _trouble_for(self, process: Process) -> None:
+        rng = self.rng
+        kind = rng.choice(("freeze", "freeze", "block", "kill", "stop", "outage", "clock"))
+        if kind == "stop" and not process.ready:
+            return
+        self.counts[kind] += 1
+        if kind in ("freeze", "block"):
+            if not process.frozen:
+                process.freeze(rng.choice((0.05, 0.5, 2.0, 8.0)), whole=kind == "freeze")
+        elif kind == "kill":
+            process.kill()
+        elif kind == "stop":
+            process.hold(process.leave())
+        elif kind == "outage":
+            process.faults.outage = True
+            self.note(process, "can't reach the database")
+            self.loop.call_later(rng.choice((0.1, 2.0, 6.0)), self._outage_over, process)
+        else:
+            by = rng.choice((-2_000_000, -100_000, 100_000, 2_000_000))
+            process.clock.skew_us += by
+            self.note(process, f"has its clock set by {by} µs")
+
+    def _outage_over(self, process: Process) -> None:
+        process.faults.outage = False
+
+    def _all_over(self) -> bool:
+        if not all(session.done for session in self.sessions):
+            return False
+        text = "SELECT EXISTS (SELECT 1 FROM workflow_runs WHERE closed_at IS NULL OR cascade_at IS NOT NULL)"
+        if self.shared.real.execute(text).fetchone()[0]:
+            return False
+        registered = {row[0] for row in self.shared.real.execute("SELECT worker_id FROM workers")}
+        return all(process.worker.worker_id in registered for process in self.processes if process.worker)
+
+    def _look(self) -> None:
+        """The invariants hold at any moment, not only at the end."""
+        now = self.loop.time() - 1000
+        found = check_database(self.shared.plain)
+        self.violations += [f"at {now:.6f} s: {what}" for what in found]
+
+    def _judge(self, calm_at: int) -> None:
+        plain = self.shared.plain
+        self.violations += verdict.judge(plain, self.ledger, programs.executions)
+        if self.seed % REPLAYED == 0:
+            self.violations += verdict.check_prefixes(plain)
+        after = calm_at + START_US + round(SETTLED_S * 1e6)
+        for late, what in verdict.lateness(plain, after):
+            if late > LATEST_S * 1e6:
+                self.violations.append(f"{what} was {late / 1e6:.3f} s late, long after all was calm")
+
+    def __repr__(self) -> str:
+        return "world"
+
+    # --- errors -----------------------------------------------------------------------------------------------------
+
+    def on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody caught is a violation, unless its process is gone."""
+        error = context.get("exception")
+        if isinstance(error, Crashed):
+            return
+        self.violations.append(f"nobody caught {error!r}: {context.get('message')}")
+
+
+class Complaints(logging.Handler):
+    """What the engine logs as an error is a violation: it should not come to that, whatever happens to it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self.world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take note."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, Crashed):
+            return
+        if self.world.rates.full and ("StoreError" in record.getMessage() or "is full" in repr(error)):
+            return  # a full disk is not the engine's fault
+        self.world.violations.append(f"an error was logged: {record.getMessage()} ({error!r})")
+
+
+@contextmanager
+def _observed(world: World) -> Generator[None]:
+    complaints = Complaints(world)
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(complaints)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    WitnessBatch.found = world.violations
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with patch.object(committer, "Batch", WitnessBatch):
+            yield
+    finally:
+        logger.removeHandler(complaints)
+        logger.setLevel(level)
+        logger.propagate = propagate
+        if collecting:
+            gc.enable()
+
+
+_shared: list[SharedDatabase] = []
+
+
+def simulate(seed: int) -> Outcome:
+    """Run one seed."""
+    if not _shared:
+        _shared.append(SharedDatabase())
+    shared = _shared[0]
+    shared.empty()
+    programs.executions.__init__()  # type: ignore[misc]
+    world = World(seed, shared)
+    loop = world.loop
+    loop.set_exception_handler(world.on_exception)
+    with _observed(world):
+        try:
+            loop.run_until_complete(loop.create_task(world.run(), context=loop.world.context.copy()))
+        except VirtualTimeError as error:
+            world.violations.append(f"the simulation stands still: {error}")
+        finally:
+            _bury(world)
+    world.hash.update(str((loop.callbacks, loop.elapsed_us, world.rng.random())).encode())
+    return Outcome(
+        seed,
+        list(dict.fromkeys(world.violations)),
+        world.hash.hexdigest(),
+        world.trace,
+        world.counts,
+        world.events,
+        loop.callbacks,
+        loop.elapsed_us / 1e6 - 1000,
+    )
+
+
+def _bury(world: World) -> None:
+    """Let go of everything that is left, without a word."""
+    loop = world.loop
+    for process in world.processes:
+        process.vanish()
+    loop.set_exception_handler(lambda loop, context: None)
+    tasks: Any = asyncio.all_tasks(loop)
+    for task in tasks:
+        task._log_destroy_pending = False
+        loop.graveyard.append(task)
+        coroutine: Any = task.get_coro()
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()  # it never began, and need not be complained about
+    loop.close()
