@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench nightly fmt wheel-check clean
+.PHONY: help demo check test bench bench-peers bench-loads browser nightly fmt wheel-check clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -25,13 +25,24 @@ check: $(STAMP) ## Check format, lint, types, import floors and docs
 	$(BIN)/lint-imports
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-test: $(STAMP) ## Run the tests, on SQLite and PostgreSQL
+test: $(STAMP) browser ## Run the tests, on SQLite and PostgreSQL
 	$(BIN)/pytest
 
 bench: $(STAMP) ## Measure throughput against the bare database
 	$(BIN)/python benchmarks/throughput.py
 
-nightly: $(STAMP) ## Run the long tests, with long settings
+bench-peers: $(STAMP) ## Measure side by side with DBOS and Temporal's replayer, which are installed for it
+	$(BIN)/python benchmarks/beside.py
+
+bench-loads: $(STAMP) ## Measure timers, messages, recovery, memory, growth and computing neighbours
+	$(BIN)/python benchmarks/loads.py
+
+browser: ## Install the browser that the dashboard's tests use, where there is none
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+		{ echo "the dashboard's tests need Chromium: install it with your system's packages"; exit 1; }
+
+nightly: $(STAMP) browser ## Run the long tests, with long settings
 	HOLDFAST_NIGHTLY=1 $(BIN)/pytest -m nightly
 
 fmt: $(STAMP) ## Format the code and mend what lint can mend
@@ -42,7 +53,7 @@ wheel-check: $(STAMP) ## Build the wheel and try it in an empty environment
 	$(BIN)/pytest tests/house/test_wheel.py
 
 clean: ## Remove everything that the other targets make
-	rm -rf $(VENV) .site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is touched last, so an interrupted install is done again.
