@@ -33,7 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever uses the server is marked `postgresql`, so that `-m "not postgresql"` never starts one.
 
     What needs a second connection (the fixture `on_disk`) is not collected for a database in memory, which has one.
-    What is marked `last` comes after everything else.
     """
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
@@ -43,7 +42,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items
         if not ("on_disk" in getattr(item, "fixturenames", ()) and "sqlite-memory" in item.name)
     ]
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
 @pytest.fixture
@@ -54,10 +52,12 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def recorder() -> Iterator[Recorder]:
-    """What this session has recorded; the last test of all replays it in another process."""
+    """What this session (of each process that runs tests) records is replayed in another process when it ends."""
     made = Recorder()
     yield made
+    wrong = made.replay_elsewhere()
     made.close()
+    assert not wrong, f"what this session has recorded does not replay elsewhere:\n{wrong}"
 
 
 @pytest.fixture(autouse=True)
