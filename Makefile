@@ -25,8 +25,8 @@ check: $(STAMP) ## Check format, lint, types, import floors and docs
 	$(BIN)/lint-imports
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-test: $(STAMP) browser ## Run the tests, on SQLite and PostgreSQL
-	$(BIN)/pytest
+test: $(STAMP) browser ## Run the tests, on SQLite and PostgreSQL, three at a time
+	$(BIN)/pytest -n 3 --dist worksteal
 
 bench: $(STAMP) ## Measure throughput against the bare database
 	$(BIN)/python benchmarks/throughput.py

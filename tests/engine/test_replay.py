@@ -13,6 +13,7 @@ from tests.engine.conftest import MakeEnvironment
 from holdfast.client import Client
 from holdfast.testing import TestEnvironment
 from holdfast_store import queries
+from holdfast_workflow.definitions import definition_of
 from holdfast_workflow.errors import WorkflowCancelledError, WorkflowFailedError
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import RetryPolicy, StartOptions
@@ -67,7 +68,7 @@ async def history_of(make: MakeEnvironment, program: Any, **options: Any) -> Tol
         return await tell(env.client, handle.run_id)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: str(program[0]))
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: definition_of(program[0]).name)
 async def test_never_cached_is_as_always_cached(in_memory: MakeEnvironment, program: Any) -> None:
     cached = await history_of(in_memory, program)
     replayed = await history_of(in_memory, program, max_cached_workflows=0)

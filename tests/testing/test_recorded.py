@@ -103,7 +103,6 @@ async def test_a_local_workflow_that_does_not_replay_is_found_at_once(
         (programs.with_as_completed, ()),
         (programs.deterministic_values, ()),
     ],
-    ids=str,
 )
 async def test_every_prefix_leads_to_the_same_commands(program: Any, args: tuple[Any, ...]) -> None:
     rows, run_id = await record(program, *args)

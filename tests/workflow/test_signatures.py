@@ -78,7 +78,6 @@ def decorated(fn: Callable[..., Any]) -> Callable[..., Any]:
         (Order, ("lines",), (int,), type(None)),
         (lambda a, b: None, ("a", "b"), (Any, Any), Any),
     ],
-    ids=str,
 )
 def test_names_hints_and_result_are_found(fn, names, hints, result):
     signature = CallSignature.of(fn)
