@@ -122,6 +122,7 @@ class SimulatedConnection:
         process = self.process
         if process is None:
             return real(text, values)
+        process.world.loop.step()
         process.step()
         if not self.open:
             raise cut()

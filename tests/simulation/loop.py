@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple
 
 from holdfast.testing import VirtualLoop, VirtualTimeError
 from holdfast_store.pulse import LoopDriver
@@ -26,6 +26,14 @@ Ts = TypeVarTuple("Ts")
 
 class Crashed(BaseException):
     """The process that runs this is gone: nothing of it may go on."""
+
+
+class Livelock(BaseException):
+    """It goes on and on, and comes to no end."""
+
+
+MOST_STEPS = 300_000
+"""Callbacks and statements of one simulation; the busiest of a thousand seeds has 40,000."""
 
 
 class Steps(Protocol):
@@ -109,6 +117,9 @@ class SimulationLoop(VirtualLoop):
         super().__init__()
         self.world = Strand(None)
         self.callbacks = 0
+        self.steps = 0
+        self.spins: str | None = None
+        """Where a callback was found that comes to no end."""
         self._random = rng.random
         self._tick_us = tick_us
         self._runnable: list[Strand] = []
@@ -200,6 +211,7 @@ class SimulationLoop(VirtualLoop):
         if handle._cancelled:
             return
         self.callbacks += 1
+        self.step()
         process = strand.process
         if process is not None:
             try:
@@ -210,6 +222,18 @@ class SimulationLoop(VirtualLoop):
         handle._run()
         if self._tick_us:
             self.pass_time(int(self._random() * self._tick_us))
+
+    def step(self) -> None:
+        """One more callback, or statement within one; too many are a livelock, and end the simulation."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise Livelock(self.spins or f"it goes on after {MOST_STEPS} callbacks and statements")
+
+    def stop_spinning(self, where: str) -> NoReturn:
+        """Come between a callback that takes no steps and comes to no end."""
+        self.spins = where
+        self.steps = MOST_STEPS + 1
+        raise Livelock(where)
 
     def pass_time(self, microseconds: int) -> None:
         """Something takes so long, and nothing else happens meanwhile."""

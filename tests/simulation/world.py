@@ -13,10 +13,13 @@ import hashlib
 import inspect
 import logging
 import random
+import signal
+import traceback
 from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -24,7 +27,7 @@ from tests.simulation import programs, verdict
 from tests.simulation.clients import Ledger, Session, draw_plans
 from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
-from tests.simulation.loop import Crashed, SimulationLoop
+from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.process import START_US, Process, Role, SimulatedDoorbell
 from tests.simulation.witness import WitnessBatch
 
@@ -36,6 +39,8 @@ CALM_S = 300.0
 SETTLED_S = 30.0
 """How long after the beginning of the calm timers and timeouts must be on time again."""
 LATEST_S = 3.0
+MOST_CPU_S = 120.0
+"""What a seed may take of the processor: a thousand times what most take, for the code that spins within a callback."""
 REPLAYED = 10
 """Of one seed in so many every prefix of every history is replayed, which takes the square of their lengths."""
 TAIL = 60
@@ -292,10 +297,19 @@ def _observed(world: World) -> Generator[None]:
     WitnessBatch.found = world.violations
     collecting = gc.isenabled()
     gc.disable()
+
+    def spins(number: int, frame: FrameType | None) -> None:
+        where = "".join(traceback.format_stack(frame, limit=8))
+        world.loop.stop_spinning(f"it goes on after {MOST_CPU_S:g} s of computing:\n{where}")
+
+    before = signal.signal(signal.SIGVTALRM, spins)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_S, 1.0)
     try:
         with patch.object(committer, "Batch", WitnessBatch):
             yield
     finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
         logger.removeHandler(complaints)
         logger.setLevel(level)
         logger.propagate = propagate
@@ -321,6 +335,8 @@ def simulate(seed: int) -> Outcome:
             loop.run_until_complete(loop.create_task(world.run(), context=loop.world.context.copy()))
         except VirtualTimeError as error:
             world.violations.append(f"the simulation stands still: {error}")
+        except Livelock as error:
+            world.violations.append(f"a livelock: {error}")
         finally:
             _bury(world)
     world.hash.update(str((loop.callbacks, loop.elapsed_us, world.rng.random())).encode())
