@@ -6,15 +6,17 @@ machine may do everything (the guard has turned all others away).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
 
 from holdfast_dashboard.problems import Problem, ProblemError
 from holdfast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from holdfast_dashboard.security.sessions import COOKIE
-from holdfast_dashboard.security.tokens import whose
+from holdfast_dashboard.security.tokens import Token, whose
 from holdfast_dashboard.web import Web
 
 bearer = HTTPBearer(auto_error=False, description="A token made by `holdfast ui token add`.")
@@ -29,29 +31,44 @@ def get_web(request: Request) -> Web:
 TheWeb = Annotated[Web, Depends(get_web)]
 
 
-def principal_of(request: Request, web: Web, secret: str | None) -> Principal | None:
-    """Who asks; ``None`` where nobody knows."""
-    if not web.settings.tokens:
+def principal_of(request: Request, web: Web) -> Principal | None:
+    """Who asks, as of now; ``None`` where nobody knows."""
+    settings = web.settings
+    if not settings.needs_token:
         return ANYONE_HERE
-    if secret is not None:
-        return whose(web.settings.tokens, secret)
-    key = request.cookies.get(COOKIE)
-    return web.sessions.whose(key) if key else None
+    shown = request.headers.get("authorization")
+    token: Token | None = None
+    if shown is not None:
+        # A header of another scheme is no token, but it is an attempt: the cookie does not stand in for it.
+        scheme, secret = get_authorization_scheme_param(shown)
+        token = whose(settings.known_tokens, secret) if scheme.lower() == "bearer" else None
+    elif key := request.cookies.get(COOKIE):
+        token = web.sessions.token(key)
+        if token not in settings.known_tokens:
+            token = None
+    return token.principal if token is not None else None
 
 
 def _principal(
-    request: Request, web: TheWeb, shown: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+    request: Request, web: TheWeb, _: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 ) -> Principal:
-    # A header of another scheme is no token, but it is an attempt: the cookie does not stand in for it.
-    secret = shown.credentials if shown is not None else request.headers.get("authorization")
-    principal = principal_of(request, web, secret)
+    principal = principal_of(request, web)
     if principal is None:
-        known = "This token is not known" if secret else "A token is needed: Authorization: Bearer …"
+        shown = request.headers.get("authorization")
+        known = "This token is not known" if shown else "A token is needed: Authorization: Bearer …"
         raise ProblemError(Problem.of(401, "not-authenticated", known))
     return principal
 
 
 Known = Annotated[Principal, Depends(_principal)]
+
+
+def _standing(request: Request, web: TheWeb, principal: Known) -> Callable[[], bool]:
+    return lambda: principal_of(request, web) == principal
+
+
+Standing = Annotated[Callable[[], bool], Depends(_standing)]
+"""Whether the one who asked still is who they were, and may do what they might: a stream asks before each push."""
 
 
 def check(principal: Principal, scope: Scope) -> None:

@@ -19,7 +19,7 @@ from holdfast.cli.exits import CommandFailedError
 from holdfast.cli.options import AsJson, Codec, Url, database_url
 from holdfast.cli.output import document, show, table
 from holdfast_dashboard.app import control_plane
-from holdfast_dashboard.security.tokens import Token, TokenFile
+from holdfast_dashboard.security.tokens import TokenFile
 from holdfast_dashboard.settings import LOOPBACK_HOSTS, WebSettings
 from holdfast_workflow.errors import InvalidOptionError
 from holdfast_workflow.validation import integer
@@ -81,8 +81,7 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     database_url(url)
-    known = TokenFile(tokens).read() if tokens is not None else []
-    settings = _settings(host, port, host_name or [], known)
+    settings = _settings(host, port, host_name or [], TokenFile(tokens) if tokens is not None else ())
 
     async def work(client: Client) -> None:
         server = Server(client, settings, host, port)
@@ -96,14 +95,14 @@ def serve(
     with_client(url, work, codec=codec)
 
 
-def _settings(host: str, port: int, host_names: list[str], tokens: list[Token]) -> WebSettings:
+def _settings(host: str, port: int, host_names: list[str], tokens: TokenFile | tuple[()]) -> WebSettings:
     """What is served, under which names.
 
     Raises:
         InvalidOptionError: It would be served beyond this machine, and nobody needs a token.
     """
     integer("port", port, 0, 65_535)
-    if not tokens and not _is_loopback(host):
+    if tokens == () and not _is_loopback(host):
         raise InvalidOptionError(f"host {host} is not of this machine alone, and {NO_TOKENS}", field="host")
     names = [*LOOPBACK_HOSTS, *host_names]
     if host not in ("", "0.0.0.0", "::"):
@@ -201,6 +200,6 @@ def list_(tokens: Tokens, json: AsJson = False) -> None:
 def remove(
     name: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)], tokens: Tokens
 ) -> None:
-    """Take a token back; servers that run go on with what they read when they began."""
+    """Take a token back; its sessions and streams end, on servers that run too."""
     TokenFile(tokens).remove(name)
-    show(f"{name} may not come in any more, once servers are started again")
+    show(f"{name} may not come in any more")

@@ -77,7 +77,7 @@ class Guard:
         host = _name_of(headers.get("host", ""))
         if host not in settings.names:
             return Problem.of(400, "unknown-host", "This name is not served here: see --host-name")
-        if not settings.tokens and not _is_local(scope, host):
+        if not settings.needs_token and not _is_local(scope, host):
             return Problem.of(
                 403, "no-tokens", "Without tokens only this machine is served: see `holdfast ui token`"
             )
@@ -86,7 +86,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > settings.max_body_bytes:
             return Problem.of(413, "too-large", f"A request may have {settings.max_body_bytes} bytes")
-        wait = self._buckets.wait(_caller(scope, headers, settings.tokens))
+        wait = self._buckets.wait(_caller(scope, headers, settings.known_tokens))
         if wait:
             return Problem.of(
                 429, "too-many-requests", "Too many requests: slow down", facts={"retry_after_s": wait}
@@ -122,9 +122,9 @@ def _same_site(headers: Headers) -> bool:
 def _caller(scope: Scope, headers: Headers, tokens: Sequence[Token]) -> str:
     """Whose requests are counted together: a token's, or an address's for all that shows none that is known."""
     _, _, secret = headers.get("authorization", "").partition(" ")
-    principal = whose(tokens, secret) if secret else None
-    if principal is not None:
-        return f"token {principal.name}"
+    token = whose(tokens, secret) if secret else None
+    if token is not None:
+        return f"token {token.name}"
     client = scope.get("client")
     return client[0] if client else ""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from holdfast_dashboard.access import Reader, TheWeb
+from holdfast_dashboard.access import Reader, Standing, TheWeb
 from holdfast_dashboard.api.handles import PinnedHandle
 from holdfast_dashboard.api.models import HistoryPage
 from holdfast_dashboard.api.redaction import event_view
@@ -43,24 +43,29 @@ async def follow(
     handle: PinnedHandle,
     web: TheWeb,
     principal: Reader,
+    stands: Standing,
     after_seq: AfterSeq = 0,
     last_event_id: Annotated[
         int | None, Header(ge=0, le=ANY_INTEGER, description="What a browser says when it reconnects.")
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """A run's events as they happen, as server-sent events whose ids are seqs; it ends with the run."""
+    """A run's events as they happen, as server-sent events whose ids are seqs; it ends with the run, or with the
+    token or session that asked.
+    """
     seq = after_seq if last_event_id is None else last_event_id
     async with Bell(web.client) as bell:
         while True:
             over = not await handle.is_open()  # asked first: nothing comes after what is read then
             while events := await handle.history_page(seq):
                 for event in events:
+                    if not stands():
+                        return
                     yield ServerSentEvent(
                         data=event_view(event, principal).model_dump(mode="json"),
                         event=event.type,
                         id=str(event.seq),
                     )
                 seq = events[-1].seq
-            if over:
+            if over or not stands():
                 return
             await bell.rung()

@@ -1,7 +1,8 @@
 """Hiding payloads from those who may not see them.
 
 What is a payload, the events say themselves (:attr:`Event.payload_names`). The options of an activity are stored as
-one, but are nobody's data.
+one, but are nobody's data; the headers that interceptors write are not stored as one, but are users' data: tenants,
+subjects, tokens of other systems.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from holdfast_workflow.events import REGISTRY
 
 HIDDEN: Final = {"hidden": True}
 _SHOWN: Final = frozenset({"options"})
+_HIDDEN_TOO: Final = frozenset({"headers"})
 
 
 def event_view(event: HistoryEvent, principal: Principal) -> EventView:
@@ -28,7 +30,7 @@ def event_view(event: HistoryEvent, principal: Principal) -> EventView:
 
 def hidden(event_type: str, payload: dict[str, Any]) -> dict[str, Any]:
     """An event's payload without what users put in."""
-    names = REGISTRY[event_type].payload_names - _SHOWN
+    names = REGISTRY[event_type].payload_names - _SHOWN | _HIDDEN_TOO
     return {name: HIDDEN if name in names else _without_details(value) for name, value in payload.items()}
 
 

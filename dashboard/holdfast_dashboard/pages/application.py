@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 from holdfast.errors import HoldfastError
 from holdfast_dashboard.pages import login, operations, run, runs, start
 from holdfast_dashboard.pages.rendering import page
+from holdfast_dashboard.pages.streaming import wants_stream
 from holdfast_dashboard.problems import Problem, ProblemError, problem_of, unforeseen_problem
 
 STATIC: Final = Path(__file__).parent.parent / "static"
@@ -39,9 +40,13 @@ def _page(request: Request, problem: Problem) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    if error.problem.status == 401:
+    if error.problem.status != 401:
+        return _page(request, error.problem)
+    if not wants_stream(request):
         return RedirectResponse(login.login_url(request), 303)
-    return _page(request, error.problem)
+    answer = _page(request, error.problem)
+    answer.headers["hx-refresh"] = "true"  # the page is asked for again, and leads to the form
+    return answer
 
 
 async def _of_the_engine(request: Request, error: Exception) -> Response:

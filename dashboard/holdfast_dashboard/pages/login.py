@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from holdfast_dashboard.access import TheWeb
 from holdfast_dashboard.pages.rendering import base_of, page
-from holdfast_dashboard.security.principals import ANYONE_HERE, Principal
+from holdfast_dashboard.security.principals import Principal
 from holdfast_dashboard.security.sessions import COOKIE, LIFETIME_S
 from holdfast_dashboard.security.tokens import whose
 
@@ -30,13 +30,15 @@ async def come_in(
     request: Request, web: TheWeb, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/"
 ) -> Response:
     """Look at a token; a session begins if it is one."""
-    principal = whose(web.settings.tokens, token.strip()) if web.settings.tokens else ANYONE_HERE
-    if principal is None:
-        return page("login.html", request, NOBODY, 403, next=_local(next), wrong=True)
     response = RedirectResponse(base_of(request) + _local(next), 303)
+    if not web.settings.needs_token:
+        return response
+    known = whose(web.settings.known_tokens, token.strip())
+    if known is None:
+        return page("login.html", request, NOBODY, 403, next=_local(next), wrong=True)
     response.set_cookie(
         COOKIE,
-        web.sessions.open(principal),
+        web.sessions.open(known),
         max_age=LIFETIME_S,
         path=base_of(request) or "/",
         httponly=True,

@@ -23,7 +23,7 @@ async def watchdog(request: Request, web: TheWeb, principal: Reader) -> Response
         overdue = (await web.client.list(page_size=20, overdue=True).page()).runs
         return {"view": view, "windows": (*WINDOWS, "later"), "overdue": overdue, "now": view.now}
 
-    return await live_page(request, web.client, principal, "watchdog", values)
+    return await live_page(request, web, principal, "watchdog", values)
 
 
 @router.get("/workers")
@@ -37,7 +37,7 @@ async def workers(request: Request, web: TheWeb, principal: Reader) -> Response:
             "now": web.now(),
         }
 
-    return await live_page(request, web.client, principal, "workers", values)
+    return await live_page(request, web, principal, "workers", values)
 
 
 @router.get("/types")
@@ -47,4 +47,4 @@ async def types(request: Request, web: TheWeb, principal: Reader) -> Response:
     async def values() -> dict[str, Any]:
         return {"types": await type_views(web.client)}
 
-    return await live_page(request, web.client, principal, "types", values)
+    return await live_page(request, web, principal, "types", values)

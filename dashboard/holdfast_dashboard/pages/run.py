@@ -44,7 +44,7 @@ async def run_page(
     async def values() -> dict[str, Any]:
         return await _values(web, client, principal, workflow_id, run_id or None, after)
 
-    return await live_page(request, client, principal, "run", values, asked_run_id=run_id, after=after)
+    return await live_page(request, web, principal, "run", values, asked_run_id=run_id, after=after)
 
 
 async def _values(

@@ -74,7 +74,7 @@ async def runs(
 
     return await live_page(
         request,
-        client,
+        web,
         principal,
         "runs",
         values,

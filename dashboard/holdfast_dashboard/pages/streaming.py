@@ -9,11 +9,12 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdfast import Client
 from holdfast.errors import HoldfastError
+from holdfast_dashboard.access import principal_of
 from holdfast_dashboard.live import Bell
 from holdfast_dashboard.pages.rendering import fragment, page
 from holdfast_dashboard.security.principals import Principal
+from holdfast_dashboard.web import Web
 
 KEEP_ALIVE: Final = b": still here\n\n"
 QUIET_RINGS: Final = 30
@@ -23,7 +24,7 @@ REST: Final = 4
 
 async def live_page(
     request: Request,
-    client: Client,
+    web: Web,
     principal: Principal,
     name: str,
     values: Callable[[], Awaitable[dict[str, Any]]],
@@ -33,8 +34,8 @@ async def live_page(
 
     Args:
         request: What was asked for.
-        client: Whose bell rings.
-        principal: Who asks.
+        web: Whose bell rings.
+        principal: Who asks; once they are not who they were any more, the stream ends.
         name: Of the templates: ``name.html`` is the page, ``_name.html`` its main part.
         values: What the main part shows; asked for anew each time.
         once: What only the page around it shows.
@@ -44,23 +45,25 @@ async def live_page(
         async def render() -> str:
             return fragment(f"_{name}.html", request, principal, **await values())
 
-        return live(client, render)
+        return live(web, render, lambda: principal_of(request, web) == principal)
     return page(f"{name}.html", request, principal, **once, **await values())
 
 
-def live(client: Client, render: Callable[[], Awaitable[str]]) -> StreamingResponse:
+def live(web: Web, render: Callable[[], Awaitable[str]], stands: Callable[[], bool]) -> StreamingResponse:
     """Server-sent events, each the whole fragment; htmx merges it into the page."""
 
     async def fragments() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         sent, quiet = "", 0
-        async with Bell(client) as bell:
+        async with Bell(web.client) as bell:
             while True:
                 began = loop.time()
                 try:
                     text = await render()
                 except HoldfastError:
                     return  # the browser asks again, and is told then
+                if not stands():
+                    return
                 took = loop.time() - began
                 if text != sent:
                     sent, quiet = text, 0

@@ -14,7 +14,7 @@ class Scope(StrEnum):
     WRITE = "write"
     """Also start, signal, update, cancel, terminate, reset and delete."""
     PAYLOADS = "payloads"
-    """Also see payloads: inputs, results, heartbeat details, memos."""
+    """Also see payloads: inputs, results, heartbeat details, memos, headers."""
 
 
 @dataclass(frozen=True, slots=True)

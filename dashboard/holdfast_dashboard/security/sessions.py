@@ -1,7 +1,7 @@
 """Browser sessions: a random key in a cookie stands for a token that was shown once.
 
-They live in this process's memory: a restart asks for the token again, and taking a token back ends its sessions
-with it.
+They live in this process's memory: a restart asks for the token again. A session ends with its token: whoever looks
+one up checks that the token is still among those that are known.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import secrets
 from collections import OrderedDict
 from typing import Final
 
-from holdfast_dashboard.security.principals import Principal
-from holdfast_dashboard.security.tokens import digest_of
+from holdfast_dashboard.security.tokens import Token, digest_of
 from holdfast_workflow.environment import Clock
 
 COOKIE: Final = "holdfast_session"
@@ -24,27 +23,27 @@ class Sessions:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._open: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[Token, float]] = OrderedDict()
 
-    def open(self, principal: Principal) -> str:
+    def open(self, token: Token) -> str:
         """Begin a session; returns its key."""
         key = secrets.token_urlsafe(32)
-        self._open[digest_of(key)] = (principal, self._clock.monotonic() + LIFETIME_S)
+        self._open[digest_of(key)] = (token, self._clock.monotonic() + LIFETIME_S)
         while len(self._open) > MOST:
             self._open.popitem(last=False)
         return key
 
-    def whose(self, key: str) -> Principal | None:
-        """Whose session it is, if it is still one."""
+    def token(self, key: str) -> Token | None:
+        """The token that began the session, if it is still one."""
         digest = digest_of(key)
         found = self._open.get(digest)
         if found is None:
             return None
-        principal, until = found
+        token, until = found
         if self._clock.monotonic() >= until:
             del self._open[digest]
             return None
-        return principal
+        return token
 
     def close(self, key: str) -> None:
         """End a session."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import os
 import secrets
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,8 @@ import orjson
 from holdfast_dashboard.security.principals import Principal, Scope
 from holdfast_workflow.errors import InvalidOptionError
 from holdfast_workflow.validation import validate_name
+
+logger = logging.getLogger("holdfast.web")
 
 PREFIX = "hf_"
 """What every token begins with, so that scanners of leaked secrets can know one."""
@@ -59,14 +62,14 @@ class Token:
         return Principal(self.name, self.scopes)
 
 
-def whose(tokens: Sequence[Token], secret: str) -> Principal | None:
-    """Whose secret it is. All tokens are compared, whichever fits, so that time tells nothing."""
+def whose(tokens: Sequence[Token], secret: str) -> Token | None:
+    """The token whose secret it is. All tokens are compared, whichever fits, so that time tells nothing."""
     digest = digest_of(secret)
     found: Token | None = None
     for token in tokens:
         if hmac.compare_digest(token.digest, digest):
             found = token
-    return found.principal if found is not None else None
+    return found
 
 
 def _scopes(scopes: Iterable[Scope | str]) -> frozenset[Scope]:
@@ -85,6 +88,24 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._tokens: list[Token] = []
+
+    def current(self) -> Sequence[Token]:
+        """The tokens as the file says now; it is read again when it has changed. A broken file lets nobody in."""
+        try:
+            found = self.path.stat()
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except OSError:
+            seen = None
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._tokens = self.read()
+            except InvalidOptionError as error:
+                self._tokens = []
+                logger.error("nobody may come in: %s", error)
+        return self._tokens
 
     def read(self) -> list[Token]:
         """The tokens; none where there is no file.

@@ -39,7 +39,10 @@
 
   document.addEventListener("htmx:sse:after:connection", () => say("live"));
   document.addEventListener("htmx:sse:after:message", () => say("live"));
-  document.addEventListener("htmx:sse:error", () => say("not connected; trying again"));
+  document.addEventListener("htmx:sse:error", (event) => {
+    if (event.detail.status === 401) location.reload(); // signed out elsewhere: the page itself leads to the form
+    else say("not connected; trying again");
+  });
   document.addEventListener("htmx:sse:close", () => say("not connected"));
   setInterval(tick, 1000);
 })();
