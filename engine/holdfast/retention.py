@@ -1,4 +1,10 @@
-"""Retention: closed chains are deleted by age or number, a few rows at a time, exported first if that is wanted."""
+"""Retention: closed chains are deleted by age or number, a few rows at a time, exported first if that is wanted.
+
+Any number of processes may do it at once, and die at any moment. An export is a file whose name follows from the chain
+(the day it was closed, its last run), which appears whole, by a rename, before the first row is deleted, and is never
+written again. So whoever reads a chain of which another has deleted a part finds the whole one in its place by then,
+and leaves it there; two that have read the same whole chain write the same file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from holdfast.exporting import export_chain
 from holdfast.hub import Hub
 from holdfast.retention_policy import RetentionPolicy
 from holdfast_store import deleting
-from holdfast_store.deleting import DeleteRefusedError
+from holdfast_store.deleting import Chain, DeleteRefusedError
 from holdfast_watchdog.periodic import Periodic, periodic
 from holdfast_workflow.errors import HoldfastError, WorkflowNotFoundError
 from holdfast_workflow.times import to_datetime
@@ -106,48 +112,65 @@ class Retention:
         while limit is None or report.chains < limit:
             most = CHAINS_AT_ONCE if limit is None else min(CHAINS_AT_ONCE, limit - report.chains)
             found = await hub.read_aside(deleting.expired, after, before, closed_before, most)
-            for last_run_id, workflow_id in found:
-                await self._delete(last_run_id, workflow_id, report)
-                after = last_run_id
+            for chain in found:
+                await self._delete(chain, report)
+                after = chain.last_run_id
             if len(found) < most:
                 break
         return report
 
-    async def _delete(self, last_run_id: str, workflow_id: str, report: RetentionReport) -> None:
+    async def _delete(self, chain: Chain, report: RetentionReport) -> None:
         if self._policy.export_to is not None:
             try:
-                await self._export(self._policy.export_to, last_run_id, workflow_id)
+                report.exported += await self._export(self._policy.export_to, chain)
             except WorkflowNotFoundError:  # somebody else has deleted it
                 return
-            report.exported += 1
         try:
-            report.runs += await delete_chain(self._hub, last_run_id, workflow_id)
+            report.runs += await delete_chain(self._hub, chain.last_run_id, chain.workflow_id)
             report.chains += 1
         except DeleteRefusedError:
             report.kept += 1
 
-    async def _export(self, folder: Path, last_run_id: str, workflow_id: str) -> None:
-        """Append a chain to the day's file; it is on disk when this returns."""
-        texts = [text async for text in export_chain(self._hub, workflow_id, last_run_id)]
-        day = to_datetime(self._hub.environment.clock.now()).date()
-        write = partial(_append, folder, f"holdfast-{day.isoformat()}.jsonl", texts)
+    async def _export(self, folder: Path, chain: Chain) -> bool:
+        """See to it that a chain is in its file, on disk; returns whether this wrote it."""
+        day = to_datetime(chain.closed_at).date()
+        file = folder / day.isoformat() / f"{chain.last_run_id}.jsonl"
+        if file.exists():
+            return False
+        texts = [text async for text in export_chain(self._hub, chain.workflow_id, chain.last_run_id)]
+        write = partial(_write, file, f".{file.name}.{self._hub.environment.ids.next()}.part", texts)
         if self._hub.environment.threads:
-            await self._hub.loop.run_in_executor(None, write)
-        else:
-            write()
+            return await self._hub.loop.run_in_executor(None, write)
+        return write()
 
 
-def _append(folder: Path, name: str, texts: Sequence[bytes]) -> None:
-    """Append lines to a file, and see them on the disk."""
+def _write(file: Path, part: str, texts: Sequence[bytes]) -> bool:
+    """Write a file that appears whole, and is on the disk then; not if it is there already."""
+    folder = file.parent
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / name).open("a+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        if end:
-            file.seek(end - 1)
-            if (
-                file.read(1) != b"\n"
-            ):  # a full disk or a crash left half a line: ours must not become its rest
-                file.write(b"\n")
-        file.write(b"".join(text + b"\n" for text in texts))
-        file.flush()
-        os.fsync(file.fileno())
+    made = folder / part
+    try:
+        with made.open("xb") as opened:
+            opened.writelines(text + b"\n" for text in texts)
+            opened.flush()
+            os.fsync(opened.fileno())
+        if file.exists():  # only now: who reads a chain in which a run is missing comes after its file
+            return False
+        made.replace(file)
+    finally:
+        made.unlink(missing_ok=True)
+    for parent in (folder, folder.parent):
+        _sync(parent)
+    return True
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk, where folders can be opened."""
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows
+        return
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -21,7 +21,7 @@ class RetentionPolicy:
         keep_last: Keep the newest so many closed chains, whatever their age. With ``days``, a chain goes only when
             neither keeps it.
         export_to: A folder to which each chain is written before it is deleted, as ``holdfast export`` writes it: a
-            file a day.
+            file each, in a folder for the day that it was closed.
         interval: Seconds between two passes.
 
     Raises:

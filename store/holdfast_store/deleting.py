@@ -9,7 +9,7 @@ the chain has not gone on (a reset may take a closed one up), and that none of i
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -94,8 +94,12 @@ class DeleteStep(BaseChange):
         return True
 
 
-Chain = tuple[str, str]
-"""The last run of a chain, and its workflow id."""
+class Chain(NamedTuple):
+    """A closed chain."""
+
+    last_run_id: str
+    workflow_id: str
+    closed_at: int
 
 
 def chain_backwards(connection: Connection, last_run_id: str) -> list[str]:
@@ -136,10 +140,10 @@ def expired(
         where += " AND closed_at < ?"
         more.append(closed_before)
     text = (
-        f"SELECT run_id, workflow_id FROM workflow_runs WHERE {where} AND next_run_id IS NULL "
+        f"SELECT run_id, workflow_id, closed_at FROM workflow_runs WHERE {where} AND next_run_id IS NULL "
         "AND closed_at IS NOT NULL AND cascade_at IS NULL ORDER BY run_id LIMIT ?"
     )
-    return [(row[0], row[1]) for row in fetch(connection, text, (*values, *more, limit))]
+    return [Chain(*row) for row in fetch(connection, text, (*values, *more, limit))]
 
 
 def newest_kept(connection: Connection, count: int) -> str | None:

@@ -8,11 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import ApplicationError, RetentionPolicy, StartOptions, activity, workflow
+from holdfast import ApplicationError, RetentionPolicy, StartOptions, activity, exporting, retention, workflow
 from holdfast.errors import (
     DeleteRefusedError,
     InvalidOptionError,
@@ -23,7 +22,6 @@ from holdfast_store import deleting, tables
 from holdfast_store.deleting import DeleteStep
 from holdfast_store.queries import fetch
 from holdfast_workflow.options import RetryPolicy
-from holdfast_workflow.times import to_datetime
 
 DAY = 86_400
 
@@ -72,6 +70,10 @@ async def parent() -> None:
 
 
 WORKFLOWS: list[Any] = [Busy, quick, long, parent]
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 @pytest.fixture
@@ -156,10 +158,10 @@ async def test_retention_deletes_what_is_old_and_keeps_what_is_open(made: MakeEn
         await (await env.client.start(Busy.run, 1, id="busy")).result()
         await env.sleep(100)
         await env.client.execute(quick, id="new")
-        retention = Retention(env.client, RetentionPolicy(days=timedelta(seconds=80)))
-        assert await retention.run_pass(limit=2) == RetentionReport(chains=2, runs=2)
-        assert await retention.run_pass() == RetentionReport(chains=2, runs=3)
-        assert await retention.run_pass() == RetentionReport()
+        passes = Retention(env.client, RetentionPolicy(days=timedelta(seconds=80)))
+        assert await passes.run_pass(limit=2) == RetentionReport(chains=2, runs=2)
+        assert await passes.run_pass() == RetentionReport(chains=2, runs=3)
+        assert await passes.run_pass() == RetentionReport()
         assert {run.workflow_id async for run in env.client.list()} == {"open", "new"}
 
 
@@ -192,27 +194,54 @@ async def test_what_goes_is_exported_first(made: MakeEnvironment, tmp_path: Path
         await env.sleep(100)
         policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path / "gone")
         assert await Retention(env.client, policy).run_pass() == RetentionReport(chains=1, runs=2, exported=1)
-        (file,) = (tmp_path / "gone").iterdir()
-        assert file.name.startswith("holdfast-2026-01-0")
+        (file,) = files_in(tmp_path / "gone")
+        assert file.parent.name.startswith("2026-01-0")
     async with made(url="sqlite://") as other:
         assert (await other.client.import_histories(file)).runs == 2
         assert await other.client.handle("w").result() == "done"
 
 
-async def test_half_a_line_of_an_export_that_failed_spoils_no_other(
+async def test_a_chain_that_another_is_deleting_keeps_its_whole_export(
     made: MakeEnvironment, tmp_path: Path
 ) -> None:
     async with made() as env:
-        await env.client.execute(quick, id="w")
+        await (await env.client.start(Busy.run, 2, id="w")).result()
         await env.sleep(100)
-        day = to_datetime(env.clock.now()).date().isoformat()
-        file = tmp_path / f"holdfast-{day}.jsonl"
-        file.write_bytes(b'{"format": "holdfast-hist')
         policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
-        assert (await Retention(env.client, policy).run_pass()).chains == 1
-    half, whole = file.read_bytes().splitlines()
-    assert half == b'{"format": "holdfast-hist'
-    assert orjson.loads(whole)["run"]["workflow_id"] == "w"
+        (last,) = await env.client.hub.read(deleting.last_runs, "w")
+        first, *_ = await env.client.hub.read(deleting.chain_backwards, last[0])
+
+        class Dies(Retention):
+            async def _delete(self, chain: Any, report: RetentionReport) -> None:
+                await self._export(tmp_path, chain)
+                assert await env.client.hub.journal.apply(DeleteStep(first, chain.last_run_id, "w"))
+
+        await Dies(env.client, policy).run_pass()
+        (file,) = files_in(tmp_path)
+        written = file.read_bytes()
+        assert await Retention(env.client, policy).run_pass() == RetentionReport(chains=1, runs=2)
+        assert file.read_bytes() == written
+        assert len(written.splitlines()) == 3
+
+
+async def test_who_reads_a_chain_while_another_deletes_it_does_not_replace_the_whole_export(
+    made: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with made() as env:
+        await (await env.client.start(Busy.run, 2, id="w")).result()
+        await env.sleep(100)
+        policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
+        right = exporting.export_chain
+
+        async def after_another(*args: Any) -> Any:
+            monkeypatch.setattr(retention, "export_chain", right)
+            assert (await Retention(env.client, policy).run_pass()).exported == 1
+            yield b"what is left of it"
+
+        monkeypatch.setattr(retention, "export_chain", after_another)
+        await Retention(env.client, policy).run_pass()
+        (file,) = files_in(tmp_path)
+        assert len(file.read_bytes().splitlines()) == 3
 
 
 async def test_a_worker_makes_passes_by_itself(
