@@ -239,6 +239,27 @@ def test_the_record_of_an_activation_says_what_info_showed():
     assert made == WorkflowTaskCompleted(1, 0, START, 1, 7, 70, sys.version_info.minor, "b")
 
 
+@defn
+async def cleans_up_when_told() -> None:
+    if workflow.info().continue_as_new_suggested:
+        await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("suggested", [True, False])
+def test_what_was_suggested_is_suggested_again_under_other_limits(suggested: bool):
+    suggesting, other = StructuralLimits(continue_as_new_events=1), StructuralLimits(continue_as_new_events=2)
+    limits = [suggesting, other] if suggested else [other, suggesting]
+    machine = new_machine(cleans_up_when_told, limits[0])
+    commands = machine.activate([started()], START, history_events=1, history_bytes=1)
+    made = activation_record(machine, commands, through=1, own=0, python=11)
+    assert made is not None
+    assert made.suggested is (True if suggested else None)
+    recorded = rows(started(), made, *commands)
+    again = new_machine(cleans_up_when_told, limits[1])
+    assert replay(again, recorded).activations == 1
+    assert again.info().continue_as_new_suggested is suggested
+
+
 def test_an_activation_that_a_limit_ended_has_no_record():
     machine = new_machine(pays, StructuralLimits(payload_bytes=1))
     commands = machine.activate([started(5)], START, history_events=1, history_bytes=1)

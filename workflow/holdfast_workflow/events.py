@@ -163,7 +163,8 @@ class WorkflowTaskCompleted(Event):
 
     It applied every inbound event up to seq ``through`` that no earlier activation had applied, in seq order, and then
     the ``own`` inbound events that stand just before it. ``at`` is the activation's time in microseconds;
-    ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. ``flags`` names engine behaviours.
+    ``history_events``, ``history_bytes`` and ``suggested`` (to continue as new; written when it was so) are what
+    ``workflow.info()`` showed: limits may change while a run is open. ``flags`` names engine behaviours.
     ``buffered`` is how many signals of each name wait without a handler.
     """
 
@@ -177,6 +178,7 @@ class WorkflowTaskCompleted(Event):
     build_id: str | None = None
     flags: list[str] | None = None
     buffered: dict[str, int] | None = None
+    suggested: bool | None = None
 
 
 @record

@@ -122,6 +122,7 @@ class WorkflowMachine:
         memo: The memo that the code has set, ``None`` before it does; likewise ``search_attributes``.
         history_events: What ``workflow.info()`` shows in this activation.
         history_bytes: Likewise.
+        continue_as_new_suggested: Likewise.
         considered: What became of the updates that the last activation was given; ``None`` where there were none.
     """
 
@@ -140,6 +141,7 @@ class WorkflowMachine:
         "_task",
         "calls",
         "considered",
+        "continue_as_new_suggested",
         "converter",
         "default_activity_options",
         "definition",
@@ -187,6 +189,7 @@ class WorkflowMachine:
         self.time = 0
         self.history_events = 0
         self.history_bytes = 0
+        self.continue_as_new_suggested = False
         self.terminal: Event | None = None
         self.patches: dict[str, bool] = {}
         self.recall = NOTHING_RECALLED
@@ -225,6 +228,7 @@ class WorkflowMachine:
         *,
         history_events: int,
         history_bytes: int,
+        suggested: bool | None = None,
         updates: Sequence[UpdateAccepted] = (),
     ) -> list[Event]:
         """Apply inbound events, in order, and run the code until it waits.
@@ -234,6 +238,7 @@ class WorkflowMachine:
             at: The time, microseconds since the epoch.
             history_events: The length of the history, for ``workflow.info()``.
             history_bytes: Its size.
+            suggested: Whether ``workflow.info()`` suggests to continue as new; None: as the limits have it now.
             updates: Updates that ask to be accepted, in order, as the events that they would be; they come last. What
                 became of them is :attr:`considered`. Once the run has ended the rest is left alone.
 
@@ -247,6 +252,9 @@ class WorkflowMachine:
         """
         self.history_events = history_events
         self.history_bytes = history_bytes
+        if suggested is None:
+            suggested = self.limits.suggests_continue_as_new(history_events, history_bytes)
+        self.continue_as_new_suggested = suggested
         before = self.time
         loop = self._loop_at(events, at)
         outer_loop = asyncio_events._get_running_loop()
@@ -523,7 +531,7 @@ class WorkflowMachine:
             start_time=self.loop.started_at,
             history_events=self.history_events,
             history_bytes=self.history_bytes,
-            suggested=self.limits.suggests_continue_as_new(self.history_events, self.history_bytes),
+            suggested=self.continue_as_new_suggested,
             converter=self.converter,
         )
 

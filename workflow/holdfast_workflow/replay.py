@@ -191,6 +191,7 @@ class _Reader:
                 record["at"],
                 history_events=record["history_events"],
                 history_bytes=record["history_bytes"],
+                suggested=record.get("suggested", False),
             )
         except NotRecalled:
             self.asked = machine.log.take()
@@ -303,4 +304,5 @@ def activation_record(
         python=python,
         build_id=build_id,
         buffered=dict(Counter(signal.name for signal in buffered)) if buffered else None,
+        suggested=machine.continue_as_new_suggested or None,
     )

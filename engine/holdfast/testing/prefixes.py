@@ -44,6 +44,7 @@ def _check(
             record["at"],
             history_events=record["history_events"],
             history_bytes=record["history_bytes"],
+            suggested=record.get("suggested", False),
         )
     except Exception as error:
         return [f"{where} fails: {type(error).__name__}: {error}"]
