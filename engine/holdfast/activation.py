@@ -67,6 +67,7 @@ from holdfast_workflow.kinds import (
     RunStatus,
     TimeoutKind,
 )
+from holdfast_workflow.limits import DEFAULT_LIMITS, StructuralLimits
 from holdfast_workflow.options import ActivityOptions, RetryPolicy
 from holdfast_workflow.times import microseconds
 
@@ -112,8 +113,8 @@ class Activation:
     """The children that begin with it, by command id."""
     buffered: Sequence[SignalReceived] = ()
     """The signals that wait without a handler."""
-    most_signals: int = 0
-    """How many signals may wait in a run that this one signals; 0 for any number."""
+    limits: StructuralLimits = DEFAULT_LIMITS
+    """They say how many signals may wait in a run that this one signals."""
 
 
 @dataclass(slots=True)
@@ -247,7 +248,7 @@ def _carry_out(batch: Batch, run: RunRow, activation: Activation, command: Event
     elif isinstance(command, ChildWorkflowCancelRequested):
         applied.consequences.append(partial(cancel_child, batch, run, command))
     elif isinstance(command, ExternalSignalRequested):
-        applied.consequences.append(partial(signal_other, batch, run, command, activation.most_signals))
+        applied.consequences.append(partial(signal_other, batch, run, command, activation.limits))
     elif isinstance(command, UpdateCompleted):
         completed(batch, (run.first_run_id, "update", command.update_id), seq, command)
 

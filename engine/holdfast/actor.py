@@ -242,7 +242,7 @@ class Actor:
             next_owner_id=next_owner_id,
             children=children,
             buffered=self.machine.buffered,
-            most_signals=self.machine.limits.unhandled_signals,
+            limits=self.machine.limits,
         )
 
     @property

@@ -191,8 +191,7 @@ class WorkflowHandle(Generic[T]):
             limits=self._limits,
             whose=self.workflow_id,
         )
-        most = self._limits.unhandled_signals
-        await self._ask(lambda run_id: SendSignal(self.workflow_id, run_id, event, most))
+        await self._ask(lambda run_id: SendSignal(self.workflow_id, run_id, event, self._limits))
 
     @overload
     async def execute_update(

@@ -62,8 +62,7 @@ class InterceptedHandle(WorkflowHandle[T]):
                 whose=self.workflow_id,
             )
             event.headers = checked_headers(call.headers)
-            most = self._limits.unhandled_signals
-            await self._ask(lambda run_id: SendSignal(self.workflow_id, run_id, event, most))
+            await self._ask(lambda run_id: SendSignal(self.workflow_id, run_id, event, self._limits))
 
         call = SignalWorkflow(self.workflow_id, self.run_id, asked.name, asked.args, request_id)
         await _around(self._interceptors, "signal_workflow", last)(call)

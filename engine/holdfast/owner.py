@@ -396,7 +396,7 @@ class RunOwner:
             again = StartRun(
                 change.run, change.started, change.policy, signal=change.signal, update=change.update
             )
-            again.most_signals = change.most_signals
+            again.limits = change.limits
             self.hub.journal.submit(again, callback)
             return
         callback(value, error)

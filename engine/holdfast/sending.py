@@ -53,7 +53,7 @@ def update_request(
     call = call_of(UpdateCall, update, args)
     validate_name("update id", update_id)
     input = encoded(call, converter, limits, whose)
-    return UpdateRequest(update_id, call.name, input, limits.open_updates), call.result_hint
+    return UpdateRequest(update_id, call.name, input, limits), call.result_hint
 
 
 def question_of(
@@ -72,10 +72,12 @@ def question_of(
 class SendSignal(RunChange):
     """Append a signal to a run, once for each key."""
 
-    def __init__(self, workflow_id: str, run_id: str, signal: SignalReceived, most: int) -> None:
+    def __init__(
+        self, workflow_id: str, run_id: str, signal: SignalReceived, limits: StructuralLimits
+    ) -> None:
         super().__init__(workflow_id, run_id)
         self.signal = signal
-        self.most = most
+        self.limits = limits
         self.weight = 512 + len(signal.input.json)
 
     def apply(self, batch: Batch) -> str | None:
@@ -86,5 +88,5 @@ class SendSignal(RunChange):
         run = self.open_run(batch)
         if isinstance(run, str):
             return run
-        deliver(batch, run, self.signal, self.most)
+        deliver(batch, run, self.signal, self.limits)
         return None

@@ -22,35 +22,30 @@ from holdfast_workflow.events import (
     SignalReceived,
 )
 from holdfast_workflow.failures import failure_of
+from holdfast_workflow.limits import StructuralLimits
 
 _PLAIN = DataConverter()
 
 
-def deliver(batch: Batch, run: RunRow, signal: SignalReceived, most: int) -> bool:
+def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: StructuralLimits) -> bool:
     """Append a signal to an open run and wake it; ``False`` where one with its key was there already.
 
     Args:
         batch: The batch.
         run: The run, open.
         signal: The signal.
-        most: How many signals may wait at the most; 0 for any number.
+        limits: Say how many signals may wait.
 
     Raises:
         StructuralLimitError: Too many signals wait already: this one is refused alone.
     """
     if was_delivered(batch, run, signal):
         return False
-    if (
-        most and run.last_seq >= most
-    ):  # each waiting signal is an event: in a shorter history there can't be too many
-        waiting = requests.unhandled_signals(batch, run) + 1
-        if waiting > most:
-            raise StructuralLimitError(
-                "unhandled_signals",
-                value=waiting,
-                limit=most,
-                advice="let the workflow handle them first, or raise this limit in StructuralLimits",
-            )
+    kind = "unhandled_signals"
+    if limits.is_near(
+        kind, run.last_seq + 1
+    ):  # each is an event: in a shorter history there can't be too many
+        limits.check_next(kind, requests.unhandled_signals(batch, run) + 1, whose=run.workflow_id)
     if signal.request_id is not None and not requests.add(batch, _row(batch, run, signal, signal.request_id)):
         return False
     batch.append(run, signal)
@@ -82,12 +77,14 @@ def _row(batch: Batch, run: RunRow, signal: SignalReceived, request_id: str) -> 
     )
 
 
-def signal_other(batch: Batch, run: RunRow, command: ExternalSignalRequested, most: int) -> None:
+def signal_other(
+    batch: Batch, run: RunRow, command: ExternalSignalRequested, limits: StructuralLimits
+) -> None:
     """Deliver what a workflow sends to another one, in the same change, and tell it what became of it."""
     signal = SignalReceived(command.name, command.input, headers=command.headers)
     answer: Event
     try:
-        deliver(batch, _target(batch, command), signal, most)
+        deliver(batch, _target(batch, command), signal, limits)
         answer = ExternalSignalDelivered(command.command_id)
     except (WorkflowNotFoundError, WorkflowClosedError, StructuralLimitError) as error:
         answer = ExternalSignalFailed(command.command_id, failure_of(error, _PLAIN))

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from holdfast.hub import Hub
-from holdfast.starting import Started, StartRun, check_memo, first_run
+from holdfast.starting import Started, StartRun, first_run
 from holdfast.updating import UpdateRequest
 from holdfast_store.rows import RunRow
 from holdfast_store.runs import started_event
@@ -52,7 +52,8 @@ class Starter:
         payload = self.converter.encode_args(args, signature, name)
         self.limits.check("payload_bytes", len(payload.json), whose=workflow_id)
         memo = self.converter.encode(options.memo, "the memo") if options.memo else None
-        check_memo(memo, self.limits.memo_bytes)
+        if memo is not None:
+            self.limits.check("memo_bytes", len(memo.json), whose=workflow_id)
         attributes = to_document(options.search_attributes) if options.search_attributes else None
         if attributes is not None:
             self.limits.check("search_attributes_bytes", size_of(attributes), whose=workflow_id)
@@ -78,7 +79,7 @@ class Starter:
         update: UpdateRequest | None = None,
     ) -> Started:
         change = StartRun(run, started, options.duplicate_policy, signal=signal, update=update)
-        change.most_signals = self.limits.unhandled_signals
+        change.limits = self.limits
         owner = self._eager_owner(run, options)
         if owner is None:
             return await self.hub.journal.apply(change)

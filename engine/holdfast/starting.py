@@ -30,8 +30,8 @@ from holdfast_store.runs import (
 from holdfast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
 from holdfast_workflow.events import SignalReceived, WorkflowStarted
 from holdfast_workflow.kinds import DuplicatePolicy
+from holdfast_workflow.limits import DEFAULT_LIMITS
 from holdfast_workflow.options import StartOptions
-from holdfast_workflow.payloads import Payload
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class StartRun(BaseChange):
         """What to send to the run that stands for the id then, be it new or not."""
         self.update = update
         """What to ask of that run; not both."""
-        self.most_signals = 0
+        self.limits = DEFAULT_LIMITS
         self.run = run
         self.started = started
         self.policy = policy
@@ -133,7 +133,7 @@ class StartRun(BaseChange):
 
     def _speak(self, batch: Batch, run: RunRow) -> RequestRow | None:
         if self.signal is not None:
-            deliver(batch, run, self.signal, self.most_signals)
+            deliver(batch, run, self.signal, self.limits)
         return ask(batch, run, self.update) if self.update is not None else None
 
     def _begin(self, batch: Batch) -> Started:
@@ -162,11 +162,3 @@ def start_options(options: object) -> StartOptions:
             f"options must be StartOptions, not {type(options).__name__}", field="options"
         )
     return options
-
-
-def check_memo(memo: Payload | None, limit: int) -> None:
-    """Refuse a memo over its limit before anything is written."""
-    if memo is not None and limit and len(memo.json) > limit:
-        raise InvalidOptionError(
-            f"the memo has {len(memo.json):,} bytes, more than the limit of {limit:,}: keep large data elsewhere"
-        )

@@ -16,9 +16,9 @@ from holdfast_store import requests
 from holdfast_store.batch import Batch
 from holdfast_store.requests import OPEN, RequestRow
 from holdfast_store.rows import RunRow
-from holdfast_workflow.errors import StructuralLimitError
 from holdfast_workflow.events import UpdateAccepted
 from holdfast_workflow.handling import Considered
+from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.payloads import Payload, dumps
 
 HEADERS = "$headers"
@@ -31,8 +31,8 @@ class UpdateRequest:
     update_id: str
     name: str
     input: Payload
-    most: int
-    """How many updates may be open at the most; 0 for any number."""
+    limits: StructuralLimits
+    """They say how many updates may be open."""
     headers: dict[str, Any] | None = None
 
     @property
@@ -62,15 +62,11 @@ def ask(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
     known = known_update(batch, run, update)
     if known is not None:
         return known
-    if update.most and run.inbox >= update.most:  # which counts all that there ever were
-        count = requests.count_open_updates(batch, run.run_id) + 1
-        if count > update.most:
-            raise StructuralLimitError(
-                "open_updates",
-                value=count,
-                limit=update.most,
-                advice="let the workflow answer them first, or raise this limit in StructuralLimits",
-            )
+    limits = update.limits
+    if limits.is_near("open_updates", run.inbox + 1):  # which counts all that there ever were
+        limits.check_next(
+            "open_updates", requests.count_open_updates(batch, run.run_id) + 1, whose=run.workflow_id
+        )
     row = RequestRow(
         first_run_id=run.first_run_id,
         kind="update",

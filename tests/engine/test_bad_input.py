@@ -57,7 +57,9 @@ async def test_an_input_over_the_payload_limit(engine: MakeEnvironment) -> None:
 
 async def test_a_memo_over_its_limit(engine: MakeEnvironment) -> None:
     async with engine(limits=StructuralLimits(memo_bytes=100)) as env:
-        with pytest.raises(HoldfastError, match="memo"):
+        with pytest.raises(
+            StructuralLimitError, match="memo bytes limit exceeded: 211 > 100: keep large data"
+        ):
             await env.client.start(
                 programs.nothing, id="w", options=StartOptions().with_memo({"text": "x" * 200})
             )

@@ -1,8 +1,10 @@
-"""How long a history may grow: the warning, the end, and the hint that comes long before."""
+"""Structural limits end to end: for each the warning at 80 %, and what is refused; how long a history may grow."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +12,110 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import echo
 
 from holdfast import StructuralLimitError, StructuralLimits, WorkflowFailedError, workflow
+
+
+@workflow.defn
+class Greedy:
+    """Asks for more and more of one thing; signals and updates for it are left alone."""
+
+    @workflow.run
+    async def run(self, kind: str, most: int) -> None:
+        pending: list[asyncio.Future[Any]] = []
+        for number in range(1, most + 1):
+            if kind == "pending_activities":
+                pending.append(
+                    asyncio.ensure_future(
+                        workflow.execute_activity("nobody", task_queue="none", start_to_close_timeout=1)
+                    )
+                )
+            elif kind == "pending_timers":
+                pending.append(asyncio.ensure_future(asyncio.sleep(1000)))
+            elif kind == "open_children":
+                workflow.start_child("Greedy", "waits", 0, id=f"{workflow.info().workflow_id}-{number}")
+            elif kind == "commands_per_activation":
+                workflow.side_effect(lambda: 1)
+            elif kind == "memo_bytes":
+                workflow.upsert_memo({"text": "x" * 10 * number})
+            elif kind == "search_attributes_bytes":
+                workflow.upsert_search_attributes({"Text": "x" * 10 * number})
+            elif kind == "payload_bytes":
+                workflow.side_effect(partial("x".__mul__, 10 * number))
+            await asyncio.sleep(0)
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.update
+    async def answer(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+
+ALL_SMALL = StructuralLimits(
+    payload_bytes=200,
+    memo_bytes=150,
+    search_attributes_bytes=150,
+    pending_activities=5,
+    pending_timers=6,
+    commands_per_activation=30,
+    open_children=5,
+    unhandled_signals=5,
+    open_updates=5,
+)
+
+
+def warned_of(caplog: pytest.LogCaptureFixture, whose: str, kind: str) -> list[str]:
+    start = f"{whose}: {kind.replace('_', ' ')} at "
+    return [text for text in (record.getMessage() for record in caplog.records) if text.startswith(start)]
+
+
+async def test_each_limit_of_a_run_is_warned_of_and_then_fails_the_run(
+    engine: MakeEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "holdfast.limits")
+    async with engine(workflows=[Greedy], limits=ALL_SMALL) as env:
+        for kind in (
+            "pending_activities",
+            "pending_timers",
+            "open_children",
+            "commands_per_activation",
+            "memo_bytes",
+            "search_attributes_bytes",
+            "payload_bytes",
+        ):
+            handle = await env.client.start(Greedy.run, kind, 100, id=kind)
+            with pytest.raises(WorkflowFailedError) as failed:
+                await handle.result()
+            cause = failed.value.__cause__
+            assert isinstance(cause, StructuralLimitError), kind
+            assert (cause.kind, cause.limit) == (kind, getattr(ALL_SMALL, kind))
+            assert f"{kind.replace('_', ' ')} limit exceeded: {cause.value} > {cause.limit}: " in str(cause)
+            assert warned_of(caplog, kind, kind), kind
+            (failure, *_) = (await handle.describe()).failures
+            assert failure.failure_category == "structural_limit"
+
+
+async def test_signals_and_updates_over_their_limit_are_warned_of_and_then_refused_alone(
+    engine: MakeEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "holdfast.limits")
+    async with engine(workflows=[Greedy], limits=ALL_SMALL) as env:
+        handle = await env.client.start(Greedy.run, "nothing", 0, id="g")
+        for number in range(5):
+            assert len(warned_of(caplog, "g", "unhandled_signals")) == max(0, number - 3)
+            await handle.signal("later", number)
+            await handle.start_update(Greedy.answer)
+            await env.settle()
+        for kind in ("unhandled_signals", "open_updates"):
+            warnings = warned_of(caplog, "g", kind)
+            assert [text.split(" at ")[1].split(":")[0] for text in warnings] == ["4 of 5", "5 of 5"]
+            assert "let the workflow" in warnings[0]
+        with pytest.raises(
+            StructuralLimitError, match="unhandled signals limit exceeded: 6 > 5: let the work"
+        ):
+            await handle.signal("later", 5)
+        with pytest.raises(
+            StructuralLimitError, match="open updates limit exceeded: 6 > 5: let the workflow"
+        ):
+            await handle.start_update(Greedy.answer)
+        assert (await handle.describe()).run.status == "running"
 
 
 @workflow.defn

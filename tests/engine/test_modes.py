@@ -16,6 +16,7 @@ from holdfast.signalling import deliver
 from holdfast.testing import check_database
 from holdfast_store.batch import Batch
 from holdfast_workflow.events import Event, SignalReceived
+from holdfast_workflow.limits import StructuralLimits
 
 attempts: list[int] = []
 
@@ -83,8 +84,8 @@ def an_event_is_taken_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_keyed_signal_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that does not look whether a key has been there."""
 
-    def unkeyed(batch: Batch, run: Any, signal: SignalReceived, most: int) -> bool:
-        return deliver(batch, run, replace(signal, request_id=None), most)
+    def unkeyed(batch: Batch, run: Any, signal: SignalReceived, limits: StructuralLimits) -> bool:
+        return deliver(batch, run, replace(signal, request_id=None), limits)
 
     monkeypatch.setattr(sending, "was_delivered", lambda *args: False)
     monkeypatch.setattr(sending, "deliver", unkeyed)

@@ -233,7 +233,7 @@ async def test_a_run_in_a_storm_of_signals_comes_to_its_end(
     def change_after_a_signal(self: Any, actor: Any, commands: Any, own: Any, seen: int) -> Activate:
         if commands and commands[-1].terminal:
             ping = SignalReceived("ping", Payload.of([]))
-            signal = SendSignal(actor.run.workflow_id, actor.run_id, ping, 0)
+            signal = SendSignal(actor.run.workflow_id, actor.run_id, ping, StructuralLimits())
             self.hub.journal.submit(signal, lambda value, error: sent.append(error))
         return change_of(self, actor, commands, own, seen)
 

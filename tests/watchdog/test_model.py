@@ -49,6 +49,7 @@ from holdfast_workflow.errors import InvalidOptionError, RefusedError, WorkflowC
 from holdfast_workflow.events import Event
 from holdfast_workflow.handling import Considered
 from holdfast_workflow.kinds import AttemptOutcome
+from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.times import from_iso
@@ -511,7 +512,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         else:
             self.asked += 1
             update = f"update-{self.asked}"
-        request = UpdateRequest(update, "ask", Payload.of([]), 0)
+        request = UpdateRequest(update, "ask", Payload.of([]), StructuralLimits())
         self.apply(SendUpdate(run.workflow_id, self.id_of(run), request))
         if update not in known and not model.time_out_run(run):
             model.ask(run, update)

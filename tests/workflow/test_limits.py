@@ -42,6 +42,19 @@ def test_a_run_is_warned_of_once_per_kind(caplog):
     assert warned == {"open_updates"}
 
 
+@pytest.mark.parametrize(("limit", "warned_at"), [(100, [80, 85, 90, 95, 100]), (5, [4, 5]), (0, [])])
+def test_a_count_that_nobody_watches_is_warned_of_now_and_then(caplog, limit, warned_at):
+    with caplog.at_level(logging.WARNING, "holdfast.limits"):
+        for count in range(1, limit + 1):
+            only("open_updates", limit).check_next("open_updates", count, whose="order-1")
+    assert [record.args[2] for record in caplog.records] == warned_at
+
+
+def test_a_count_that_nobody_watches_is_refused_beyond_its_limit():
+    with pytest.raises(StructuralLimitError, match=r"101 > 100: let the workflow answer them first"):
+        only("open_updates", 100).check_next("open_updates", 101)
+
+
 @pytest.mark.parametrize("value", [-1, 1.5, True, "9", None])
 def test_a_limit_is_a_whole_number(value):
     with pytest.raises(InvalidOptionError, match="open updates limit must be a whole number"):

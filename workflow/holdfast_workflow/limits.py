@@ -16,6 +16,8 @@ _ADVICE = {
     "payload_bytes": "keep large data elsewhere and pass a reference to it",
     "memo_bytes": "keep large data in the input or elsewhere",
     "search_attributes_bytes": "keep in them what runs are found by, and the rest in the memo",
+    "unhandled_signals": "let the workflow handle them first, or raise this limit in StructuralLimits",
+    "open_updates": "let the workflow answer them first, or raise this limit in StructuralLimits",
     "history_events": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
     "history_bytes": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
 }
@@ -65,8 +67,22 @@ class StructuralLimits:
             StructuralLimitError: the value is greater than the limit.
         """
         limit: int = getattr(self, kind)
-        if value * 5 >= limit * 4 and limit:
+        if self.is_near(kind, value):
             self._near(kind, value, limit, whose, warned)
+
+    def check_next(self, kind: str, count: int, *, whose: str = "") -> None:
+        """As :meth:`check`, for a count that grows by one where nobody remembers what was warned of.
+
+        A warning is logged at 80 %, and again at every twentieth of the limit from there on.
+        """
+        limit: int = getattr(self, kind)
+        if self.is_near(kind, count) and (count > limit or (count - 1) * 20 // limit < count * 20 // limit):
+            self._near(kind, count, limit, whose, None)
+
+    def is_near(self, kind: str, value: int) -> bool:
+        """Whether a value is at 80 % of its limit or beyond."""
+        limit: int = getattr(self, kind)
+        return limit > 0 and value * 5 >= limit * 4
 
     def suggests_continue_as_new(self, events: int, size: int) -> bool:
         """Whether a history of so many events and bytes is long enough to continue as new."""
@@ -85,5 +101,9 @@ class StructuralLimits:
             kind.replace("_", " "),
             value,
             limit,
-            _ADVICE.get(kind, "beyond it, it is refused"),
+            _ADVICE.get(kind, "do less at once, or raise this limit in StructuralLimits"),
         )
+
+
+DEFAULT_LIMITS = StructuralLimits()
+"""What holds where nobody says otherwise."""
