@@ -31,7 +31,7 @@ class Greedy:
             elif kind == "pending_timers":
                 pending.append(asyncio.ensure_future(asyncio.sleep(1000)))
             elif kind == "open_children":
-                workflow.start_child("Greedy", "waits", 0, id=f"{workflow.info().workflow_id}-{number}")
+                _ = workflow.start_child("Greedy", "waits", 0, id=f"{workflow.info().workflow_id}-{number}")
             elif kind == "commands_per_activation":
                 workflow.side_effect(lambda: 1)
             elif kind == "memo_bytes":

@@ -18,7 +18,6 @@ How an activation may end:
 
 from __future__ import annotations
 
-import logging
 import sys
 from asyncio import events as asyncio_events
 from collections.abc import Callable, Coroutine, Sequence
@@ -76,10 +75,9 @@ from holdfast_workflow.payloads import Payload
 from holdfast_workflow.places import line_of, waiting_line
 from holdfast_workflow.recall import Recall
 from holdfast_workflow.search_attributes import Document
-from holdfast_workflow.tasks import DurableFuture
+from holdfast_workflow.tasks import DurableFuture, log_unawaited
 
 compat.mend()
-logger = logging.getLogger("holdfast.workflow")
 
 NOTHING_RECALLED = Recall()
 
@@ -90,17 +88,10 @@ class RunLoop(DeterministicLoop):
     machine: WorkflowMachine | None = None
 
     def report(self, context: dict[str, Any]) -> None:
-        """Log what a task raised that nobody awaited; of activities, history tells."""
+        """Log what a task raised that nobody awaited."""
         machine = self.machine
-        told = isinstance(context.get("future"), DurableFuture)
-        if machine is not None and not machine.replaying and not told:
-            logger.error(
-                "workflow %s: %s",
-                machine.started.workflow_id,
-                context.get("message"),
-                exc_info=context.get("exception"),
-                extra={"workflow_id": machine.started.workflow_id, "run_id": machine.run_id},
-            )
+        if machine is not None and not machine.replaying:
+            log_unawaited(context, machine.started.workflow_id, machine.run_id)
 
 
 class WorkflowMachine:

@@ -9,12 +9,14 @@ collide.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+import logging
+from collections.abc import Coroutine, Generator, Mapping
 from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+logger = logging.getLogger("holdfast.workflow")
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 0x0FFFFFFFFFFFFFFF
@@ -105,3 +107,15 @@ class DurableFuture(DeterministicFuture[T]):
     def close(self) -> None:
         """Give the call up, as closing a coroutine that was never awaited does."""
         self.cancel()
+
+
+def log_unawaited(context: Mapping[str, Any], workflow_id: str, run_id: str) -> None:
+    """Log what a run's loop reports of a future that nobody awaited; of durable calls, history tells."""
+    if not isinstance(context.get("future"), DurableFuture):
+        logger.error(
+            "workflow %s: %s",
+            workflow_id,
+            context.get("message"),
+            exc_info=context.get("exception"),
+            extra={"workflow_id": workflow_id, "run_id": run_id},
+        )
