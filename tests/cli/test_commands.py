@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def test_start_and_wait_prints_the_result(holdfast: Command) -> None:
 
 def test_start_says_what_it_started(holdfast: Command) -> None:
     options = ("--execution-timeout", "2h", "--run-timeout", "90m", "--priority", "3", "--task-queue", "q")
-    done = holdfast("start", "sleep_long", "--json", "--memo", '{"customer": "c-7"}', *options)
+    retries = ("--retry-policy", '{"max_attempts": 3, "initial_interval": 5}')
+    done = holdfast("start", "sleep_long", "--json", "--memo", '{"customer": "c-7"}', *options, *retries)
     assert done.code == 0
     assert set(done.json) == {"workflow_id", "run_id", "workflow_type", "existed"}
     found = holdfast("describe", done.json["workflow_id"], "--json").json
@@ -34,6 +36,9 @@ def test_start_says_what_it_started(holdfast: Command) -> None:
     assert found["run"]["run_timeout_seconds"] == 5400
     assert (found["run"]["priority"], found["run"]["task_queue"]) == (3, "q")
     assert found["run"]["memo"] == {"customer": "c-7"}
+    started = json.loads(holdfast("history", done.json["workflow_id"], "--json").out.splitlines()[0])
+    policy = started["payload"]["retry_policy"]
+    assert (policy["max_attempts"], policy["initial_interval"]) == (3, 5)
     delayed = holdfast("start", "sleep_long", "--id", "later", "--start-delay", "1d")
     assert delayed.out.startswith("started later, run ")
     assert "begins" in holdfast("describe", "later").out

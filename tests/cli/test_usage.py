@@ -158,6 +158,9 @@ USAGE = [
     (["start", "X", "--priority", "10"], "priority must be from 0 to 9"),
     (["start", "X", "--priority=-1"], "priority must be from 0 to 9"),
     (["start", "X", "--priority", "high"], "Invalid value for '--priority'"),
+    (["start", "X", "--retry-policy", "3"], "retry policy must be a JSON object"),
+    (["start", "X", "--retry-policy", '{"max": 3}'], "retry policy has no 'max': it has initial_interval,"),
+    (["start", "X", "--retry-policy", '{"jitter": 2}'], "retry jitter must be from 0 to 1"),
     (["start", "X", "--memo", "[1]"], "memo must be a JSON object"),
     (["start", "X", "--memo", "{"], "memo is not JSON: '{'; it must be a JSON object, as in '{\"customer\":"),
     (

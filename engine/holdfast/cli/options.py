@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from holdfast_workflow.errors import InvalidOptionError
-from holdfast_workflow.options import timeout_seconds
+from holdfast_workflow.options import RetryPolicy, timeout_seconds
 
 Url = Annotated[
     str | None,
@@ -128,6 +128,18 @@ def json_value(what: str, text: str, *, hint: str = "text needs its own quotes, 
         raise InvalidOptionError(
             f"{what} is not JSON: {text!r:.60}; {hint}", field=what.partition(" ")[0]
         ) from None
+
+
+def retry_policy_of(text: str | None) -> RetryPolicy | None:
+    """A retry policy as a JSON object, its intervals in seconds."""
+    document = json_object("retry policy", text)
+    if document is None:
+        return None
+    for name in document.keys() - set(RetryPolicy.fields):
+        raise InvalidOptionError(
+            f"retry policy has no {name!r}: it has {', '.join(RetryPolicy.fields)}", field="retry_policy"
+        )
+    return RetryPolicy(**document)
 
 
 def json_object(what: str, text: str | None) -> dict[str, Any] | None:

@@ -8,7 +8,17 @@ import typer
 
 from holdfast.cli.connecting import with_client
 from holdfast.cli.filters import attributes
-from holdfast.cli.options import AsJson, Codec, Timeout, Url, duration, json_object, json_value, waiting_time
+from holdfast.cli.options import (
+    AsJson,
+    Codec,
+    Timeout,
+    Url,
+    duration,
+    json_object,
+    json_value,
+    retry_policy_of,
+    waiting_time,
+)
 from holdfast.cli.output import document, show
 from holdfast.cli.results import print_result
 from holdfast.client import DEFAULT_QUEUE, Client
@@ -47,6 +57,15 @@ def start(
         str | None,
         typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
     ] = None,
+    retry_policy: Annotated[
+        str | None,
+        typer.Option(
+            "--retry-policy",
+            metavar="JSON",
+            help="Start a failed run again, as in '{\"max_attempts\": 3}'.",
+            show_default=False,
+        ),
+    ] = None,
     attribute: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,6 +99,7 @@ def start(
         run_timeout=duration("run timeout", run_timeout),
         start_delay=duration("start delay", start_delay),
         priority=priority,
+        retry_policy=retry_policy_of(retry_policy),
         memo=json_object("memo", memo),
         search_attributes=attributes(attribute),
         duplicate_policy=policy.replace("-", "_"),
