@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import activity, workflow
+from holdfast import ApplicationError, activity, workflow
 
 
 @activity.defn(start_to_close_timeout=60)
@@ -68,5 +68,12 @@ class Crawling:
         return await crawl(secret)
 
 
-WORKFLOWS = [Greeting, Waiting, Crawling]
+@workflow.defn
+class Failing:
+    @workflow.run
+    async def run(self, secret: str) -> str:
+        raise ApplicationError("no funds", {"card": secret}, type="Declined")
+
+
+WORKFLOWS = [Greeting, Waiting, Crawling, Failing]
 ACTIVITIES = [greet, crawl]

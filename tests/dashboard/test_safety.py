@@ -54,7 +54,7 @@ async def test_no_route_answers_without_a_token_that_is_known(served: Served, ro
 
 
 async def test_nobody_unknown_is_told_what_is_wrong_with_a_request(served: Served) -> None:
-    for path in ("/api/workflows", "/api/workflows/count"):
+    for path in ("/api/workflows", "/api/count"):
         answer = await served.web.get(f"{path}?where=", headers={"authorization": "Bearer x"})
         assert answer.status_code == 401, path
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from holdfast import __version__
 from holdfast_dashboard.api import bulk, history, metrics, operations, requests, workflows
+from holdfast_dashboard.api.parameters import check_parameters
 from holdfast_dashboard.api.responses import ALWAYS
 from holdfast_dashboard.problems import tell_problems
 
@@ -27,6 +28,7 @@ def make_api() -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         responses=ALWAYS,
+        dependencies=[Depends(check_parameters)],
     )
     for router in (
         workflows.router,

@@ -17,7 +17,7 @@ from holdfast_dashboard.api.fields import (
     Timeout,
     Wait,
 )
-from holdfast_workflow.kinds import DuplicatePolicy
+from holdfast_workflow.kinds import DuplicatePolicy, RunStatus, TimeoutKind
 from holdfast_workflow.validation import MAX_INTEGER, MAX_SECONDS
 
 
@@ -100,6 +100,27 @@ class ArgsBody(Body):
     """Arguments."""
 
     args: list[Any] = Field(default_factory=list)
+
+
+class EndError(View):
+    """Why a workflow ended without a result; ``cause`` is what led to that."""
+
+    type: str
+    message: str
+    timeout_kind: TimeoutKind | None = None
+    deadline_at: Instant | None = None
+    reason: str | None = None
+    cause: EndError | None = None
+
+
+class Ending(View):
+    """How a workflow ended, in the last run of its chain; ``pending`` or ``running`` as long as it has not."""
+
+    workflow_id: str
+    run_id: str
+    status: RunStatus
+    result: Any = None
+    error: EndError | None = None
 
 
 class QueryBody(ArgsBody):

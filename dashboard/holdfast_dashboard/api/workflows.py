@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
+from holdfast.cli.results import error_document
 from holdfast.listing import MOST_PER_PAGE
 from holdfast.views import RunPage, WorkflowDescription
 from holdfast_dashboard.access import Reader, TheWeb, Writer
-from holdfast_dashboard.api.fields import IdempotencyKey, RunId, WorkflowId
+from holdfast_dashboard.api.fields import MAX_WAIT_S, IdempotencyKey, RunId, WorkflowId
 from holdfast_dashboard.api.filters import RunFilters
-from holdfast_dashboard.api.models import Count, StartBody, Started
-from holdfast_dashboard.api.redaction import description
+from holdfast_dashboard.api.models import Count, EndError, Ending, StartBody, Started
+from holdfast_dashboard.api.redaction import HIDDEN, description
 from holdfast_dashboard.api.responses import problems
-from holdfast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
-from holdfast_workflow.kinds import DuplicatePolicy
+from holdfast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError, WorkflowResultError
+from holdfast_workflow.kinds import DuplicatePolicy, RunStatus
 
 router = APIRouter(tags=["workflows"])
 
@@ -64,7 +67,7 @@ async def list_runs(
     return await web.client.list(page_size=page_size, **filters).page(cursor)
 
 
-@router.get("/workflows/count")
+@router.get("/count")
 async def count_runs(filters: RunFilters, web: TheWeb, _: Reader) -> Count:
     """How many runs match."""
     return Count(count=await web.client.count(**filters))
@@ -76,3 +79,39 @@ async def describe(
 ) -> WorkflowDescription:
     """What a workflow is doing: deadlines and the time left, open activities with all four timeouts, failures."""
     return description(await web.client.describe(workflow_id, run_id), principal)
+
+
+@router.get(
+    "/workflows/{workflow_id}/result",
+    responses={202: {"model": Ending, "description": "It has not ended in time."}, **problems(404)},
+)
+async def result(
+    workflow_id: WorkflowId,
+    web: TheWeb,
+    principal: Reader,
+    response: Response,
+    run_id: RunId = None,
+    wait_seconds: Annotated[
+        float, Query(ge=0, le=MAX_WAIT_S, description="How long to wait for the end; 0 only looks.")
+    ] = 5,
+) -> Ending:
+    """What a workflow returned, or why it did not, at the end of its chain of runs.
+
+    202 where it has not ended in time: ask again.
+    """
+    handle = web.client.handle(workflow_id, run_id=run_id)
+    row = await handle.run()
+    if row.is_open and wait_seconds:
+        with contextlib.suppress(WorkflowResultError, TimeoutError):
+            async with asyncio.timeout(wait_seconds):
+                await handle.result()
+        row = await handle.run()
+    ending = Ending(workflow_id=workflow_id, run_id=row.run_id, status=RunStatus(row.status))
+    if row.is_open:
+        response.status_code = 202
+        return ending
+    try:
+        value = await handle.result()
+    except WorkflowResultError as error:
+        return ending.model_copy(update={"error": EndError.model_validate(error_document(error))})
+    return ending.model_copy(update={"result": value if principal.sees_payloads else HIDDEN})

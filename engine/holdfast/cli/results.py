@@ -86,7 +86,7 @@ async def print_result(handle: WorkflowHandle[Any], timeout: float | None, *, js
         value = waiting.result()
     except WorkflowResultError as error:
         if json:
-            await _print_end(handle, {"error": _error_document(error)})
+            await _print_end(handle, {"error": error_document(error)})
         raise
     if json:
         await _print_end(handle, {"result": value})
@@ -99,7 +99,8 @@ async def _print_end(handle: WorkflowHandle[Any], outcome: dict[str, Any]) -> No
     document({"workflow_id": handle.workflow_id, "run_id": run.run_id, "status": run.status.value, **outcome})
 
 
-def _error_document(error: BaseException) -> dict[str, Any]:
+def error_document(error: BaseException) -> dict[str, Any]:
+    """An end without a result, and what led to it, as plain values."""
     found: dict[str, Any] = {
         "type": getattr(error, "type", None) or type(error).__name__,
         "message": str(error),
@@ -109,5 +110,5 @@ def _error_document(error: BaseException) -> dict[str, Any]:
         if value is not None:
             found[fact] = value.isoformat() if fact == "deadline_at" else value
     if error.__cause__ is not None:
-        found["cause"] = _error_document(error.__cause__)
+        found["cause"] = error_document(error.__cause__)
     return found
