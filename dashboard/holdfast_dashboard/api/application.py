@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 from fastapi import Depends, FastAPI
 
 from holdfast import __version__
@@ -40,4 +43,11 @@ def make_api() -> FastAPI:
     ):
         app.include_router(router)
     tell_problems(app)
+    app.openapi = _document  # type: ignore[method-assign]  # FastAPI's own way to give one
     return app
+
+
+@cache
+def _document() -> dict[str, Any]:
+    """The OpenAPI document. It takes most of a second to make, and is the same for all control planes of a process."""
+    return FastAPI.openapi(make_api())
