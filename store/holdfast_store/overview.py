@@ -141,14 +141,18 @@ _ACTIVITY_KIND: Final = (
 )
 _AHEAD: Final = (
     (
-        f"SELECT {_RUN_KIND}, next_deadline_at, run_id, NULL FROM workflow_runs "
+        f"SELECT {_RUN_KIND} AS kind, next_deadline_at AS due_at, run_id, NULL AS command_id FROM workflow_runs "
         "WHERE next_deadline_at IS NOT NULL ORDER BY next_deadline_at LIMIT ?"
     ),
     (
-        f"SELECT {_ACTIVITY_KIND}, next_deadline_at, run_id, activity_id FROM activity_executions "
+        f"SELECT {_ACTIVITY_KIND} AS kind, next_deadline_at AS due_at, run_id, activity_id AS command_id "
+        "FROM activity_executions "
         "WHERE next_deadline_at IS NOT NULL ORDER BY next_deadline_at LIMIT ?"
     ),
-    f"SELECT '{TIMER}', fire_at, run_id, timer_id FROM timers ORDER BY fire_at LIMIT ?",
+    (
+        f"SELECT '{TIMER}' AS kind, fire_at AS due_at, run_id, timer_id AS command_id "
+        "FROM timers ORDER BY fire_at LIMIT ?"
+    ),
 )
 
 
@@ -171,7 +175,7 @@ class Outlook:
         counts: By kind, how many fall due before each of the bounds that were asked for, and later; of the nearest
             10,000 of runs, activities and timers each.
         nearest: The nearest ones.
-        more: Whether there are more than were counted.
+        more: Whether counting stopped there, so that there may be more.
     """
 
     counts: dict[str, list[int]]
@@ -189,14 +193,17 @@ def outlook(connection: Connection, bounds: Sequence[int]) -> Outlook:
     counts: dict[str, list[int]] = {}
     nearest: list[tuple[int, str, str, int | None]] = []
     more = False
+    passed = " + ".join(["CASE WHEN due_at < ? THEN 0 ELSE 1 END"] * len(bounds)) or "0"
     with snapshot(connection):
-        for text in _AHEAD:
-            rows = fetch(connection, text, (MOST_COUNTED + 1,))
-            more = more or len(rows) > MOST_COUNTED
-            for kind, due_at, _, _ in rows[:MOST_COUNTED]:
-                place = next((index for index, bound in enumerate(bounds) if due_at < bound), len(bounds))
-                counts.setdefault(kind, [0] * (len(bounds) + 1))[place] += 1
-            nearest += [(due_at, kind, run_id, of) for kind, due_at, run_id, of in rows[:MOST_LISTED]]
+        for ahead in _AHEAD:
+            placed = f"SELECT kind, {passed} AS place FROM ({ahead}) AS ahead"
+            text = f"SELECT kind, place, count(*) FROM ({placed}) AS placed GROUP BY kind, place"
+            found = fetch(connection, text, (*bounds, MOST_COUNTED))
+            for kind, place, count in found:
+                counts.setdefault(kind, [0] * (len(bounds) + 1))[place] = count
+            more = more or sum(count for _, _, count in found) == MOST_COUNTED
+            rows = fetch(connection, ahead, (MOST_LISTED,))
+            nearest += [(due_at, kind, run_id, of) for kind, due_at, run_id, of in rows]
         nearest.sort(key=lambda row: row[:3])
         listed = nearest[:MOST_LISTED]
         ids = _workflow_ids(connection, {run_id for _, _, run_id, _ in listed})

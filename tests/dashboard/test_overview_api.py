@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.dashboard.conftest import Served
 
 from holdfast import StartOptions
 from holdfast_dashboard.live import Bell
+from holdfast_store import overview
 
 
 async def told(served: Served, path: str) -> Any:
@@ -51,6 +53,26 @@ async def test_the_watchdog_page_counts_deadlines_by_kind_and_window(served: Ser
     assert found["open"]["execution_timeout"]["within_a_day"] == 1
     assert found["nearest"][0]["kind"] == "heartbeat"
     assert [due["workflow_id"] for due in found["nearest"]] == ["c-1", "n-1", "c-1"]
+    assert not found["more"]
+
+
+async def test_counting_deadlines_stops_at_a_bound_and_says_so(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "MOST_COUNTED", 3)
+    for number in range(5):
+        options = StartOptions(run_timeout=1000 + number)
+        await served.client.start("Nobody", id=f"n-{number}", task_queue="nowhere", options=options)
+    found = await told(served, "watchdog")
+    assert found["more"]
+    assert found["open"]["run_timeout"] == {
+        "overdue": 0,
+        "within_a_minute": 0,
+        "within_an_hour": 3,
+        "within_a_day": 0,
+        "later": 0,
+    }
+    assert len(found["nearest"]) == 5
 
 
 async def test_what_was_enforced_is_told_with_its_lateness(served: Served) -> None:
