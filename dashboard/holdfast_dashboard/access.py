@@ -17,15 +17,14 @@ from holdfast_dashboard.problems import Problem, ProblemError
 from holdfast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from holdfast_dashboard.security.sessions import COOKIE
 from holdfast_dashboard.security.tokens import Token, whose
-from holdfast_dashboard.web import Web
+from holdfast_dashboard.web import Web, web_of
 
 bearer = HTTPBearer(auto_error=False, description="A token made by `holdfast ui token add`.")
 
 
 def get_web(request: Request) -> Web:
     """The control plane that serves the request."""
-    web: Web = request.app.state.web
-    return web
+    return web_of(request.scope)
 
 
 TheWeb = Annotated[Web, Depends(get_web)]

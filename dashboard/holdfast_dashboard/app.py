@@ -18,7 +18,7 @@ from holdfast_dashboard.paths import EncodedSlashes
 from holdfast_dashboard.problems import http_problem
 from holdfast_dashboard.security.sessions import Sessions
 from holdfast_dashboard.settings import WebSettings
-from holdfast_dashboard.web import Web
+from holdfast_dashboard.web import Serving, Web
 from holdfast_workflow.environment import Clock, SystemClock
 
 
@@ -35,10 +35,9 @@ def control_plane(
     settings = settings or WebSettings()
     clock = clock or SystemClock()
     find = client if callable(client) else lambda: client
-    api, pages = make_api(), make_pages()
-    api.state.web = pages.state.web = Web(find, settings, Sessions(clock), clock)
+    web = Web(find, settings, Sessions(clock), clock)
     return Starlette(
-        routes=[Mount("/api", EncodedSlashes(api)), Mount("/", EncodedSlashes(pages))],
+        routes=[Mount("/api", EncodedSlashes(make_api())), Mount("/", EncodedSlashes(make_pages()))],
         exception_handlers={HTTPException: http_problem},
-        middleware=[Middleware(Guard, settings=settings, clock=clock)],
+        middleware=[Middleware(Guard, settings=settings, clock=clock), Middleware(Serving, web=web)],
     )

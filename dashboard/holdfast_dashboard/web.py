@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast import Client
 from holdfast_dashboard.security.sessions import Sessions
 from holdfast_dashboard.settings import WebSettings
 from holdfast_workflow.environment import Clock
 from holdfast_workflow.times import to_datetime
+
+_KEY: Final = "holdfast_dashboard.web"
 
 
 @dataclass(slots=True)
@@ -30,3 +35,21 @@ class Web:
     def now(self) -> datetime:
         """Now, by the engine's clock: deadlines are compared with that one."""
         return to_datetime(self.client.hub.environment.clock.now())
+
+
+class Serving:
+    """Says which control plane a request is for: routes are made once a process, and serve all there are."""
+
+    def __init__(self, app: ASGIApp, web: Web) -> None:
+        self._app = app
+        self._web = web
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with it."""
+        await self._app({**scope, _KEY: self._web}, receive, send)
+
+
+def web_of(scope: Scope) -> Web:
+    """The control plane that a request is for."""
+    web: Web = scope[_KEY]
+    return web

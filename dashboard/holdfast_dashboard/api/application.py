@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from fastapi import Depends, FastAPI
 
@@ -21,8 +20,9 @@ Times are ISO 8601 with an offset, durations are seconds. Everything that goes w
 """
 
 
+@cache
 def make_api() -> FastAPI:
-    """The application of ``/api``; its ``state.web`` is set by whoever serves it."""
+    """The application of ``/api``, whichever control plane is served."""
     app = FastAPI(
         title="Holdfast",
         version=__version__,
@@ -43,11 +43,4 @@ def make_api() -> FastAPI:
     ):
         app.include_router(router)
     tell_problems(app)
-    app.openapi = _document  # type: ignore[method-assign]  # FastAPI's own way to give one
     return app
-
-
-@cache
-def _document() -> dict[str, Any]:
-    """The OpenAPI document. It takes most of a second to make, and is the same for all control planes of a process."""
-    return FastAPI.openapi(make_api())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,9 @@ from holdfast_dashboard.problems import Problem, ProblemError, problem_of, unfor
 STATIC: Final = Path(__file__).parent.parent / "static"
 
 
+@cache
 def make_pages() -> FastAPI:
-    """The application of the pages; its ``state.web`` is set by whoever serves it."""
+    """The application of the pages, whichever control plane is served."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in (login.router, runs.router, start.router, run.router, operations.router):
         app.include_router(router)
