@@ -13,14 +13,18 @@ from holdfast.views import (
     FailureCause,
     FailureView,
     PendingActivity,
+    PendingChild,
+    PendingSignal,
     PendingTimer,
+    PendingUpdate,
     RunDescription,
     WorkerSummary,
     WorkerView,
     WorkflowDescription,
 )
 from holdfast_activities.deadlines import options_of
-from holdfast_store.inspection import Inspection, inspect_run, worker_loads
+from holdfast_store.inspection import Inspection, OpenChild, inspect_run, worker_loads
+from holdfast_store.requests import RequestRow
 from holdfast_store.rows import ActivityRow, FailureRow, RunRow, WorkerRow
 from holdfast_store.runs import seconds
 from holdfast_workflow.converter import DataConverter
@@ -68,6 +72,13 @@ def _description(found: Inspection, now: int, converter: DataConverter) -> Workf
         run=_run(run, workers, now, converter),
         pending_activities=tuple(_activity(row, workers, now, converter) for row in found.activities),
         pending_timers=tuple(PendingTimer(timer_id=id, fire_at=to_datetime(at)) for id, at in found.timers),
+        pending_children=tuple(_child(row) for row in found.children),
+        pending_updates=tuple(_update(row) for row in found.updates),
+        pending_signals=tuple(
+            PendingSignal(name=name, count=count, without_handler=kept)
+            for kept, names in zip((True, False), found.signals, strict=True)
+            for name, count in sorted(names.items())
+        ),
         failures=tuple(_failure(row) for row in found.failures),
         attention=tuple(Attention(kind) for kind in found.attention),
         described_at=to_datetime(now),
@@ -139,6 +150,25 @@ def _activity(
         last_failure=_cause(orjson.loads(row.last_failure)) if row.last_failure is not None else None,
         worker=_worker(row.claimed_by, workers, now),
         cancel_requested=bool(row.cancel_requested),
+    )
+
+
+def _child(row: OpenChild) -> PendingChild:
+    return PendingChild(
+        workflow_id=row.workflow_id,
+        run_id=row.run_id,
+        workflow_type=row.workflow_type,
+        status=RunStatus(row.status),
+        created_at=to_datetime(row.created_at),
+    )
+
+
+def _update(row: RequestRow) -> PendingUpdate:
+    return PendingUpdate(
+        update_id=row.request_id,
+        name=row.name,
+        accepted=row.answer_seq is not None,
+        asked_at=to_datetime(row.created_at),
     )
 
 

@@ -158,6 +158,38 @@ class PendingTimer(View):
     fire_at: Instant
 
 
+class PendingChild(View):
+    """A child that has not ended; of a closed workflow, one that its close policy leaves alone or has yet to end."""
+
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    status: RunStatus
+    created_at: Instant
+
+
+class PendingUpdate(View):
+    """An update without an answer. ``accepted``: it stands in the history, and its handler is at work."""
+
+    update_id: str
+    name: str
+    accepted: bool
+    asked_at: Instant
+
+
+class PendingSignal(View):
+    """Signals of one name that wait.
+
+    Attributes:
+        without_handler: The code has seen them and has no handler of that name (is it misspelt?): they wait for a next
+            run. Otherwise no activation has seen them yet.
+    """
+
+    name: str
+    count: int
+    without_handler: bool
+
+
 class FailureView(View):
     """A failure that was recorded for the run. ``event_seq`` is the event that it led to, if it led to one."""
 
@@ -191,6 +223,9 @@ class WorkflowDescription(View):
     run: RunDescription
     pending_activities: tuple[PendingActivity, ...]
     pending_timers: tuple[PendingTimer, ...]
+    pending_children: tuple[PendingChild, ...]
+    pending_updates: tuple[PendingUpdate, ...]
+    pending_signals: tuple[PendingSignal, ...]
     failures: tuple[FailureView, ...]
     attention: tuple[Attention, ...]
     described_at: Instant

@@ -6,13 +6,32 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from holdfast_store import queries, tables, trouble
+from holdfast_store import queries, requests, tables, trouble
 from holdfast_store.queries import fetch, marks
+from holdfast_store.requests import RequestRow
 from holdfast_store.rows import ActivityRow, FailureRow, RunRow, WorkerRow
 from holdfast_store.snapshots import snapshot
 from holdfast_store.statements import columns_of
 
 _RUN_COLUMNS = ", ".join(f"r.{name}" for name in columns_of(tables.workflow_runs))
+
+
+MOST_UNSEEN = 1000
+"""So many of the signals that nobody has seen yet are looked at."""
+
+Signals = tuple[dict[str, int], dict[str, int]]
+"""How many signals wait, by name: those without a handler, and those that no activation has seen."""
+
+
+@dataclass(slots=True)
+class OpenChild:
+    """A run that another one started and that has not ended."""
+
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    status: str
+    created_at: int
 
 
 @dataclass(slots=True)
@@ -23,6 +42,9 @@ class Inspection:
     run_count: int
     activities: list[ActivityRow]
     timers: list[tuple[int, int]]
+    children: list[OpenChild]
+    updates: list[RequestRow]
+    signals: Signals
     failures: list[FailureRow]
     workers: dict[str, WorkerRow]
     attention: list[str]
@@ -54,16 +76,30 @@ def inspect_run(
             run_count = run.run_number
         everyone = queries.workers(connection)
         conditions = trouble.everything(now, trouble.Polled.of(everyone, now))
-        attention = trouble.kinds_of(connection, [run.run_id], conditions) if run.is_open else {}
+        is_open, run_id = run.is_open, run.run_id
+        attention = trouble.kinds_of(connection, [run_id], conditions) if is_open else {}
         return Inspection(
             run=run,
             run_count=run_count,
-            activities=queries.open_activities(connection, run.run_id) if run.is_open else [],
-            timers=queries.open_timers(connection, run.run_id) if run.is_open else [],
-            failures=queries.failures(connection, run.run_id, failures),
+            activities=queries.open_activities(connection, run_id) if is_open else [],
+            timers=queries.open_timers(connection, run_id) if is_open else [],
+            children=_open_children(
+                connection, run_id
+            ),  # of a closed run, too: its close policy comes in steps
+            updates=requests.unanswered_updates(connection, run_id) if is_open else [],
+            signals=requests.waiting_signals(connection, run_id, MOST_UNSEEN) if is_open else ({}, {}),
+            failures=queries.failures(connection, run_id, failures),
             workers={worker.worker_id: worker for worker in everyone},
-            attention=attention.get(run.run_id, []),
+            attention=attention.get(run_id, []),
         )
+
+
+def _open_children(connection: Connection, run_id: str) -> list[OpenChild]:
+    text = (
+        "SELECT workflow_id, run_id, workflow_type, status, created_at FROM workflow_runs "
+        "WHERE parent_run_id = ? AND closed_at IS NULL ORDER BY run_id"
+    )
+    return [OpenChild(*row) for row in fetch(connection, text, (run_id,))]
 
 
 Found = tuple[RunRow, int, str]

@@ -16,6 +16,7 @@ Rows are changed by statements of their own, at once, within the batch's transac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,11 @@ _COLUMNS = ", ".join(columns_of(tables.workflow_requests))
 _KEY = "first_run_id = ? AND kind = ? AND request_id = ?"
 _SELECT = f"SELECT {_COLUMNS} FROM workflow_requests WHERE "
 _WAITING = "run_id = ? AND state = 'open' AND kind = 'update' AND answer_seq IS NULL"
+
+_LAST_RECORD = (
+    "SELECT payload FROM history_events WHERE run_id = ? AND type = 'WorkflowTaskCompleted' "
+    "ORDER BY seq DESC LIMIT 1"
+)
 
 
 # --- in a batch -----------------------------------------------------------------------------------------------------
@@ -158,11 +164,10 @@ def _last_record(batch: Batch, run: RunRow) -> tuple[int, dict[str, int]]:
     for _, event, _ in reversed(batch.appended(run.run_id)):
         if isinstance(event, WorkflowTaskCompleted):
             return event.through, event.buffered or {}
-    text = (
-        "SELECT payload FROM history_events WHERE run_id = ? AND type = 'WorkflowTaskCompleted' "
-        "ORDER BY seq DESC LIMIT 1"
-    )
-    rows = batch.scan(text, (run.run_id,))
+    return _read_record(batch.scan(_LAST_RECORD, (run.run_id,)))
+
+
+def _read_record(rows: Sequence[Sequence[Any]]) -> tuple[int, dict[str, int]]:
     if not rows:
         return 0, {}
     record: dict[str, Any] = orjson.loads(rows[0][0])
@@ -250,6 +255,26 @@ def move_updates(batch: Batch, run: RunRow, following: RunRow) -> None:
 
 
 # --- outside of batches ---------------------------------------------------------------------------------------------
+
+
+def unanswered_updates(connection: Connection, run_id: str) -> list[RequestRow]:
+    """The updates of a run that have no answer, accepted or not, oldest first."""
+    text = f"{_SELECT}run_id = ? AND state = 'open' AND kind = 'update' ORDER BY created_at, request_id"
+    return [RequestRow(*row) for row in fetch(connection, text, (run_id,))]
+
+
+def waiting_signals(connection: Connection, run_id: str, most: int) -> tuple[dict[str, int], dict[str, int]]:
+    """How many signals of a run wait, by name: those without a handler, and those that no activation has seen.
+
+    Of the latter the first ``most`` are looked at.
+    """
+    through, buffered = _read_record(fetch(connection, _LAST_RECORD, (run_id,)))
+    text = (
+        "SELECT payload FROM history_events WHERE run_id = ? AND seq > ? AND type = 'SignalReceived' "
+        f"ORDER BY seq LIMIT {int(most)}"
+    )
+    unseen = Counter[str](orjson.loads(row[0])["name"] for row in fetch(connection, text, (run_id, through)))
+    return buffered, unseen
 
 
 def waiting_updates(connection: Connection, run_id: str) -> list[RequestRow]:

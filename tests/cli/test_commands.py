@@ -217,6 +217,18 @@ def test_describe_shows_people_what_is_open(holdfast: Command) -> None:
     assert "Doubling, Ledger, fail, hanging, sleep_long, double, hang" in holdfast("workers").out
 
 
+def test_describe_shows_people_who_waits_for_an_answer(holdfast: Command) -> None:
+    holdfast("start", "Ledger", "--id", "l")
+    holdfast("signal", "l", "misspelt")
+    found: dict[str, Any] = {"pending_signals": []}
+    while not any(one["without_handler"] for one in found["pending_signals"]):
+        found = holdfast("describe", "l", "--json").json
+    done = holdfast("describe", "l").out
+    assert "signals that wait" in done
+    assert "misspelt" in done
+    assert "no handler of this name" in done
+
+
 def test_history_is_every_event_in_order(holdfast: Command) -> None:
     holdfast("start", "Doubling", "--id", "d", "--input", "4", "--wait")
     events = holdfast("history", "d", "--json").lines

@@ -52,6 +52,16 @@ async def test_the_run_page_shows_both_timeouts_and_deadlines(served: Served) ->
     assert re.search(r'class="until near"[^>]*>\d+ s left', text)
 
 
+async def test_the_run_page_shows_who_waits_for_an_answer(served: Served) -> None:
+    await with_a_run(served)
+    handle = served.client.handle("w/1")
+    await handle.signal("misspelt")
+    await handle.start_update("hold", id="u-1")
+    text = (await served.web.get("/workflows/w%2F1")).text
+    assert re.search(r"signal misspelt <span[^>]*>the workflow has no handler of this name", text)
+    assert re.search(r"update hold <small>u-1</small> accepted", text)
+
+
 async def test_what_a_user_put_in_is_text_and_no_markup(served: Served) -> None:
     id = '<script>alert("x")</script>'
     await served.client.start("Waiting", id=id, options=StartOptions(memo={"a": "<b>"}))

@@ -82,8 +82,24 @@ async def broken() -> None:
     await cast("Any", crunch)("too", "many")
 
 
+@workflow.defn
+class Listening:
+    @workflow.run
+    async def run(self) -> None:
+        child = workflow.start_child(nap, 500, id="its-child")
+        await child
+
+    @workflow.signal
+    def hear(self) -> None:
+        pass
+
+    @workflow.update
+    async def ponder(self) -> None:
+        await workflow.sleep(1000)
+
+
 PROGRAMS: dict[str, Any] = {
-    "workflows": [both, hop, nap, stubborn, broken],
+    "workflows": [both, hop, nap, stubborn, broken, Listening],
     "activities": [crunch, fail_often],
 }
 
@@ -383,6 +399,38 @@ async def test_what_a_codec_wrote_is_decoded_and_without_it_shown_as_stored(data
     assert details["$codec"] == "backwards"
 
 
+async def test_children_updates_and_signals_that_wait_are_shown_until_they_are_done(
+    database_url: str,
+) -> None:
+    async with TestEnvironment(url=database_url, **PROGRAMS) as env:
+        began = env.now()
+        handle = await env.client.start(Listening.run, id="l")
+        await handle.start_update(Listening.ponder, id="u-1")
+        for name in ("hear", "haer", "haer"):
+            await handle.signal(name)
+        await env.settle()
+        found = await handle.describe()
+        unserved = await env.client.start(Listening.run, id="u", task_queue="nowhere")
+        await unserved.signal(Listening.hear)
+        asking = asyncio.create_task(unserved.start_update(Listening.ponder, id="u-2"))
+        await env.settle()
+        unseen = await unserved.describe()
+        asking.cancel()
+        await unserved.terminate()
+        await handle.terminate()
+        ended = await handle.describe()
+    (child,) = found.pending_children
+    assert (child.workflow_id, child.workflow_type, child.status) == ("its-child", "nap", RunStatus.RUNNING)
+    (update,) = found.pending_updates
+    assert (update.update_id, update.name, update.accepted, update.asked_at) == ("u-1", "ponder", True, began)
+    (signal,) = found.pending_signals
+    assert (signal.name, signal.count, signal.without_handler) == ("haer", 2, True)
+    assert [(one.update_id, one.accepted) for one in unseen.pending_updates] == [("u-2", False)]
+    (signal,) = unseen.pending_signals
+    assert (signal.name, signal.count, signal.without_handler) == ("hear", 1, False)
+    assert (ended.pending_updates, ended.pending_signals) == ((), ())
+
+
 async def test_its_json_has_instants_with_an_offset_and_whole_seconds_as_integers(database_url: str) -> None:
     async with TestEnvironment(url=database_url, **PROGRAMS) as env:
         handle = await env.client.start(nap, 100, id="n", options=StartOptions(execution_timeout=7200))
@@ -408,4 +456,4 @@ async def test_describing_takes_few_statements_however_much_is_open(database_url
         reads = [text for text in statements if text.startswith(("SELECT", "WITH"))]
         statements.clear()
         await handle.terminate()
-    assert len(reads) == 6
+    assert len(reads) == 10

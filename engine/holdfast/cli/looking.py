@@ -32,7 +32,10 @@ from holdfast.handle import HistoryEvent
 from holdfast.views import (
     FailureView,
     PendingActivity,
+    PendingChild,
+    PendingSignal,
     PendingTimer,
+    PendingUpdate,
     WorkerView,
     WorkflowDescription,
 )
@@ -117,6 +120,12 @@ def _show_description(found: WorkflowDescription) -> None:
         show("", _activities(found.pending_activities, now))
     if found.pending_timers:
         show("", _timers(found.pending_timers, now))
+    if found.pending_children:
+        show("", _children(found.pending_children, now))
+    if found.pending_updates:
+        show("", _updates(found.pending_updates, now))
+    if found.pending_signals:
+        show("", _signals(found.pending_signals))
     if found.failures:
         show("", _failures(found.failures, now))
 
@@ -215,6 +224,29 @@ def _timers(timers: Sequence[PendingTimer], now: datetime) -> Table:
     made = table("ID", "FIRES", title=_title("pending timer", len(timers)))
     for timer in timers[:MOST_SHOWN]:
         made.add_row(str(timer.timer_id), at(timer.fire_at, now))
+    return made
+
+
+def _children(children: Sequence[PendingChild], now: datetime) -> Table:
+    made = table("WORKFLOW", "TYPE", "STATUS", "STARTED", title=_title("open child workflow", len(children)))
+    for child in children[:MOST_SHOWN]:
+        made.add_row(child.workflow_id, child.workflow_type, status(child.status), ago(child.created_at, now))
+    return made
+
+
+def _updates(updates: Sequence[PendingUpdate], now: datetime) -> Table:
+    made = table("ID", "UPDATE", "STATUS", "ASKED", title=_title("open update", len(updates)))
+    for update in updates[:MOST_SHOWN]:
+        stage = "accepted" if update.accepted else "not yet accepted"
+        made.add_row(update.update_id, update.name, stage, ago(update.asked_at, now))
+    return made
+
+
+def _signals(signals: Sequence[PendingSignal]) -> Table:
+    made = table("SIGNAL", "HOW MANY", "WHY", title="signals that wait")
+    for signal in signals[:MOST_SHOWN]:
+        why = "the workflow has no handler of this name" if signal.without_handler else "not yet seen"
+        made.add_row(signal.name, str(signal.count), Text(why, style="red" if signal.without_handler else ""))
     return made
 
 
