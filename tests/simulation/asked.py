@@ -23,22 +23,33 @@ class Updates:
         """What each was answered in each chain."""
         self.answers: Counter[tuple[str, str]] = Counter()
         self.token_of: dict[str, str] = {}
+        self.undone: dict[str, set[str]] = defaultdict(set)
+        """In each chain, those that a reset has gone back behind."""
         for first, chain in story.chains.items():
             for run_id in chain:
-                for kind, _, payload in story.events[run_id]:
+                for kind, _, payload in story.own(run_id):
                     if kind == "UpdateAccepted":
                         self.accepted[payload["update_id"]].append((first, run_id))
                         self.token_of[payload["update_id"]] = payload["input"][0]
                     elif kind == "UpdateCompleted":
                         self.completed[payload["update_id"]][first] = payload
                         self.answers[payload["update_id"], first] += 1
+            kept = {
+                payload["update_id"]
+                for run_id in story.effective(first)
+                for kind, _, payload in story.events[run_id]
+                if kind == "UpdateCompleted"
+            }
+            answered = {update_id for update_id, there in self.completed.items() if first in there}
+            self.undone[first] = answered - kept
 
-    def done_in(self, first_run_id: str) -> set[str]:
-        """The tokens of those that a chain has carried out."""
+    def done_in(self, first_run_id: str, *, ever: bool = False) -> set[str]:
+        """The tokens of those that a chain has carried out; with ``ever`` those too that a reset has undone."""
         return {
             self.token_of[update_id]
             for update_id, answers in self.completed.items()
             if answers.get(first_run_id, {}).get("result") is not None
+            and (ever or update_id not in self.undone[first_run_id])
         }
 
 
@@ -62,8 +73,10 @@ def _check_update(request: Request, story: Story, updates: Updates) -> Iterator[
     key = request.key or ""
     places = updates.accepted.get(key, [])
     what = f"update {request.token} of {request.workflow_id} ({request.state}, {request.tries} tries)"
-    one_chain = len(story.chains_of.get(request.workflow_id, ())) <= 1
-    if request.state == REFUSED and places and (one_chain or request.tries == 1):
+    chains = story.chains_of.get(request.workflow_id, ())
+    one_chain = len(chains) <= 1
+    known = one_chain and not story.deleted.intersection(chains)
+    if request.state == REFUSED and places and (known or request.tries == 1):
         yield f"{what} was refused ({request.problem}), and is accepted in {places}"
     if request.state == DONE and not places:
         yield f"{what} was answered, and is not there"
@@ -121,9 +134,10 @@ def check_queries(story: Story, ledger: Ledger) -> Iterator[str]:
                 if kind == "SignalReceived"
             }
             done = updates.done_in(first_run_id)
+            ever = updates.done_in(first_run_id, ever=True)
             if not set(got) <= sent or len(set(got)) != len(got):
                 yield f"{what}, and its chain got the signals {sorted(sent)}"
-            if not set(carried_out) <= done or len(set(carried_out)) != len(carried_out):
+            if not set(carried_out) <= ever or len(set(carried_out)) != len(carried_out):
                 yield f"{what}, and its chain answered the updates {sorted(done)}"
             known = done.intersection(request.before)
             if not known <= set(carried_out) and not story.retried(first_run_id):

@@ -16,8 +16,10 @@ from tests.simulation import programs
 
 from holdfast import Client, StartOptions, UpdateHandle
 from holdfast.errors import (
+    InvalidOptionError,
     NoWorkerError,
     RequestTimeoutError,
+    ResetRefusedError,
     RunNotFoundError,
     StructuralLimitError,
     UpdateFailedError,
@@ -144,6 +146,8 @@ class Session:
                 WorkflowClosedError,
                 StructuralLimitError,
                 UpdateRejectedError,
+                ResetRefusedError,
+                InvalidOptionError,
             ) as error:
                 if request.state != DONE:
                     request.state, request.problem = REFUSED, type(error).__name__
@@ -202,6 +206,8 @@ class Session:
             await client.handle(workflow_id).cancel("simulated")
         elif kind == "terminate":
             await client.handle(workflow_id).terminate("simulated")
+        elif kind == "reset":
+            request.run_id = (await client.handle(workflow_id).reset(action["to"])).run_id
         else:
             await self._result(client, workflow_id)
 
@@ -286,6 +292,7 @@ def _further(rng: random.Random, workflow_id: str, ids: list[str]) -> Action:
         + ["update"] * 5
         + ["query"] * 3
         + ["cancel", "cancel", "terminate", "signal_with_start"]
+        + ["reset"] * 3
     )
     action: Action = {"do": kind, "id": workflow_id, "after": rng.choice((0, 0, 0.1, 0.7, 2))}
     if kind in ("signal", "signal_with_start"):
@@ -295,6 +302,9 @@ def _further(rng: random.Random, workflow_id: str, ids: list[str]) -> Action:
         action["name"] = rng.choice(("put", "put", "put_slowly", "put_slowly", "put_badly"))
         action["fits"] = rng.random() < 0.8
         action["patience"] = rng.choice((None, None, 1.0, 5.0))
+    if kind == "reset":
+        points = ("first-activation", "last-activation", "last-successful", rng.randint(2, 30))
+        action["to"] = rng.choice(points)
     if kind == "signal_with_start":
         if rng.random() < 0.5:
             action["id"] = f"sws{rng.randint(1, 2)}"

@@ -244,6 +244,10 @@ class Reader:
     def __init__(self, driver: SimulatedConnection) -> None:
         self.driver = driver
 
+    @property
+    def invalidated(self) -> bool:
+        return not self.driver.open
+
     def exec_driver_sql(self, text: str, values: Sequence[Any] = ()) -> Any:
         try:
             return self.driver.execute(text, values)

@@ -16,7 +16,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import Crashed, SimulatedExecutor, SimulationLoop, Strand
 from tests.simulation.views import WorldView
 
-from holdfast import Client, DataConverter, StructuralLimits, Worker
+from holdfast import Client, DataConverter, RetentionPolicy, StructuralLimits, Worker
 from holdfast.hub import Hub
 from holdfast_store.batch import Change
 from holdfast_store.journal import Callback
@@ -45,6 +45,7 @@ class Role:
     interval: float = 1.0
     threads: bool = False
     """Whether commits and reads are handed to (simulated) threads, as on PostgreSQL."""
+    retention: RetentionPolicy | None = None
     scripts: list[Script] = field(default_factory=list)
 
 
@@ -265,6 +266,7 @@ class Process:
                 max_cached_workflows=role.cached,
                 max_concurrent_activities=role.slots,
                 graceful_shutdown_timeout=1.0,
+                retention=role.retention,
             )
             await self.worker.start()
         elif role.watchdog:
@@ -346,6 +348,7 @@ MAY_COME_TWICE = frozenset(
         "Activate",
         "ApplyClosePolicy",
         "CompleteAttempt",
+        "DeleteStep",
         "EndAttempt",
         "EnforceActivityDeadline",
         "EnforceRunDeadline",
@@ -353,6 +356,7 @@ MAY_COME_TWICE = frozenset(
         "LoseWorker",
         "ReleaseLostRuns",
         "RequestCancel",
+        "ResetRun",
         "RescueActivity",
         "TaskFailed",
     }

@@ -167,7 +167,8 @@ class Program:
         self.log.append([step["do"], outcome])
 
     async def do_call(self, step: Step) -> Any:
-        return await workflow.execute_activity(step["activity"], step["script"], options=options_of(step))
+        call = workflow.execute_local_activity if step["local"] else workflow.execute_activity
+        return await call(step["activity"], step["script"], options=options_of(step))
 
     async def do_sleep(self, step: Step) -> None:
         await asyncio.sleep(step["for"])
@@ -332,13 +333,14 @@ def _call(rng: random.Random) -> Step:
         "max_attempts": attempts,
         "max_interval": 2,
     }
-    if rng.random() < 0.3:
+    local = rng.random() < 0.2
+    if rng.random() < 0.3 and not local:
         given["task_queue"] = rng.choice(QUEUES)
     if rng.random() < 0.3:
         given["cancellation_type"] = rng.choice(("try", "wait", "abandon"))
     if rng.random() < 0.2:
         given["priority"] = rng.randint(0, 9)
-    return {"do": "call", "activity": name, "script": script, "options": given}
+    return {"do": "call", "activity": name, "script": script, "options": given, "local": local}
 
 
 def _attempt(rng: random.Random) -> Step:

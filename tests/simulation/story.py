@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection
 
 from holdfast_store.queries import fetch
+from holdfast_workflow.times import from_iso
+
+Told = tuple[str, int, dict[str, Any]]
+"""An event: its type, when it was recorded, and its payload."""
 
 
 class Story:
     """The runs of a database with their histories, as plain JSON."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.events: dict[str, list[tuple[str, int, dict[str, Any]]]] = defaultdict(list)
+    def __init__(self, connection: Connection, exports: Path | None = None) -> None:
+        self.wrong: list[str] = []
+        self.events: dict[str, list[Told]] = defaultdict(list)
         text = "SELECT run_id, type, recorded_at, payload FROM history_events ORDER BY run_id, seq"
         for run_id, kind, recorded_at, payload in fetch(connection, text):
             self.events[run_id].append((kind, recorded_at, orjson.loads(payload)))
@@ -23,31 +30,77 @@ class Story:
         """The runs of each chain, in order, by the first one."""
         self.chains_of: dict[str, list[str]] = defaultdict(list)
         self.open: list[tuple[str, str]] = []
-        text = (
-            "SELECT run_id, first_run_id, workflow_id, closed_at, cancel_requested_at FROM workflow_runs "
-            "ORDER BY first_run_id, run_number"
-        )
-        self.cancelled: set[str] = set()
-        for run_id, first_run_id, workflow_id, closed_at, cancel_requested_at in fetch(connection, text):
-            self.chains[first_run_id].append(run_id)
-            if run_id == first_run_id:
-                self.chains_of[workflow_id].append(run_id)
-            if closed_at is None:
-                self.open.append((workflow_id, run_id))
-            if cancel_requested_at is not None:
-                self.cancelled.add(first_run_id)
+        text = "SELECT first_run_id, run_number, run_id, workflow_id, closed_at FROM workflow_runs"
+        runs = {row[2]: row for row in fetch(connection, text)}
+        self.open = [(row[3], row[2]) for row in sorted(runs.values()) if row[4] is None]
         self.activities = fetch(
             connection,
             "SELECT run_id, activity_id, attempt FROM activity_executions WHERE status = 'completed'",
         )
+        self.deleted: set[str] = set()
+        """The first runs of the chains that retention has taken, if only in part."""
+        for file in exports.rglob("*.jsonl") if exports is not None else ():
+            for line in file.read_bytes().splitlines():
+                self._exported(orjson.loads(line), runs)
+        for first_run_id, _, run_id, workflow_id, _ in sorted(runs.values()):
+            self.chains[first_run_id].append(run_id)
+            if run_id == first_run_id:
+                self.chains_of[workflow_id].append(run_id)
+        self.cancelled = {
+            first
+            for first, chain in self.chains.items()
+            if any(
+                name == "WorkflowCancelRequested" for run_id in chain for name, _, _ in self.events[run_id]
+            )
+        }
 
-    def end(self, first_run_id: str) -> tuple[str, int, dict[str, Any]]:
+    def _exported(self, document: dict[str, Any], runs: dict[str, Any]) -> None:
+        run = document["run"]
+        run_id = run["run_id"]
+        events = [(one["type"], from_iso(one["recorded_at"]), one["payload"]) for one in document["events"]]
+        if run_id in runs:
+            if self.events[run_id] != events:
+                self.wrong.append(f"run {run_id} was exported with another history than it has")
+            return
+        self.events[run_id] = events
+        self.deleted.add(run["first_run_id"])
+        runs[run_id] = run["first_run_id"], run["run_number"], run_id, run["workflow_id"], run["closed_at"]
+        self.activities += [
+            (run_id, one["activity_id"], one["attempt"])
+            for one in document.get("activities", ())
+            if one["status"] == "completed"
+        ]
+
+    def own(self, run_id: str) -> list[Told]:
+        """The events of a run without those that a reset took over from the run before."""
+        events = self.events[run_id]
+        return [events[0], *events[self._reset_at(run_id) or 1 :]]
+
+    def _reset_at(self, run_id: str) -> int | None:
+        reset = self.events[run_id][0][2].get("reset")
+        return None if reset is None else reset["seq"]
+
+    def effective(self, first_run_id: str) -> list[str]:
+        """The runs of a chain without those that a reset has taken up again: what the others know came about."""
+        chain = self.chains[first_run_id]
+        return [run_id for run_id, after in pairwise((*chain, "")) if not after or not self._reset_at(after)]
+
+    def end(self, first_run_id: str) -> Told:
         """The last event of a chain."""
         return self.events[self.chains[first_run_id][-1]][-1]
 
+    def ends(self, first_run_id: str) -> list[Told]:
+        """The last event of a chain, and those that were its last ones until a reset."""
+        chain = self.chains[first_run_id]
+        return [
+            self.events[run_id][-1]
+            for run_id, after in pairwise((*chain, ""))
+            if not after or self._reset_at(after)
+        ]
+
     def retried(self, first_run_id: str) -> bool:
         """Whether a run of a chain began anew, with the input of its first and no memory of what came before."""
-        chain = self.chains[first_run_id]
+        chain = self.effective(first_run_id)
         return any(self.events[run_id][-1][0] != "WorkflowContinuedAsNew" for run_id in chain[:-1])
 
     def after_cancel(self, run_id: str, kind: str) -> list[dict[str, Any]]:

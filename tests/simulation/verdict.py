@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import orjson
 from sqlalchemy import Connection
@@ -29,10 +30,13 @@ ENDS = {
 }
 
 
-def judge(connection: Connection, ledger: Ledger, executions: Executions) -> list[str]:
-    """Everything that is wrong."""
-    found = check_database(connection)
-    story = Story(connection)
+def judge(
+    connection: Connection, ledger: Ledger, executions: Executions, exports: Path | None = None
+) -> list[str]:
+    """Everything that is wrong. What retention has deleted is in its ``exports``."""
+    found = check_database(connection, deleting=exports is not None)
+    story = Story(connection, exports)
+    found += story.wrong
     found += [
         f"workflow {workflow_id} never ends: run {run_id} is open" for workflow_id, run_id in story.open
     ]
@@ -40,6 +44,7 @@ def judge(connection: Connection, ledger: Ledger, executions: Executions) -> lis
     found += check_starts(story, ledger)
     found += check_signals(story, ledger)
     found += check_requests(story, ledger)
+    found += check_resets(story, ledger)
     found += check_updates(story, ledger)
     found += check_queries(story, ledger)
     found += check_results(story, ledger)
@@ -136,7 +141,7 @@ def _check_handled(story: Story, ledger: Ledger) -> Iterator[str]:
             continue
         got = payload["result"]["got"]
         sent: list[str] = []
-        for run_id in chain:
+        for run_id in story.effective(first_run_id):
             for name, _, event in story.events[run_id]:
                 if name == "SignalReceived" and (token := event["input"][0]) not in sent:
                     sent.append(token)
@@ -173,24 +178,36 @@ def check_requests(story: Story, ledger: Ledger) -> Iterator[str]:
             yield f"the termination of {request.workflow_id} was acknowledged, and is not there"
 
 
+def check_resets(story: Story, ledger: Ledger) -> Iterator[str]:
+    """A reset that was acknowledged is a run of a chain of its workflow, which begins where it was told to."""
+    for request in ledger.of("reset"):
+        chains = story.chains_of.get(request.workflow_id, [])
+        if request.state != DONE or request.run_id is None:
+            continue
+        if not any(request.run_id in story.chains[first] for first in chains):
+            yield f"the reset of {request.workflow_id} to run {request.run_id} was acknowledged, and is not there"
+
+
 def check_results(story: Story, ledger: Ledger) -> Iterator[str]:
     """Clients were told what the histories say."""
     for result in ledger.results:
         if result.run_id not in story.chains:
             yield f"a client heard of the end of run {result.run_id}, which is not there"
             continue
-        kind, _, payload = story.end(result.run_id)
-        if ENDS.get(kind, "nothing") != result.error:
-            yield f"a client heard {result.error} of {result.workflow_id}, which ended with {kind}"
-        elif result.error is None and payload["result"] != result.value:
+        ends = [(kind, payload) for kind, _, payload in story.ends(result.run_id)]
+        fitting = [payload for kind, payload in ends if ENDS.get(kind, "nothing") == result.error]
+        if not fitting:
+            kinds = [kind for kind, _ in ends]
+            yield f"a client heard {result.error} of {result.workflow_id}, which ended with {kinds}"
+        elif result.error is None and not any(payload["result"] == result.value for payload in fitting):
             yield f"a client heard another result of {result.workflow_id} than its history has"
 
 
 def check_executions(story: Story, executions: Executions) -> Iterator[str]:
     """An activity's result is what its own last attempt returned, not what one of the dead said."""
     attempts = {(run_id, activity_id): attempt for run_id, activity_id, attempt in story.activities}
-    for run_id, events in story.events.items():
-        for kind, _, payload in events:
+    for run_id in story.events:
+        for kind, _, payload in story.own(run_id):
             if kind != "ActivityCompleted":
                 continue
             key = run_id, payload["command_id"]
@@ -205,11 +222,13 @@ def check_executions(story: Story, executions: Executions) -> Iterator[str]:
 def lateness(connection: Connection, after: int) -> Iterator[tuple[int, str]]:
     """By how much each timer and timeout that was due after an instant was late, in microseconds."""
     text = (
-        "SELECT run_id, type, recorded_at, payload FROM history_events "
-        "WHERE type IN ('TimerFired', 'ActivityTimedOut', 'WorkflowTimedOut')"
+        "SELECT h.run_id, h.type, h.recorded_at, h.payload, r.created_at "
+        "FROM history_events h JOIN workflow_runs r USING (run_id) "
+        "WHERE h.type IN ('TimerFired', 'ActivityTimedOut', 'WorkflowTimedOut')"
     )
-    for run_id, kind, recorded_at, payload in fetch(connection, text):
+    for run_id, kind, recorded_at, payload, created_at in fetch(connection, text):
         document = orjson.loads(payload)
         due_at = document["fire_at"] if kind == "TimerFired" else from_iso(document["deadline_at"])
+        due_at = max(due_at, created_at)  # a reset takes timers up whose time is over
         if due_at >= after:
             yield recorded_at - due_at, f"{kind} of run {run_id}"

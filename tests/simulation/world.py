@@ -13,12 +13,16 @@ import hashlib
 import inspect
 import logging
 import random
+import shutil
 import signal
+import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 from types import FrameType
 from typing import Any
 from unittest.mock import patch
@@ -31,6 +35,7 @@ from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.process import START_US, Process, Role, SimulatedDoorbell
 from tests.simulation.witness import WitnessBatch
 
+from holdfast import RetentionPolicy
 from holdfast.testing import VirtualTimeError, check_database
 from holdfast_store import committer
 
@@ -85,6 +90,8 @@ class World:
         self.calm = False
         self.started = 0
         self.ledger = Ledger()
+        self.exports: Path | None = None
+        """Where retention leaves what it deletes."""
         self.sessions: list[Session] = []
 
     # --- what processes ask for -------------------------------------------------------------------------------------
@@ -140,6 +147,7 @@ class World:
         lease = rng.choice((1.0, 2.0, 4.0))
         interval = rng.choice((0.5, 1.0))
         roles: list[Role] = []
+        retention = self._draw_retention()
         for number in range(rng.choice((1, 2, 2, 3))):
             roles.append(
                 Role(
@@ -154,6 +162,7 @@ class World:
                     lease=lease,
                     interval=interval,
                     threads=rng.random() < 0.5,
+                    retention=retention if rng.random() < 0.7 else None,
                 )
             )
         if not any(role.watchdog for role in roles) or rng.random() < 0.3:
@@ -169,6 +178,13 @@ class World:
             else:
                 roles.append(Role(session.name, threads=rng.random() < 0.5, scripts=[session.run]))
         return roles
+
+    def _draw_retention(self) -> RetentionPolicy | None:
+        if self.rng.random() < 0.75:
+            return None
+        self.exports = Path(tempfile.mkdtemp(prefix="simulated-"))
+        age = timedelta(seconds=self.rng.choice((1.0, 3.0)))
+        return RetentionPolicy(days=age, interval=1, export_to=self.exports)
 
     # --- the story --------------------------------------------------------------------------------------------------
 
@@ -244,12 +260,12 @@ class World:
     def _look(self) -> None:
         """The invariants hold at any moment, not only at the end."""
         now = self.loop.time() - 1000
-        found = check_database(self.shared.plain)
+        found = check_database(self.shared.plain, deleting=self.exports is not None)
         self.violations += [f"at {now:.6f} s: {what}" for what in found]
 
     def _judge(self, calm_at: int) -> None:
         plain = self.shared.plain
-        self.violations += verdict.judge(plain, self.ledger, programs.executions)
+        self.violations += verdict.judge(plain, self.ledger, programs.executions, self.exports)
         if self.seed % REPLAYED == 0:
             self.violations += verdict.check_prefixes(plain)
         after = calm_at + START_US + round(SETTLED_S * 1e6)
@@ -339,6 +355,8 @@ def simulate(seed: int) -> Outcome:
             world.violations.append(f"a livelock: {error}")
         finally:
             _bury(world)
+            if world.exports is not None:
+                shutil.rmtree(world.exports)
     world.hash.update(str((loop.callbacks, loop.elapsed_us, world.rng.random())).encode())
     return Outcome(
         seed,

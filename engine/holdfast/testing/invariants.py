@@ -46,16 +46,17 @@ SAME_IN_STARTED = (
 )
 
 
-def check_database(connection: Connection) -> list[str]:
+def check_database(connection: Connection, *, deleting: bool = False) -> list[str]:
     """What is wrong in a database: one sentence a violation, an empty list if nothing is.
 
     Everything is read, in one snapshot: it is for tests, not for production.
 
     Args:
         connection: A connection in autocommit to a database at the newest schema, with no transaction open.
+        deleting: Whether retention is at work: of a chain that it has come to, the first runs are gone before the last.
     """
     with _snapshot(connection):
-        return _Checker(connection).check()
+        return _Checker(connection, deleting=deleting).check()
 
 
 @contextmanager
@@ -90,8 +91,9 @@ class History:
 class _Checker:
     """One walk over a database."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, deleting: bool = False) -> None:
         self.violations: list[str] = []
+        self.deleting = deleting
         self.instances = {row[0]: InstanceRow(*row) for row in _all(connection, tables.workflow_instances)}
         self.runs = {row[0]: RunRow(*row) for row in _all(connection, tables.workflow_runs)}
         self.histories = self._histories(connection)
@@ -139,7 +141,7 @@ class _Checker:
             {*self.histories, *self.activities, *self.timers, *self.failures} - self.runs.keys()
         ):
             self.say(f"run {orphan}", "has rows but is not in workflow_runs")
-        for where, what in check_chains(self.runs, self.histories):
+        for where, what in check_chains(self.runs, self.histories, deleting=self.deleting):
             self.say(where, what)
         for where, what in check_instances(self.instances, self.runs):
             self.say(where, what)
@@ -148,7 +150,7 @@ class _Checker:
         histories = {run_id: history.events for run_id, history in self.histories.items()}
         for where, what in check_attributes(self.runs, histories, self.indexed):
             self.say(where, what)
-        for where, what in check_requests(self.requests, self.runs, histories):
+        for where, what in check_requests(self.requests, self.runs, histories, deleting=self.deleting):
             self.say(where, what)
         return self.violations
 

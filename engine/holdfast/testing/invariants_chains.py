@@ -29,17 +29,21 @@ class Story(Protocol):
 Histories = Mapping[str, Story]
 
 
-def check_chains(runs: Mapping[str, RunRow], histories: Histories) -> Found:
+def check_chains(runs: Mapping[str, RunRow], histories: Histories, *, deleting: bool = False) -> Found:
     """What is wrong between the runs of each chain."""
     by_chain = sorted(runs.values(), key=lambda run: (run.first_run_id, run.run_number))
     for first_run_id, members in groupby(by_chain, key=lambda run: run.first_run_id):
-        yield from _check_chain(f"chain {first_run_id}", list(members), histories)
+        yield from _check_chain(f"chain {first_run_id}", list(members), histories, deleting)
 
 
-def _check_chain(where: str, chain: list[RunRow], histories: Histories) -> Found:
-    if [run.run_number for run in chain] != list(range(1, len(chain) + 1)):
-        yield where, f"has run numbers {[run.run_number for run in chain]}"
-    if chain[0].run_id != chain[0].first_run_id or chain[0].previous_run_id is not None:
+def _check_chain(where: str, chain: list[RunRow], histories: Histories, deleting: bool) -> Found:
+    numbers = [run.run_number for run in chain]
+    begun = deleting and numbers[0] > 1  # retention has taken the runs before
+    if numbers != list(range(numbers[0] if begun else 1, numbers[-1] + 1)):
+        yield where, f"has run numbers {numbers}"
+    if begun:
+        pass
+    elif chain[0].run_id != chain[0].first_run_id or chain[0].previous_run_id is not None:
         yield where, "does not begin with its first run"
     if chain[-1].next_run_id is not None:
         yield where, f"ends with a run that names a next one, {chain[-1].next_run_id}"

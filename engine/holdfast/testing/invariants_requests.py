@@ -48,7 +48,11 @@ def check_moved_signals(before: Sequence[Event], following: Sequence[Event]) -> 
 
 
 def check_requests(
-    rows: Sequence[RequestRow], runs: Mapping[str, RunRow], histories: Histories
+    rows: Sequence[RequestRow],
+    runs: Mapping[str, RunRow],
+    histories: Histories,
+    *,
+    deleting: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """Each request's row says what the histories say. Yields where and what."""
     for row in rows:
@@ -56,6 +60,8 @@ def check_requests(
         if row.kind == "query":
             continue
         run = runs.get(row.run_id)
+        if run is None and deleting:
+            continue  # it goes with the last run of its chain
         if run is None or run.first_run_id != row.first_run_id:
             yield where, f"is about run {row.run_id}, which is not of its chain"
             continue
