@@ -181,7 +181,8 @@ class ActivityDispatcher:
 
     async def _next(self) -> int | None:
         """When does the next waiting activity become available?"""
-        return await self.hub.read(queries.next_activity, sorted(self.queues), sorted(self.types))
+        now = self._clock.now()
+        return await self.hub.read(queries.next_activity, sorted(self.queues), sorted(self.types), now)
 
     async def _next_local(self) -> int | None:
         """And the next local one?"""
@@ -191,6 +192,7 @@ class ActivityDispatcher:
             sorted(self.queues),
             sorted(self.workflow_types),
             sorted(self.types),
+            self._clock.now(),
         )
 
     # --- what comes out ---------------------------------------------------------------------------------------------

@@ -176,11 +176,11 @@ def look(
     if activities:
         parts.append(
             "SELECT 'activity', '', MIN(available_at) FROM activity_executions WHERE status = 'pending' "
-            f"AND task_queue IN ({marks(queues)}) AND activity_type IN ({marks(activities)})"
+            f"AND task_queue IN ({marks(queues)}) AND activity_type IN ({marks(activities)}) AND {_IN_TIME}"
         )
-        values += (*queues, *activities)
+        values += (*queues, *activities, now)
     if types and activities:
-        part, more = _next_local(worker_id, queues, types, activities)
+        part, more = _next_local(worker_id, queues, types, activities, now)
         parts.append(f"SELECT 'local', '', {part}")
         values += more
     text = " UNION ALL ".join(f"SELECT * FROM ({part}) AS part{place}" for place, part in enumerate(parts))
@@ -217,15 +217,21 @@ def next_claimable(connection: Connection, queues: Sequence[str], types: Sequenc
 # --- activities and timers ------------------------------------------------------------------------------------------
 
 
-def next_activity(connection: Connection, queues: Sequence[str], types: Sequence[str]) -> int | None:
+_IN_TIME = "(next_deadline_at IS NULL OR next_deadline_at > ?)"
+"""Whose time is over is the watchdog's: no claim takes it, so waiting for it is to claim for nothing, at once again."""
+
+
+def next_activity(
+    connection: Connection, queues: Sequence[str], types: Sequence[str], now: int
+) -> int | None:
     """When the next waiting activity of these queues and types becomes (or became) available."""
     if not types:
         return None
     text = (
         f"SELECT MIN(available_at) FROM activity_executions WHERE status = 'pending' "
-        f"AND task_queue IN ({marks(queues)}) AND activity_type IN ({marks(types)})"
+        f"AND task_queue IN ({marks(queues)}) AND activity_type IN ({marks(types)}) AND {_IN_TIME}"
     )
-    found: int | None = fetch(connection, text, (*queues, *types))[0][0]
+    found: int | None = fetch(connection, text, (*queues, *types, now))[0][0]
     return found
 
 
@@ -235,25 +241,27 @@ def next_local_activity(
     queues: Sequence[str],
     workflow_types: Sequence[str],
     types: Sequence[str],
+    now: int,
 ) -> int | None:
     """When the next waiting local activity becomes available that an owner may run: of its runs, and of nobody's."""
     if not workflow_types or not types:
         return None
-    part, values = _next_local(owner_id, queues, workflow_types, types)
+    part, values = _next_local(owner_id, queues, workflow_types, types, now)
     found: int | None = fetch(connection, f"SELECT {part}", tuple(values))[0][0]
     return found
 
 
 def _next_local(
-    owner_id: str, queues: Sequence[str], workflow_types: Sequence[str], types: Sequence[str]
+    owner_id: str, queues: Sequence[str], workflow_types: Sequence[str], types: Sequence[str], now: int
 ) -> tuple[str, list[Any]]:
     local = [LOCAL + queue for queue in queues]
     text = (
         "MIN(a.available_at) FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
         f"WHERE a.status = 'pending' AND a.task_queue IN ({marks(local)}) AND a.activity_type IN ({marks(types)}) "
-        f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({marks(workflow_types)})))"
+        f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({marks(workflow_types)}))) "
+        "AND (a.next_deadline_at IS NULL OR a.next_deadline_at > ?)"
     )
-    return text, [*local, *types, owner_id, *workflow_types]
+    return text, [*local, *types, owner_id, *workflow_types, now]
 
 
 def open_activities(connection: Connection, run_id: str) -> list[ActivityRow]:

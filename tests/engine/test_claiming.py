@@ -1,0 +1,54 @@
+"""A worker claims what it may claim, and asks no more often than there is news."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import RetryPolicy, activity, workflow
+from holdfast.testing import TestEnvironment, VirtualLoop
+from holdfast_activities.changes import ClaimActivities
+from holdfast_watchdog.watchdog import TaskWatchdog
+
+ONCE = RetryPolicy(max_attempts=1)
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+@activity.defn(start_to_close_timeout=60, retry_policy=ONCE)
+async def take(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@workflow.defn
+async def long_and_impatient() -> list[str]:
+    calls = [take(20), take.with_options(schedule_to_start_timeout=5)(1)]
+    return [type(ended).__name__ for ended in await asyncio.gather(*calls, return_exceptions=True)]
+
+
+async def test_what_nobody_may_claim_any_more_is_not_asked_for_again_and_again() -> None:
+    """Its time is over, and the watchdog that would end it is away: its worker waits, and does not spin."""
+    async with TestEnvironment() as env:
+        hub = env.client.hub
+        submit, claims = hub.journal.submit, []
+
+        def counted(change: Any, callback: Any) -> None:
+            if isinstance(change, ClaimActivities):
+                claims.append(change)
+            if len(claims) < 100:  # or this would go on for ever
+                submit(change, callback)
+
+        hub.journal.submit = counted  # type: ignore[method-assign]
+        async with env.new_worker(
+            workflows=[long_and_impatient], activities=[take], watchdog=False, max_concurrent_activities=1
+        ):
+            handle = await env.client.start(long_and_impatient, id="w")
+            await env.sleep(30)
+            assert len(claims) < 10
+            await TaskWatchdog(env.client).run_pass()
+            assert await handle.result() == ["NoneType", "ActivityTimeoutError"]
