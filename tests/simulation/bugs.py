@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from holdfast import activation, closing, sending, signalling, starting
+from holdfast import activation, closing, resetting, retention, sending, signalling, starting
 from holdfast import requests as client_requests
+from holdfast.deleting import delete_chain
 from holdfast_activities import attempts, changes
 from holdfast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
 from holdfast_activities.deadlines import passed, refresh
@@ -279,6 +280,60 @@ def attempts_do_not_rise(stack: ExitStack) -> None:
         row.attempt = max(attempt, 1)
 
     _patch(stack, changes, "claim", wrong)
+
+
+@bug
+def locals_go_to_anyone(stack: ExitStack) -> None:
+    """A waiting local activity is claimed by a worker that does not own its run."""
+
+    text = (
+        "SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' AND local AND available_at <= ? "
+        "AND (next_deadline_at IS NULL OR next_deadline_at > ?) ORDER BY run_id, activity_id LIMIT ?"
+    )
+    claims = changes.ClaimLocalActivities
+    _patch(stack, claims, "_takes", lambda self, run: run is not None and run.is_open)
+    _patch(
+        stack, claims, "_waiting", lambda self, batch: batch.scan(text, (batch.now, batch.now, self.limit))
+    )
+
+
+# --- resets and retention ---------------------------------------------------------------------------------------------
+
+
+@bug
+def reset_leaves_signals(stack: ExitStack) -> None:
+    """A reset forgets the signals that came after its point."""
+    _patch(stack, requests, "unapplied_signals", lambda batch, run, after_seq: [])
+
+
+@bug
+def reset_without_looking_again(stack: ExitStack) -> None:
+    """A run is reset, though it has been reset since it was read."""
+    right = resetting.ResetRun.apply
+
+    def wrong(self: Any, batch: Batch) -> Any:
+        run, instance = batch.run(self.run_id), batch.instance(self.instances[0])
+        if run is not None and instance is not None:
+            run.next_run_id, instance.current_run_id = None, run.run_id
+        return right(self, batch)
+
+    _patch(stack, resetting.ResetRun, "apply", wrong)
+
+
+@bug
+def deleted_before_exported(stack: ExitStack) -> None:
+    """What retention exports is what it has left of a chain."""
+    right = delete_chain
+
+    async def wrong(hub: Any, last_run_id: str, workflow_id: str) -> int:
+        return 0
+
+    async def nothing(self: Any, folder: Any, chain: Any) -> bool:
+        await right(self._hub, chain.last_run_id, chain.workflow_id)
+        return False
+
+    _patch(stack, retention.Retention, "_export", nothing)
+    _patch(stack, retention, "delete_chain", wrong)
 
 
 # --- families ---------------------------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ class Rates:
     called_twice: float = 0.0
     """At each submitted change and each call that may come twice."""
 
+    enforced_twice: float = 0.0
+    """What one watchdog has seen and written, a slow one has seen too, and writes after up to two leases."""
+
     @classmethod
     def draw(cls, rng: random.Random) -> Rates:
         """Some kinds often, some rarely, some not at all; a few seeds are quiet."""
@@ -59,6 +62,7 @@ class Rates:
             "bell_lost": 0.5,
             "bell_doubled": 0.5,
             "called_twice": 0.4,
+            "enforced_twice": 0.8,
         }
         return cls(**{name: rng.choice((0, 0, 0.2, 1.0)) * rate for name, rate in most.items()})
 

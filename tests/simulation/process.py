@@ -248,7 +248,7 @@ class Process:
         hub.journal.committer.connect()
         hub.pulse.start()
         rates = self.faults.rates
-        if rates.called_twice or rates.freeze_decided or rates.freeze_enforcing or rates.crash_enforced:
+        if any(getattr(rates, name) for name in DISTURBING):
             self._disturb(hub)
         return Client("simulated", hub, CONVERTER, LIMITS)
 
@@ -320,6 +320,9 @@ class Process:
                     self.rng.random() * self.rng.choice((0.1, 2.0)), self._again, submit, change
                 )
 
+            if enforcing and self.faults.happens("enforced_twice"):
+                self.loop.call_later(self.rng.random() * 2 * self.role.lease, self._again, submit, change)
+
         hub.journal.submit = disturbed  # type: ignore[method-assign]
 
     def _told(self, callback: Callback, value: Any, error: BaseException | None) -> None:
@@ -332,9 +335,11 @@ class Process:
             submit(change, lambda value, error: None)
 
 
+DISTURBING = ("called_twice", "crash_enforced", "enforced_twice", "freeze_decided", "freeze_enforcing")
 ENFORCING = frozenset(
     {
         "ApplyClosePolicy",
+        "DeleteStep",
         "EnforceActivityDeadline",
         "FireTimers",
         "LoseWorker",
@@ -342,7 +347,7 @@ ENFORCING = frozenset(
         "RescueActivity",
     }
 )
-"""What a watchdog writes because of what it saw."""
+"""What a watchdog, or retention, writes because of what it saw."""
 MAY_COME_TWICE = frozenset(
     {
         "Activate",

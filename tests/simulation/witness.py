@@ -94,7 +94,20 @@ class WitnessBatch(Batch):
                 return changed
         return super().execute(text, values)
 
+    def _begun(self) -> None:
+        """A local activity begins where its run is."""
+        for entry in self._activities.values():
+            row, before = entry.row, entry.before
+            if row.local and row.status == "running" and (before is None or before["status"] != "running"):
+                run = self.run(row.run_id)
+                if run is None or run.owner_id != row.claimed_by:
+                    self._noted.append(
+                        f"local activity {row.activity_id} of run {row.run_id} begins at {row.claimed_by}, "
+                        f"and its run is at {run and run.owner_id}"
+                    )
+
     def flush(self) -> Committed:
+        self._begun()
         for run, types in self._unseen:
             if run.is_open and run.wake_at is None:
                 self._noted.append(f"run {run.run_id} is put to sleep, and its code has not seen {types}")

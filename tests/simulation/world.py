@@ -225,14 +225,16 @@ class World:
 
     def _trouble_for(self, process: Process) -> None:
         rng = self.rng
-        kind = rng.choice(("freeze", "freeze", "block", "kill", "stop", "outage", "clock"))
+        kind = rng.choice(("freeze", "freeze", "block", "kill", "kill_busy", "stop", "outage", "clock"))
+        if kind == "kill_busy":
+            process = self._busy() or process
         if kind == "stop" and not process.ready:
             return
         self.counts[kind] += 1
         if kind in ("freeze", "block"):
             if not process.frozen:
                 process.freeze(rng.choice((0.05, 0.5, 2.0, 8.0)), whole=kind == "freeze")
-        elif kind == "kill":
+        elif kind in ("kill", "kill_busy"):
             process.kill()
         elif kind == "stop":
             process.hold(process.leave())
@@ -244,6 +246,15 @@ class World:
             by = rng.choice((-2_000_000, -100_000, 100_000, 2_000_000))
             process.clock.skew_us += by
             self.note(process, f"has its clock set by {by} µs")
+
+    def _busy(self) -> Process | None:
+        """A process that runs an activity."""
+        text = (
+            "SELECT claimed_by FROM activity_executions WHERE status = 'running' ORDER BY run_id, activity_id"
+        )
+        busy = {row[0] for row in self.shared.real.execute(text)}
+        found = [one for one in self.processes if one.worker is not None and one.worker.worker_id in busy]
+        return self.rng.choice(found) if found else None
 
     def _outage_over(self, process: Process) -> None:
         process.faults.outage = False
