@@ -3,6 +3,9 @@
 # A python3.11 that is on the path but does not start (a version manager's shim) does not count.
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 
+# Many tests start processes: what Python compiles is kept, also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed

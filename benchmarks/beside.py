@@ -1,15 +1,17 @@
 """Holdfast side by side with what users would pick instead: ``python benchmarks/beside.py``, or ``make bench-peers``.
 
-DBOS on the same databases, equally durable (SQLite in WAL mode with full fsync, PostgreSQL with fsync), and Temporal's
-replayer without its sandbox. Both are installed into an environment of their own, which is removed. The engines take
-turns, each in a fresh process on a fresh database, and the ratio is the median of the rounds' own ratios. Results are
-checked; being slow is no error.
+DBOS on the same databases, equally durable (SQLite in WAL mode with full fsync, PostgreSQL with fsync), Temporal's
+replayer without its sandbox, and, where ``TEMPORAL_BIN`` names the ``temporal`` command, its dev server on an SQLite
+file with full fsync, with the sandbox and without. The packages are installed into an environment of their own, which
+is removed. The engines take turns, each in a fresh process on a fresh database, and the ratio is the median of the
+rounds' own ratios. Results are checked; being slow is no error.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -37,7 +39,7 @@ PACKAGES = ("engine", "watchdog", "activities", "store", "workflow", "migrations
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What both engines are given; ``theirs`` is how much of it DBOS gets, where the same would take too long."""
+    """What all engines are given; ``theirs`` is how much of it the peers get, where the same would take too long."""
 
     words: str
     name: str
@@ -54,16 +56,18 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("1,000 steps at once", "fan_out", 1_000, 1_000),
     Workload("messages to one workflow", "messages", 1_000, 300),
 )
+TEMPORAL_BIN = os.environ.get("TEMPORAL_BIN")
 REPLAYS = (333, 6_666)
 """How many activities: 1,000 and 20,000 events of Holdfast's, 2,000 and 40,000 of Temporal's."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """One workload on one database: what each did in each round."""
+    """One workload on one database beside one peer: what each did in each round."""
 
     backend: str
     words: str
+    peer: str
     ours: list[dict[str, Any]]
     theirs: list[dict[str, Any]]
 
@@ -75,15 +79,19 @@ class Comparison:
         return statistics.median(ratios) if ratios else None
 
 
-def run_side(command: list[str], *, own_path: bool) -> dict[str, Any]:
+def run_side(command: list[str], *, own_path: bool, folder: Path | None = None) -> dict[str, Any]:
     """What a process measured.
 
     Raises:
         WrongResultError: It failed, or a result was wrong.
     """
-    path = ":".join(str(ROOT / name) for name in PACKAGES) if own_path else ""
+    environment = {"PYTHONPATH": ":".join(str(ROOT / name) for name in PACKAGES) if own_path else ""}
+    if TEMPORAL_BIN:
+        environment["TEMPORAL_BIN"] = TEMPORAL_BIN
+    if folder is not None:
+        environment["BENCH_FOLDER"] = str(folder)
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=1200, cwd="/", env={"PYTHONPATH": path}
+        command, capture_output=True, text=True, check=False, timeout=1200, cwd="/", env=environment
     )
     if done.returncode != 0:
         raise WrongResultError(f"{' '.join(command[:4])}: {done.stderr[-2000:]}")
@@ -92,29 +100,42 @@ def run_side(command: list[str], *, own_path: bool) -> dict[str, Any]:
 
 
 def compare(
-    databases: Databases, backend: Backend, workload: Workload, peer: str | None, rounds: int
-) -> Comparison:
-    """Both engines, in turns."""
-    found = Comparison(backend, workload.words, [], [])
+    databases: Databases,
+    backend: Backend,
+    workload: Workload,
+    peer: str | None,
+    rounds: int,
+    folder: Path | None,
+) -> list[Comparison]:
+    """All engines, in turns."""
+    names = peers_on(backend) if peer is not None else []
+    ours: list[dict[str, Any]] = []
+    found = [Comparison(backend, workload.words, name, ours, []) for name in names or [""]]
     script = str(PEERS / "work.py")
     for _ in range(rounds):
         tail = [workload.name, str(workload.number), str(workload.at_once)]
         with databases.fresh(backend) as url:
-            found.ours.append(run_side([sys.executable, script, "holdfast", url, *tail], own_path=True))
-        if peer is not None:
-            tail[1] = str(workload.theirs)
+            ours.append(run_side([sys.executable, script, "holdfast", url, *tail], own_path=True))
+        tail[1] = str(workload.theirs)
+        for one in found if peer is not None else []:
             with databases.fresh(backend) as url:
                 target = url if backend == "postgresql" else url.replace(".db", "_peer.db")
-                found.theirs.append(run_side([peer, script, "dbos", target, *tail], own_path=False))
+                command = [str(peer), script, one.peer, target, *tail]
+                one.theirs.append(run_side(command, own_path=False, folder=folder))
                 Path(target.removeprefix("sqlite:///")).unlink(missing_ok=True)
     return found
+
+
+def peers_on(backend: Backend) -> list[str]:
+    """Who can be measured on a database."""
+    return ["dbos", "temporal", "temporal-sandboxed"] if backend == "sqlite" and TEMPORAL_BIN else ["dbos"]
 
 
 def replays(databases: Databases, peer: str | None, rounds: int) -> list[Comparison]:
     """Replay of activities in sequence, an activity being what is counted: the two write other events for it."""
     made: list[Comparison] = []
     for steps in REPLAYS:
-        found = Comparison("", f"replay of {steps:,} activities", [], [])
+        found = Comparison("", f"replay of {steps:,} activities", "temporalio", [], [])
         for _ in range(rounds):
             with databases.fresh("sqlite") as url:
                 script = str(PEERS / "own_replay.py")
@@ -137,12 +158,14 @@ def show(console: Console, comparisons: list[Comparison], versions: dict[str, st
     table = Table(
         title="Holdfast beside " + ", ".join(f"{name} {number}" for name, number in versions.items())
     )
-    for column in ("database", "workload", "Holdfast", "peer", "ratio", "p50 ms", "CPU µs"):
-        table.add_column(column, justify="left" if column in ("database", "workload") else "right")
+    for column in ("database", "workload", "beside", "Holdfast", "peer", "ratio", "p50 ms", "CPU µs"):
+        left = column in ("database", "workload", "beside")
+        table.add_column(column, justify="left" if left else "right")
     for one in comparisons:
         table.add_row(
             one.backend,
             one.words,
+            one.peer,
             _median(one.ours, "per_second", "/s"),
             _median(one.theirs, "per_second", "/s"),
             "" if one.ratio is None else f"{one.ratio:.1f}×",
@@ -203,7 +226,7 @@ def main(argv: list[str] | None = None) -> int:
             for backend in backends:
                 for workload in workloads:
                     status.update(f"{backend}: {workload.words}")
-                    comparisons.append(compare(databases, backend, workload, peer, rounds))
+                    comparisons += compare(databases, backend, workload, peer, rounds, options.folder)
             status.update("replay")
             comparisons += replays(databases, peer, rounds)
         except WrongResultError as error:
@@ -219,6 +242,7 @@ def main(argv: list[str] | None = None) -> int:
             {
                 "backend": one.backend,
                 "workload": one.words,
+                "beside": one.peer,
                 "holdfast": one.ours,
                 "peer": one.theirs,
                 "ratio": one.ratio,

@@ -1,7 +1,8 @@
-"""The workloads that Holdfast and DBOS are given side by side, in a process of their own each.
+"""The workloads that Holdfast and its peers are given side by side, in a process of their own each.
 
-``python work.py holdfast|dbos <database url> <workload> <number> <in flight>`` prints seconds, CPU and latencies as
-JSON. Only the engine that is named is imported. What comes back is checked.
+``python work.py holdfast|dbos|temporal|temporal-sandboxed <database url> <workload> <number> <in flight>`` prints
+seconds, CPU and latencies as JSON. Only the engine that is named is imported; Temporal's server makes a database of its
+own. What comes back is checked.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 
@@ -188,6 +190,17 @@ async def dbos(url: str) -> AsyncGenerator[Engine]:
         api.destroy()
 
 
+# --- Temporal -------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def temporal(_url: str, *, sandboxed: bool = False) -> AsyncGenerator[Engine]:
+    """Temporal's dev server on an SQLite file, every commit of which waits for the disk, and temporalio's worker."""
+    peer: Any = importlib.import_module("temporal_dev")
+    async with peer.served(sandboxed=sandboxed) as made:
+        yield made
+
+
 # --- the workloads --------------------------------------------------------------------------------------------------
 
 
@@ -209,7 +222,12 @@ async def in_flight(engine: Engine, number: int, at_once: int) -> list[float]:
 
 async def measure(name: str, url: str, workload: str, number: int, at_once: int) -> dict[str, Any]:
     """Run a workload once it is warm."""
-    engines: dict[str, Any] = {"holdfast": holdfast, "dbos": dbos}
+    engines: dict[str, Any] = {
+        "holdfast": holdfast,
+        "dbos": dbos,
+        "temporal": temporal,
+        "temporal-sandboxed": partial(temporal, sandboxed=True),
+    }
     alone: dict[str, Callable[[Engine], Awaitable[int]]] = {
         "sequence": lambda engine: engine.sequence(number),
         "fan_out": lambda engine: engine.fan_out(number),

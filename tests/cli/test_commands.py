@@ -253,7 +253,7 @@ def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
         )
         attributes = [part for text in given for part in ("--attribute", text)]
         holdfast("start", "Doubling", "--id", f"d-{number}", "--input", "1", "--wait", *attributes)
-    holdfast("start", "sleep_long", "--id", "s", "--run-timeout", "30")
+    holdfast("start", "sleep_long", "--id", "s", "--run-timeout", "3h")
     holdfast("start", "fail", "--id", "f", "--wait")
     wanted: list[tuple[list[str], list[str]]] = [
         ([], ["f", "s", "d-2", "d-1", "d-0"]),
@@ -266,8 +266,8 @@ def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
         (["--created-before", "1h"], []),
         (["--closed-after", "2020-01-01T00:00:00+00:00", "--type", "Doubling"], ["d-2", "d-1", "d-0"]),
         (["--closed-before", "2020-01-01T00:00:00Z"], []),
-        (["--deadline-before", "1m"], ["s"]),
-        (["--deadline-before", "1"], []),
+        (["--deadline-before", "4h"], ["s"]),
+        (["--deadline-before", "1h"], []),
         (["--open"], ["s"]),
         (["--closed", "--type", "fail"], ["f"]),
         (["--id-prefix", "d-"], ["d-2", "d-1", "d-0"]),

@@ -23,6 +23,7 @@ SCREENSHOTS = os.environ.get("HOLDFAST_SCREENSHOTS")
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=30_000)  # machines are slow now and then
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield made
