@@ -11,11 +11,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench bench-peers bench-loads browser nightly fmt wheel-check clean
+.PHONY: help demo check test bench bench-floor bench-peers bench-loads bench-watchdog browser nightly fmt wheel-check clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## Import 50,000 rows, kill the worker half-way, watch the import finish
 	@$(BIN)/holdfast demo
@@ -31,14 +31,19 @@ check: $(STAMP) ## Check format, lint, types, import floors and docs
 test: $(STAMP) browser ## Run the tests, on SQLite and PostgreSQL, three at a time
 	$(BIN)/pytest -n 3 --dist worksteal
 
-bench: $(STAMP) ## Measure throughput against the bare database
+bench: bench-floor bench-peers bench-loads bench-watchdog ## Measure everything: about an hour; the next four are its parts
+
+bench-floor: $(STAMP) ## Measure throughput against the bare database
 	$(BIN)/python benchmarks/throughput.py
 
-bench-peers: $(STAMP) ## Measure side by side with DBOS and Temporal's replayer, which are installed for it
+bench-peers: $(STAMP) ## Measure side by side with DBOS and Temporal, which are installed for it
 	$(BIN)/python benchmarks/beside.py
 
 bench-loads: $(STAMP) ## Measure timers, messages, recovery, memory, growth and computing neighbours
 	$(BIN)/python benchmarks/loads.py
+
+bench-watchdog: $(STAMP) ## Measure idle passes, enforcement and lateness
+	$(BIN)/python benchmarks/watchdog.py
 
 browser: ## Install the browser that the dashboard's tests use, where there is none
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
