@@ -82,10 +82,13 @@ class Bulk:
         *,
         reason: str | None = None,
         execution_timeout: Seconds | None = None,
+        signals: bool = True,
     ) -> AsyncIterator[BulkOutcome]:
         """Take each one's history up again at a point: see :meth:`WorkflowHandle.reset`."""
         return self._each(
-            lambda run: self._of(run).reset(to, reason=reason, execution_timeout=execution_timeout)
+            lambda run: self._of(run).reset(
+                to, reason=reason, execution_timeout=execution_timeout, signals=signals
+            )
         )
 
     def delete(self) -> AsyncIterator[BulkOutcome]:

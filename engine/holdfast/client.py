@@ -439,10 +439,11 @@ class Client(Surveys, Starter):
         run_id: str | None = None,
         reason: str | None = None,
         execution_timeout: Seconds | None = None,
+        signals: bool = True,
     ) -> WorkflowHandle[Any]:
         """Take a workflow's history up again at a point: :meth:`handle` and :meth:`WorkflowHandle.reset` in one."""
         handle = self.handle(workflow_id, run_id=run_id)
-        return await handle.reset(to, reason=reason, execution_timeout=execution_timeout)
+        return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
 
     def bulk(self, *, cursor: str | None = None, at_once: int = AT_ONCE, **filters: Unpack[Filters]) -> Bulk:
         """What may be done to all runs that match: ``async for outcome in client.bulk(status="running").cancel()``.

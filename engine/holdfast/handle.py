@@ -367,6 +367,7 @@ class WorkflowHandle(Generic[T]):
         *,
         reason: str | None = None,
         execution_timeout: Seconds | None = None,
+        signals: bool = True,
     ) -> WorkflowHandle[T]:
         """Start a new run from a point of the history; an open run ends, in the same change. See ``docs/reset.md``.
 
@@ -375,6 +376,8 @@ class WorkflowHandle(Generic[T]):
                 last is decided again) or ``last-successful`` (the activity or child that failed last is done again).
             reason: Why, for the history.
             execution_timeout: A new one, from now; without it the chain's execution deadline is kept.
+            signals: Whether the signals that came after the point go along. ``False`` leaves them behind: for one that
+                the code can't handle.
 
         Returns:
             A handle to the new run.
@@ -385,7 +388,7 @@ class WorkflowHandle(Generic[T]):
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
         pinned = self.run_id if self._pinned else None
-        run_id = await reset(self.hub, self.workflow_id, pinned, to, reason, execution_timeout)
+        run_id = await reset(self.hub, self.workflow_id, pinned, to, reason, execution_timeout, signals)
         return type(self)(
             self.hub,
             self._converter,

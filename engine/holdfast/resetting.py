@@ -50,6 +50,7 @@ class ResetOptions(TypedDict, total=False):
 
     reason: str | None
     execution_timeout: Seconds | None
+    signals: bool
 
 
 async def reset(
@@ -59,6 +60,7 @@ async def reset(
     to: str | int,
     reason: str | None,
     execution_timeout: Seconds | None,
+    signals: bool = True,
 ) -> str:
     """Reset a workflow; returns the id of the new run.
 
@@ -72,7 +74,9 @@ async def reset(
     if execution_timeout is not None:
         timeout = microseconds(timeout_seconds("execution timeout", execution_timeout, minimum_seconds=1))
     run, history = await hub.read_aside(_run_and_history, workflow_id, run_id)
-    return await hub.journal.apply(ResetRun(run, history, plan_reset(history, to), reason, timeout))
+    return await hub.journal.apply(
+        ResetRun(run, history, plan_reset(history, to), reason, timeout, signals=signals)
+    )
 
 
 def _run_and_history(connection: Connection, workflow_id: str, run_id: str | None) -> tuple[RunRow, History]:
@@ -102,7 +106,14 @@ class ResetRun(BaseChange):
     """Start a new run from a point of the latest one's history, which ends if it is open."""
 
     def __init__(
-        self, run: RunRow, history: History, plan: ResetPlan, reason: str | None, timeout: int | None
+        self,
+        run: RunRow,
+        history: History,
+        plan: ResetPlan,
+        reason: str | None,
+        timeout: int | None,
+        *,
+        signals: bool,
     ) -> None:
         self.run_id = run.run_id
         self.instances = (run.workflow_id,)
@@ -112,6 +123,8 @@ class ResetRun(BaseChange):
         self.plan = plan
         self.reason = reason
         self.timeout = timeout
+        self.signals = signals
+        """Whether those after the point go along."""
         self.weight = 4096 + plan.size
 
     def apply(self, batch: Batch) -> str:
@@ -139,8 +152,8 @@ class ResetRun(BaseChange):
         was_open = run.is_open
         row = self._new_run(batch, run, was_open=was_open)
         self._copy(batch, run, row)
-        signals = requests.unapplied_signals(batch, run, self.plan.seq)
-        requests.move_signals(batch, row, signals)
+        if self.signals:
+            requests.move_signals(batch, row, requests.unapplied_signals(batch, run, self.plan.seq))
         run.next_run_id = row.run_id
         if run.inbox:
             requests.move_updates(batch, run, row)
@@ -203,6 +216,8 @@ class ResetRun(BaseChange):
         started.reset = {"run_id": run.run_id, "seq": seq, "seeds": [*seeds, [seq, new_seed(batch)]]}
         if self.reason is not None:
             started.reset["reason"] = self.reason
+        if not self.signals:
+            started.reset["signals"] = False
         return started
 
     def _copy(self, batch: Batch, run: RunRow, row: RunRow) -> None:

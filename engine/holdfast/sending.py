@@ -18,8 +18,8 @@ from holdfast_workflow.payloads import Payload
 
 
 def encoded(call: HandlerCall, converter: DataConverter, limits: StructuralLimits, whose: str) -> Payload:
-    """The arguments of a call, within their limit."""
-    payload = converter.encode_args(call.args, call.signature, call.name)
+    """The arguments of a call, as its handler can read them, within their limit."""
+    payload = converter.encode_request(call.args, call.signature, call.name)
     limits.check("payload_bytes", len(payload.json), whose=whose)
     return payload
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_reset(holdfast: Command) -> None:
     ):
         refused = holdfast("reset", "f", *arguments)
         assert (refused.code, words in refused.err) == (code, True), refused.err
-    again = holdfast("reset", "f", "--to", "1", "--execution-timeout", "1h", "--json").json
+    again = holdfast("reset", "f", "--to", "1", "--no-signals", "--execution-timeout", "1h", "--json").json
     assert (again["workflow_id"], again["run_id"] != first) == ("f", True)
     assert holdfast("reset", "nobody").code == 3
 
@@ -295,7 +296,7 @@ def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
     assert '"due":"2026-01-31T11:00:00+00:00"' in holdfast("describe", "d-1").out
     assert holdfast("history", "s", "--after", "999").out == "no events after 999: the history of s has 3\n"
     assert holdfast("history", "s", "--after", "999", "--json").out == ""
-    assert "in 2" in holdfast("list", "--id", "s").out
+    assert re.search(r"in \d+ s", holdfast("list", "--id", "s").out)
 
 
 def test_a_bulk_that_stopped_names_the_cursor_at_which_it_goes_on(

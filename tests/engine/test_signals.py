@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.engine import programs, talkers
@@ -61,6 +61,40 @@ async def test_a_signal_may_take_the_defaults_of_its_handler(talking: MakeEnviro
         handle = await env.client.start(Approval.run, "o-1", id="a")
         await handle.signal("approve")
         assert (await handle.result())[-1] == "approved by nobody"
+
+
+async def test_a_signal_that_its_handler_could_not_be_given_is_not_sent(talking: MakeEnvironment) -> None:
+    async with talking() as env:
+        handle = await env.client.start(Approval.run, "o-1", id="a")
+        with pytest.raises(
+            DurableCallError, match=r"note can't be sent: parameter 'text' of .*take_note\(\)"
+        ):
+            await handle.signal(cast("Any", Approval.take_note), 7)
+        with pytest.raises(DurableCallError, match="approve can't be sent"):
+            await env.client.signal_with_start(
+                Approval.run, "o-1", id="a", signal=cast("Any", Approval.approve)(["ada"])
+            )
+        assert "SignalReceived" not in await types_of(env.client, "a")
+
+
+async def test_a_signal_by_name_that_can_not_be_handled_says_which_and_a_reset_leaves_it_behind(
+    talking: MakeEnvironment,
+) -> None:
+    async with talking() as env:
+        handle = await env.client.start(Approval.run, "o-1", id="a")
+        await handle.signal("note", "one")
+        await env.settle()
+        kept = (await handle.describe()).run.history_length
+        await handle.signal("note", {"pin": "s3cret"})
+        await env.settle()
+        (failed,) = [event async for event in handle.history() if event.type == "WorkflowTaskFailed"]
+        message = failed.payload["failure"]["message"]
+        assert "signal 'note', number 2 of those that this run has received, can't be handled: " in message
+        assert "parameter 'text'" in message
+        assert "s3cret" not in message
+        again = await handle.reset(kept, signals=False)
+        await again.signal(Approval.approve, "ada")
+        assert await again.result() == ["made for o-1", "begun", "one", "approved by ada"]
 
 
 async def test_signals_before_the_first_activation_find_an_instance_that_knows_its_input(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.engine import answerers, programs
@@ -13,6 +13,7 @@ from tests.engine.conftest import MakeEnvironment
 
 from holdfast.client import Client
 from holdfast.testing import TestEnvironment
+from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.errors import (
     ApplicationError,
     DurableCallError,
@@ -166,6 +167,48 @@ async def test_an_update_that_its_handler_cannot_be_given_is_rejected(answering:
             await handle.execute_update("put", {"nome": "tea"})
         assert type(caught.value.__cause__).__name__ == "PayloadDecodeError"
         assert await handle.execute_update(Cart.put, Line(name="tea")) == 1
+
+
+async def test_an_update_that_its_handler_could_not_be_given_is_not_sent(answering: MakeEnvironment) -> None:
+    async with answering() as env:
+        handle = await env.client.start(Cart.run, "ada", id="c")
+        with pytest.raises(DurableCallError, match=r"put can't be sent: parameter 'line' of .*put\(\)"):
+            await handle.execute_update(cast("Any", Cart.put), {"nome": "tea"})
+        assert await handle.execute_update(cast("Any", Cart.put), {"name": "tea"}) == 1
+
+
+class Locked:
+    """A codec whose key is away at times."""
+
+    name = "locked"
+
+    def __init__(self) -> None:
+        self.away = False
+
+    def encode(self, data: bytes) -> bytes:
+        return data[::-1]
+
+    def decode(self, data: bytes) -> bytes:
+        if self.away:
+            raise ConnectionError("the key service is down")
+        return data[::-1]
+
+
+async def test_an_update_waits_for_a_codec_that_is_away_and_is_not_rejected(
+    answering: MakeEnvironment,
+) -> None:
+    codec = Locked()
+    async with answering(converter=DataConverter(codec=codec)) as env:
+        handle = await env.client.start(Cart.run, "ada", id="c")
+        assert await handle.execute_update(Cart.put, Line(name="tea")) == 1
+        codec.away = True
+        asked = asyncio.create_task(handle.execute_update(Cart.put, Line(name="milk"), id="u"))
+        await env.sleep(30)
+        found = await handle.describe()
+        assert found.run.task_failures > 0
+        assert [(one.update_id, one.accepted) for one in found.pending_updates] == [("u", False)]
+        codec.away = False
+        assert await asked == 2
 
 
 async def test_a_validator_may_only_look(answering: MakeEnvironment) -> None:

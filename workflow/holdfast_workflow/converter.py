@@ -15,7 +15,13 @@ import orjson
 from pydantic import ValidationError
 
 from holdfast_workflow.encoding import UnwritableError, dump
-from holdfast_workflow.errors import InvalidOptionError, PayloadDecodeError, PayloadEncodeError
+from holdfast_workflow.errors import (
+    DurableCallError,
+    InvalidOptionError,
+    PayloadCodecError,
+    PayloadDecodeError,
+    PayloadEncodeError,
+)
 from holdfast_workflow.hints import (
     UnreadableHintError,
     adapter,
@@ -102,6 +108,21 @@ class DataConverter:
             raise _unwritable_argument(args, signature, what, error) from None
         return Payload(data) if self.codec is None else self._encoded(data, what)
 
+    def encode_request(self, args: Sequence[Any], signature: CallSignature | None, what: str) -> Payload:
+        """As :meth:`encode_args`, for what its receiver must be able to read: what it could not is refused here.
+
+        Raises:
+            DurableCallError: An argument is not what the receiver's type hint says.
+        """
+        if signature is not None and args:
+            reader = _reader(signature, len(args))
+            if not reader.takes(args):
+                try:
+                    reader.read(_PLAIN.encode_args(args, signature, what), list(args))
+                except PayloadDecodeError as error:
+                    raise DurableCallError(f"{what} can't be sent: {error}") from None
+        return self.encode_args(args, signature, what)
+
     def _encoded(self, data: bytes, what: str) -> Payload:
         codec = self.codec
         assert codec is not None
@@ -120,7 +141,8 @@ class DataConverter:
         """The value of a payload, as the hint says; without a hint (``Any`` or None), plain JSON.
 
         Raises:
-            PayloadDecodeError: the payload is not what the hint says, or its codec is not at hand.
+            PayloadDecodeError: the payload is not what the hint says.
+            PayloadCodecError: its codec is not at hand, or failed.
         """
         if payload.is_object_with("$codec"):
             payload = self._opened(payload, what)
@@ -139,6 +161,7 @@ class DataConverter:
         Raises:
             PayloadDecodeError: an argument is not what its hint says, or there are too many or too few; the message
                 names the parameter.
+            PayloadCodecError: their codec is not at hand, or failed.
         """
         if payload.is_object_with("$codec"):
             payload = self._opened(payload, f"the input of {signature.name}()" if signature else "the input")
@@ -150,13 +173,7 @@ class DataConverter:
             )
         if signature is None:
             return values
-        count = len(values)
-        if count != len(signature.names):
-            _check_count(signature, count)
-        reader: _ArgumentsReader | None = signature.readers.get(count)
-        if reader is None:
-            reader = signature.readers[count] = _ArgumentsReader(signature, count)
-        return reader.read(payload, values)
+        return _reader(signature, len(values)).read(payload, values)
 
     def _opened(self, payload: Payload, what: str) -> Payload:
         """The payload inside the envelope, if there is one."""
@@ -169,7 +186,7 @@ class DataConverter:
         codec = self.codec
         if codec is None or codec.name != name:
             have = f"this client has {codec.name!r}" if codec else "this client has none"
-            raise PayloadDecodeError(
+            raise PayloadCodecError(
                 f"{what} was encoded by the payload codec {str(name)[:80]!r}, {have}: connect with that codec"
             )
         try:
@@ -177,7 +194,7 @@ class DataConverter:
             orjson.loads(opened.json)
             return opened
         except Exception as error:
-            raise PayloadDecodeError(
+            raise PayloadCodecError(
                 f"{what} can't be decoded: payload codec {name!r} raised {type(error).__name__}: "
                 "is its key the right one?"
             ) from error
@@ -202,11 +219,26 @@ class _ArgumentsReader:
 
     def read(self, payload: Payload, values: list[Any]) -> list[Any]:
         """The arguments: ``values`` as they are where that will do, else what pydantic makes of the payload."""
-        for value, classes in zip(values, self.checks, strict=True):
-            if classes is None or not isinstance(value, classes):
-                return [*_validated(payload.json, self.hints, self.names, self.labels), *self.defaults]
+        if not self.takes(values):
+            return [*_validated(payload.json, self.hints, self.names, self.labels), *self.defaults]
         values += self.defaults
         return values
+
+    def takes(self, values: Sequence[Any]) -> bool:
+        """Whether values are what the hints say as they are."""
+        for value, classes in zip(values, self.checks, strict=True):
+            if classes is None or not isinstance(value, classes):
+                return False
+        return True
+
+
+def _reader(signature: CallSignature, count: int) -> _ArgumentsReader:
+    if count != len(signature.names):
+        _check_count(signature, count)
+    reader: _ArgumentsReader | None = signature.readers.get(count)
+    if reader is None:
+        reader = signature.readers[count] = _ArgumentsReader(signature, count)
+    return reader
 
 
 def _validated(
@@ -272,5 +304,6 @@ def _unwritable_argument(
     return PayloadEncodeError(f"{what} can't be written as JSON: {error}", what=what)
 
 
+_PLAIN = DataConverter()
 _NULL = Payload(b"null", None)
 _EMPTY = Payload(b"[]", [])

@@ -23,6 +23,7 @@
     ├── WorkflowTaskError                      fails the task, which is tried again; never the run
     │   ├── NonDeterminismError                the code no longer asks for what history says it asked for
     │   ├── PayloadDecodeError                 a value can't be read as what its type hint says
+    │   │   └── PayloadCodecError              … because its codec is not at hand, or failed
     │   ├── PayloadEncodeError                 a value can't be written as JSON
     │   ├── DurableCallError                   a durable call that can't be made as written
     │   ├── RestrictedWorkflowAccessError      workflow code reached for the world (:mod:`~holdfast_workflow.guard`)
@@ -309,6 +310,10 @@ class PayloadDecodeError(WorkflowTaskError):
         super().__init__(message)
         self.parameter = parameter
         self.hint = hint
+
+
+class PayloadCodecError(PayloadDecodeError):
+    """A payload's codec is not at hand, or could not decode it: when it can, the value is there again."""
 
 
 class PayloadEncodeError(WorkflowTaskError):

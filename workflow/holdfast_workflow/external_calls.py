@@ -68,6 +68,7 @@ class ExternalCalls:
 
         Raises:
             PayloadEncodeError: An argument has no JSON form; fails the task.
+            DurableCallError: An argument is not what the handler's type hint says; fails the task.
             StructuralLimitError: The arguments are too large; fails the run.
         """
         log = self.log
@@ -75,7 +76,7 @@ class ExternalCalls:
         input = NOT_NEEDED
         if not log.replaying:
             try:
-                input = self.converter.encode_args(args, signature, f"signal {name}")
+                input = self.converter.encode_request(args, signature, f"signal {name!r}")
             except WorkflowTaskError as error:
                 raise log.refuse(error) from None
             log.check("payload_bytes", len(input.json))

@@ -27,6 +27,8 @@ from holdfast_workflow.definitions import WorkflowDefinition
 from holdfast_workflow.errors import (
     ContinueAsNew,
     MissingCodeError,
+    PayloadCodecError,
+    PayloadDecodeError,
     PayloadEncodeError,
     StructuralLimitError,
 )
@@ -169,7 +171,18 @@ class Handling:
                     extra={"workflow_id": self._whose},
                 )
         elif self._instance is not None:
-            arguments = self._arguments(handler, event.name, event.input)
+            try:
+                arguments = self._arguments(handler, event.name, event.input)
+            except PayloadCodecError:
+                raise  # the signal is all right
+            except PayloadDecodeError as error:
+                raise PayloadDecodeError(
+                    f"signal {event.name!r}, number {number} of those that this run has received, can't be handled: "
+                    f"{error}. It was acknowledged, so it is not dropped: let the handler take it (a default, a wider "
+                    "type) and the run goes on, or reset the run with signals=False to leave it behind",
+                    parameter=error.parameter,
+                    hint=error.hint,
+                ) from None
             self.running += 1
             context = self._context.copy()
             if event.headers is not None:
@@ -211,6 +224,7 @@ class Handling:
 
         Raises:
             SpoiledMachine: Its validator tried to change the run.
+            PayloadCodecError: Its arguments can't be decoded now.
         """
         handler = self._definition.handlers.find("update", update.name)
         try:
@@ -220,6 +234,8 @@ class Handling:
             if handler.validator is not None:
                 what = f"the validator of update {update.name!r}"
                 self._look(what, self._update_context(update), handler.validator, arguments)
+        except PayloadCodecError:
+            raise  # which says nothing of the update: it is asked again when the codec is back
         except ReadOnlyContextError as error:
             raise SpoiledMachine(update.update_id, failure_of(error, self._converter)) from error
         except RAISED as error:

@@ -162,6 +162,7 @@ class ResetBody(ReasonBody):
 
     to: StrictInt | Literal["first-activation", "last-activation", "last-successful"] = "last-activation"
     execution_timeout_seconds: Timeout | None = None
+    signals: bool = True
 
 
 class Count(View):

@@ -135,7 +135,10 @@ async def reset(
 ) -> Started:
     """Start a new run from a point of the history; an open run ends, in the same change."""
     handle = await web.client.handle(workflow_id, run_id=run_id).reset(
-        body.to, reason=body.reason, execution_timeout=body.execution_timeout_seconds
+        body.to,
+        reason=body.reason,
+        execution_timeout=body.execution_timeout_seconds,
+        signals=body.signals,
     )
     assert handle.run_id is not None
     return Started(workflow_id=workflow_id, run_id=handle.run_id)

@@ -28,6 +28,12 @@ def reset(
         str | None,
         typer.Option("--execution-timeout", metavar="TIME", help="A new one, from now.", show_default=False),
     ] = None,
+    signals: Annotated[
+        bool,
+        typer.Option(
+            "--signals/--no-signals", help="Take the signals after the point along, or leave them behind."
+        ),
+    ] = True,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
@@ -37,7 +43,7 @@ def reset(
 
     async def work(client: Client) -> None:
         handle = await client.reset(
-            workflow_id, point, run_id=run_id, reason=reason, execution_timeout=timeout
+            workflow_id, point, run_id=run_id, reason=reason, execution_timeout=timeout, signals=signals
         )
         if json:
             document({"workflow_id": workflow_id, "run_id": handle.run_id})
