@@ -17,6 +17,7 @@ from holdfast_store.rows import RunRow
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.errors import JournalClosedError
 from holdfast_workflow.failures import exception_of
+from holdfast_workflow.headers import stored
 from holdfast_workflow.request_errors import (
     NoWorkerError,
     QueryFailedError,
@@ -55,7 +56,7 @@ async def _ask_others(hub: Hub, run: RunRow, question: Question, timeout: float)
         request_id=hub.environment.ids.next(),
         run_id=run.run_id,
         name=question.name,
-        input=question.input.json.decode(),
+        input=stored(question.input, question.headers),
         state=OPEN,
         answer=None,
         answer_seq=None,

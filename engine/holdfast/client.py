@@ -13,7 +13,7 @@ from holdfast.hub import Hub
 from holdfast.intercepting import InterceptedStarts, handles_of
 from holdfast.interceptors import Interceptor, checked_interceptors
 from holdfast.listing import Filters
-from holdfast.sending import signal_event, update_request
+from holdfast.sending import signal_event
 from holdfast.starter import DEFAULT_QUEUE as DEFAULT_QUEUE
 from holdfast.starter import Starter
 from holdfast.starting import start_options
@@ -24,7 +24,7 @@ from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import WorkflowClosedError
-from holdfast_workflow.handlers import SignalCall, UpdateCall
+from holdfast_workflow.handlers import SignalCall, UpdateCall, call_of
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import StartOptions, validate_name, validate_workflow_id
 from holdfast_workflow.validation import Seconds
@@ -315,22 +315,9 @@ class Client(Surveys, Starter):
             RequestError: As for :meth:`WorkflowHandle.start_update`.
         """
         check_stage(wait_for)
-        options = start_options(options)
-        run, started, _ = self._prepare(workflow, args, id, task_queue, options, None)
-        request, hint = update_request(
-            update,
-            tuple(update_args),
-            update_id if update_id is not None else self.hub.environment.ids.next(),
-            converter=self.converter,
-            limits=self.limits,
-            whose=run.workflow_id,
-        )
-        ear = self.hub.answers.ear("update", request.update_id)
-        value = await self._submit(run, started, options, update=request)
-        assert value.update is not None
-        hint = hint if result_type is None else result_type
-        made: UpdateHandle[Any] = UpdateHandle(
-            self.hub, self.converter, run.workflow_id, value.update, ear, hint
+        asked: Any = call_of(UpdateCall, update, tuple(update_args))
+        made, _ = await self._update_with_start(
+            workflow, args, id, task_queue, start_options(options), asked, update_id, result_type, None
         )
         await made.reach(wait_for, timeout)
         return made

@@ -13,6 +13,7 @@ from holdfast.asking import DEFAULT_TIMEOUT_S, ask_run, value_of
 from holdfast.describe import describe
 from holdfast.exporting import export_run
 from holdfast.hub import Ending, Hub
+from holdfast.questions import Question
 from holdfast.requests import RequestCancel, Terminate
 from holdfast.resetting import reset
 from holdfast.sending import SendSignal, question_of, signal_event, update_request
@@ -460,7 +461,9 @@ class WorkflowHandle(Generic[T]):
         question, hint = question_of(
             query, args, converter=self._converter, limits=self._limits, whose=self.workflow_id
         )
-        hint = hint if result_type is None else result_type
+        return await self._query(question, hint if result_type is None else result_type, timeout)
+
+    async def _query(self, question: Question, hint: Any, timeout: float) -> Any:
         while True:
             run = await (self._this_run(await self.resolve()) if self._pinned else self.run())
             reply = await ask_run(self.hub, run, question, timeout)

@@ -22,10 +22,11 @@ from holdfast.interceptors import (
     TerminateWorkflow,
     UpdateWorkflow,
 )
-from holdfast.sending import SendSignal, signal_event, update_request
+from holdfast.sending import SendSignal, question_of, signal_event, update_request
 from holdfast.starting import start_options
-from holdfast.update_handle import UpdateHandle
+from holdfast.update_handle import UpdateHandle, WaitFor, check_stage
 from holdfast.views import WorkflowDescription
+from holdfast_workflow.errors import InvalidOptionError
 from holdfast_workflow.events import SignalReceived
 from holdfast_workflow.handlers import QueryCall, SignalCall, UpdateCall, call_of
 from holdfast_workflow.headers import checked_headers
@@ -95,13 +96,19 @@ class InterceptedHandle(WorkflowHandle[T]):
         self, query: Any, *args: Any, timeout: float = DEFAULT_TIMEOUT_S, result_type: Any = None
     ) -> Any:
         """As the plain one."""
+        timeout = timeout_seconds("timeout", timeout)
         asked = call_of(QueryCall, query, args)
-        ask: Any = super().query
 
         def last(call: QueryWorkflow) -> Coroutine[Any, Any, Any]:
-            question: QueryCall[Any] = QueryCall(call.name, call.args, asked.signature, asked.result_hint)
-            answer: Coroutine[Any, Any, Any] = ask(question, timeout=timeout, result_type=result_type)
-            return answer
+            question, hint = question_of(
+                QueryCall(call.name, call.args, asked.signature, asked.result_hint),
+                (),
+                converter=self._converter,
+                limits=self._limits,
+                whose=self.workflow_id,
+            )
+            question = replace(question, headers=checked_headers(call.headers))
+            return self._query(question, hint if result_type is None else result_type, timeout)
 
         call = QueryWorkflow(self.workflow_id, self.run_id, asked.name, asked.args)
         return await _around(self._interceptors, "query_workflow", last)(call)
@@ -162,6 +169,44 @@ class InterceptedStarts:
         options = start_options(given.pop("options", None))
         call: Any = call_of(SignalCall, signal, tuple(signal_args))
         return await self._start_intercepted(workflow, args, result_type, options, call, request_id, **given)
+
+    async def update_with_start(
+        self: Any,
+        workflow: Any,
+        *args: Any,
+        update: Any,
+        update_args: Sequence[Any] = (),
+        update_id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        id: str,
+        task_queue: str = "default",
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> Any:
+        """As the plain one."""
+        check_stage(wait_for)
+        asked: Any = call_of(UpdateCall, update, tuple(update_args))
+        made: UpdateHandle[Any] | None = None
+
+        async def last(call: StartWorkflow) -> Any:
+            nonlocal made
+            headers = checked_headers(call.headers)
+            made, started = await self._update_with_start(
+                call.workflow, call.args, call.id, call.task_queue, call.options, call.update, update_id, result_type,
+                headers,
+            )  # fmt: skip
+            return self.handle(made.workflow_id, run_id=started.run_id)
+
+        call = StartWorkflow(workflow, args, id, task_queue, start_options(options), update=asked)
+        await _around(self.interceptors, "start_workflow", last)(call)
+        if made is None:
+            raise InvalidOptionError(
+                "an interceptor's start_workflow did not call next, and an update that is not asked has no answer",
+                field="interceptors",
+            )
+        await made.reach(wait_for, timeout)
+        return made
 
     async def _start_intercepted(
         self: Any,

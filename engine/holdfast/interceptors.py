@@ -18,7 +18,7 @@ from holdfast.views import WorkflowDescription
 from holdfast_activities.interceptors import ActivityInterceptor, Heartbeat, RunActivity
 from holdfast_workflow.definitions import definition_of
 from holdfast_workflow.errors import InvalidOptionError
-from holdfast_workflow.handlers import SignalCall
+from holdfast_workflow.handlers import SignalCall, UpdateCall
 from holdfast_workflow.interceptors import (
     ContinueAsNewCall,
     HandleQuery,
@@ -61,7 +61,7 @@ __all__ = [
 class StartWorkflow:
     """A start. ``id`` is ``None`` where the caller leaves it to the engine; the handle knows it.
 
-    With ``signal`` it is a start with a signal; ``headers`` then go with both.
+    With ``signal`` it is a start with a signal, with ``update`` one with an update; ``headers`` then go with both.
     """
 
     workflow: Any
@@ -71,6 +71,7 @@ class StartWorkflow:
     options: StartOptions
     signal: SignalCall | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    update: UpdateCall[Any] | None = None
 
     @property
     def workflow_type(self) -> str:
@@ -110,6 +111,7 @@ class QueryWorkflow:
     run_id: str | None
     name: str
     args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -146,7 +148,7 @@ class ClientInterceptor:
         call: StartWorkflow,
         next: Callable[[StartWorkflow], Coroutine[Any, Any, WorkflowHandle[Any]]],
     ) -> WorkflowHandle[Any]:
-        """Around ``client.start``, ``execute`` and ``signal_with_start``."""
+        """Around ``client.start``, ``execute``, ``signal_with_start`` and ``update_with_start``."""
         return await next(call)
 
     async def signal_workflow(

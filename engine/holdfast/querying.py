@@ -36,9 +36,9 @@ from holdfast_workflow.errors import HoldfastError, RunNotFoundError
 from holdfast_workflow.events import WorkflowStarted
 from holdfast_workflow.failures import failure_of
 from holdfast_workflow.handling import RAISED
+from holdfast_workflow.headers import taken_apart
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.payloads import Payload
 from holdfast_workflow.replay import replay
 from holdfast_workflow.request_errors import ReadOnlyContextError
 
@@ -177,7 +177,7 @@ class Queries:
 
     async def _answer_row(self, row: RequestRow) -> None:
         try:
-            question = Question(row.name, Payload(row.input.encode()))
+            question = Question(row.name, *taken_apart(row.input))
             reply = await self.answer(row.run_id, question)
             await self._hub.journal.apply(AnswerQuery(row.key, reply.to_text()))
         except HoldfastError as error:
@@ -193,7 +193,7 @@ def ask(machine: WorkflowMachine, question: Question, settings: WorkerSettings) 
         watch.enter(machine)
     try:
         try:
-            result = machine.query(question.name, question.input)
+            result = machine.query(question.name, question.input, question.headers)
         finally:
             if watch is not None:
                 watch.leave()

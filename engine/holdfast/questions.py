@@ -17,6 +17,7 @@ class Question:
 
     name: str
     input: Payload
+    headers: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

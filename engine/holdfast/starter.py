@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from holdfast.hub import Hub
+from holdfast.sending import update_request
 from holdfast.starting import Started, StartRun, first_run
+from holdfast.update_handle import UpdateHandle
 from holdfast.updating import UpdateRequest
 from holdfast_store.rows import RunRow
 from holdfast_store.runs import started_event
@@ -69,6 +72,35 @@ class Starter:
             owner_id=None,
         )
         return run, started_event(run, input=payload, seed=environment.random.getrandbits(52)), result_type
+
+    async def _update_with_start(
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        id: str | None,
+        task_queue: str,
+        options: StartOptions,
+        update: Any,
+        update_id: str | None,
+        result_type: Any,
+        headers: dict[str, Any] | None,
+    ) -> tuple[UpdateHandle[Any], Started]:
+        """Start a workflow where its id is not open, and ask it for an update, in one change."""
+        run, started, _ = self._prepare(workflow, args, id, task_queue, options, None)
+        request, hint = update_request(
+            update,
+            (),
+            update_id if update_id is not None else self.hub.environment.ids.next(),
+            converter=self.converter,
+            limits=self.limits,
+            whose=run.workflow_id,
+        )
+        started.headers, request = headers, replace(request, headers=headers)
+        ear = self.hub.answers.ear("update", request.update_id)
+        value = await self._submit(run, started, options, update=request)
+        assert value.update is not None
+        hint = hint if result_type is None else result_type
+        return UpdateHandle(self.hub, self.converter, run.workflow_id, value.update, ear, hint), value
 
     async def _submit(
         self,

@@ -37,6 +37,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from holdfast import workflow
 from holdfast.handle import WorkflowHandle
 from holdfast.interceptors import (
+    HandleQuery,
     HandleSignal,
     HandleUpdate,
     Interceptor,
@@ -86,7 +87,9 @@ class TracingInterceptor(Interceptor):
         self, call: StartWorkflow, next: Callable[[StartWorkflow], Coroutine[Any, Any, WorkflowHandle[Any]]]
     ) -> WorkflowHandle[Any]:
         """A span around a start."""
-        name = "StartWorkflow" if call.signal is None else "SignalWithStartWorkflow"
+        name = "StartWorkflow"
+        if call.signal is not None or call.update is not None:
+            name = "SignalWithStartWorkflow" if call.update is None else "UpdateWithStartWorkflow"
         attributes: Attributes = {"holdfast.workflow.type": call.workflow_type}
         with self._span(f"{name}:{call.workflow_type}", SpanKind.PRODUCER, attributes) as span:
             self._inject(call.headers)
@@ -120,6 +123,7 @@ class TracingInterceptor(Interceptor):
         """A span around a query."""
         attributes: Attributes = {"holdfast.workflow.id": call.workflow_id}
         with self._span(f"QueryWorkflow:{call.name}", SpanKind.CLIENT, attributes):
+            self._inject(call.headers)
             return await next(call)
 
     # --- workflows --------------------------------------------------------------------------------------------------
@@ -153,6 +157,11 @@ class TracingInterceptor(Interceptor):
         """A span where an update begins to be handled, as for a signal."""
         self._arrived(f"HandleUpdate:{call.name}", call.headers)
         return await next(call)
+
+    def handle_query(self, call: HandleQuery, next: Callable[[HandleQuery], Any]) -> Any:
+        """A span around the answer to a query, in the trace of who asks."""
+        with self._span(f"HandleQuery:{call.name}", SpanKind.SERVER, _facts(), self._extract(call.headers)):
+            return next(call)
 
     def start_activity(
         self, call: StartActivity, next: Callable[[StartActivity], ActivityFuture[Any]]

@@ -18,10 +18,9 @@ from holdfast_store.requests import OPEN, RequestRow
 from holdfast_store.rows import RunRow
 from holdfast_workflow.events import UpdateAccepted
 from holdfast_workflow.handling import Considered
+from holdfast_workflow.headers import stored, taken_apart
 from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.payloads import Payload, dumps
-
-HEADERS = "$headers"
+from holdfast_workflow.payloads import Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +38,6 @@ class UpdateRequest:
     def acceptance(self) -> UpdateAccepted:
         """The event that it becomes if it is accepted."""
         return UpdateAccepted(self.update_id, self.name, self.input, self.headers)
-
-    @property
-    def stored(self) -> str:
-        """What the row keeps: the input, and the headers beside it where there are any."""
-        if self.headers is None:
-            return self.input.json.decode()
-        return dumps({HEADERS: self.headers, "input": self.input}).decode()
 
 
 def known_update(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow | None:
@@ -73,7 +65,7 @@ def ask(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
         request_id=update.update_id,
         run_id=run.run_id,
         name=update.name,
-        input=update.stored,
+        input=stored(update.input, update.headers),
         state=OPEN,
         answer=None,
         answer_seq=None,
@@ -92,11 +84,8 @@ def ask(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
 
 def acceptance(row: RequestRow) -> UpdateAccepted:
     """The event that an update becomes if it is accepted."""
-    input = Payload(row.input.encode())
-    if not input.is_object_with(HEADERS):  # arguments are an array, or what a codec made of one
-        return UpdateAccepted(row.request_id, row.name, input)
-    document = input.value
-    return UpdateAccepted(row.request_id, row.name, Payload.of(document["input"]), document[HEADERS])
+    input, headers = taken_apart(row.input)
+    return UpdateAccepted(row.request_id, row.name, input, headers)
 
 
 def answer_updates(batch: Batch, run: RunRow, considered: Considered) -> None:

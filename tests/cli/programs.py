@@ -8,6 +8,7 @@ from typing import Any
 from tests.engine.programs import add
 
 from holdfast import activity, workflow
+from holdfast.interceptors import Interceptor, RunWorkflow
 
 
 @activity.defn(start_to_close_timeout=30, heartbeat_timeout=20)
@@ -30,6 +31,14 @@ class Doubling:
     @workflow.run
     async def run(self, number: int, more: Any = None) -> Any:
         return {"doubled": await patient_double(number), "more": more}
+
+
+class Quiet(Interceptor):
+    """Puts something of its own into what a workflow is started with."""
+
+    async def run_workflow(self, call: RunWorkflow, next: Any) -> Any:
+        call.args = (*call.args[:1], "seen")
+        return await next(call)
 
 
 @workflow.defn

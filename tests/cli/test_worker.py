@@ -75,7 +75,7 @@ def test_a_worker_takes_its_options(
         "worker", f"{PROGRAMS}:Doubling", f"{PROGRAMS}:ACTIVITIES", "--task-queue", "a", "--task-queue", "b",
         "--max-cached-workflows", "0", "--max-concurrent-activities", "3", "--lease-duration", "3",
         "--graceful-shutdown-timeout", "0", "--no-watchdog", "--watchdog-interval", "2s", "--log-level", "debug",
-        "--static-checks", "error", "--no-runtime-guard", "--json", "--url", url,
+        "--static-checks", "error", "--no-runtime-guard", "--interceptor", f"{PROGRAMS}:Quiet", "--json", "--url", url,
     )  # fmt: skip
     started = worker.line()
     assert started["task_queues"] == ["a", "b"]
@@ -85,6 +85,7 @@ def test_a_worker_takes_its_options(
             "start", "Doubling", "--input", "1", "--task-queue", queue, "--wait", "--timeout", "30s"
         )
         assert done.code == 0
+        assert '"more": "seen"' in done.out
     assert worker.stop().code == 0
 
 

@@ -34,6 +34,7 @@ from holdfast.interceptors import (
     UpdateWorkflow,
 )
 from holdfast.testing import TestEnvironment
+from holdfast_store.database import Database
 from holdfast_workflow.activity_options import ActivityOptions
 
 seen: list[str] = []
@@ -301,7 +302,16 @@ class Tenant(Interceptor):
 
     async def handle_update(self, call: HandleUpdate, next: Any) -> Any:
         self.note(call.name, call.headers)
+        tenant.set(call.headers["tenant"])
         return await next(call)
+
+    async def query_workflow(self, call: QueryWorkflow, next: Any) -> Any:
+        call.headers["tenant"] = "asker"
+        return await next(call)
+
+    def handle_query(self, call: HandleQuery, next: Any) -> Any:
+        self.note(call.name, call.headers)
+        return next(call)
 
     def start_activity(self, call: StartActivity, next: Any) -> Any:
         call.headers["tenant"] = tenant.get()
@@ -473,6 +483,49 @@ async def test_updates_and_queries_are_seen_and_updates_carry_headers(engine: Ma
     said = [line for line in seen if line.startswith(("update", "query", "handle"))]
     assert said[:2] == ["query current()", "update set_price(0,)"]
     assert sorted(said[2:]) == ["handle set_price(0,)", "handle set_price(7,)", "update set_price(7,)"]
+
+
+async def test_a_query_carries_headers_in_its_own_process_and_to_another(
+    engine: MakeEnvironment, on_disk: Database
+) -> None:
+    around: dict[str, Any] = {"interceptors": [Tenant()]}
+    async with (
+        engine(workflows=[Priced], activities=[stamp], **around) as env,
+        engine(seed=1, workflows=[], activities=[], **around) as other,
+    ):
+        handle = await env.client.start(Priced.run, id="priced")
+        assert await handle.query(Priced.current) == "0"
+        assert await other.client.handle("priced").query(Priced.current) == "0"
+        assert [one for one in arrived if one[0] == "current"] == [("current", "asker")] * 2
+        with pytest.raises(InvalidOptionError, match="timeout"):
+            await handle.query(Priced.current, timeout=-1)
+
+
+async def test_an_update_with_a_start_is_seen_and_its_headers_go_with_both(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[Priced], activities=[stamp], interceptors=[Teller(), Tenant()]) as env:
+        made = await env.client.update_with_start(
+            Priced.run, update=Priced.set_price(7), update_id="u", id="priced"
+        )
+        assert await made.result() == "<7>"
+        assert await env.client.handle("priced").result() == 7
+        events = [event async for event in env.client.handle("priced").history()]
+        told = {event.type: event.payload.get("headers") for event in events}
+        assert told["WorkflowStarted"] == told["UpdateAccepted"] == {"tenant": "acme"}
+        assert seen[0] == "start Priced priced"
+
+
+async def test_an_update_with_a_start_that_an_interceptor_keeps_back_says_so(
+    in_memory: Callable[..., TestEnvironment],
+) -> None:
+    class Keeps(Interceptor):
+        async def start_workflow(self, call: StartWorkflow, next: Any) -> Any:
+            assert call.update is not None
+            assert call.update.name == "set_price"
+
+    async with in_memory(workflows=[Priced], interceptors=[Keeps()]) as env:
+        with pytest.raises(InvalidOptionError, match="did not call next"):
+            await env.client.update_with_start(Priced.run, update=Priced.set_price(7), id="priced")
+        assert await env.client.count() == 0
 
 
 async def test_a_handle_to_the_run_of_a_reset_is_intercepted_too(

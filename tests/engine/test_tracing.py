@@ -198,12 +198,18 @@ class Priced:
     def set_price(self, price: int) -> None:
         self.price = price
 
+    @workflow.query
+    def current(self) -> int:
+        return self.price
+
 
 async def test_an_update_is_part_of_the_trace_of_who_sent_it(engine: MakeEnvironment, spans: Spans) -> None:
     async with engine(workflows=[Priced], activities=(), interceptors=[spans.tracing]) as env:
         handle = await env.client.start(Priced.run, id="priced")
         await handle.execute_update(Priced.set_price, 7)
         assert await handle.result() == 7
+        assert await handle.query(Priced.current) == 7
+    assert "QueryWorkflow:current > HandleQuery:current" in spans.tree()
     assert "UpdateWorkflow:set_price > HandleUpdate:set_price" in spans.tree()
     assert len(spans.one("HandleUpdate:set_price").links) == 1
 

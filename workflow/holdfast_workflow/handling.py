@@ -36,7 +36,7 @@ from holdfast_workflow.events import Event, Failure, SignalReceived, UpdateAccep
 from holdfast_workflow.failures import failure_of
 from holdfast_workflow.greenlets import in_greenlet
 from holdfast_workflow.handlers import Handler
-from holdfast_workflow.headers import REQUEST_HEADERS
+from holdfast_workflow.headers import REQUEST_HEADERS, Headers
 from holdfast_workflow.loop import DeterministicLoop
 from holdfast_workflow.outcomes import Outcomes
 from holdfast_workflow.payloads import NOT_NEEDED, Payload
@@ -311,7 +311,7 @@ class Handling:
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
-    def query(self, name: str, input: Payload) -> Payload:
+    def query(self, name: str, input: Payload, headers: Headers | None = None) -> Payload:
         """Answer a query, from the state as it is.
 
         Raises:
@@ -325,7 +325,9 @@ class Handling:
         if handler is None:
             raise self._unknown("query", name)
         arguments = self._arguments(handler, name, input)
-        result = self._look(f"query {name!r}", self._context.copy(), handler.fn, arguments)
+        context = self._context.copy()
+        context.run(REQUEST_HEADERS.set, headers)
+        result = self._look(f"query {name!r}", context, handler.fn, arguments)
         return self._converter.encode(result, f"the answer of query {name}")
 
     def _stack_trace(self) -> str:

@@ -12,6 +12,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.payloads import Payload, dumps
+
+Headers = Mapping[str, str]
 
 MOST_HEADER_BYTES = 64 * 1024
 """All headers of one call, names and values."""
@@ -19,7 +22,9 @@ MOST_HEADER_BYTES = 64 * 1024
 RUN_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("holdfast_run_headers", default=None)
 """The headers of the run whose code this is."""
 REQUEST_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("holdfast_request_headers", default=None)
-"""The headers of the signal or update that is being handled."""
+"""The headers of the signal, update or query that is being handled."""
+
+_HEADERS = "$headers"
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, Any] | None:
@@ -49,3 +54,19 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, Any] | None:
             field="headers",
         )
     return dict(headers)
+
+
+def stored(input: Payload, headers: dict[str, Any] | None) -> str:
+    """What the row of a request keeps: the input, and the headers beside it where there are any."""
+    if headers is None:
+        return input.json.decode()
+    return dumps({_HEADERS: headers, "input": input}).decode()
+
+
+def taken_apart(text: str) -> tuple[Payload, dict[str, Any] | None]:
+    """The input and the headers of a request's row."""
+    input = Payload(text.encode())
+    if not input.is_object_with(_HEADERS):  # arguments are an array, or what a codec made of one
+        return input, None
+    document = input.value
+    return Payload.of(document["input"]), document[_HEADERS]

@@ -134,7 +134,7 @@ def _query(definition: WorkflowDefinition, handler: Handler, interceptors: Inter
         name, given = _named(handler, args)
         return _around(
             interceptors, "handle_query", lambda c: handler.fn(instance, *_given(handler, c.name, c.args))
-        )(HandleQuery(name, given))
+        )(HandleQuery(name, given, dict(REQUEST_HEADERS.get() or {})))
 
     return replace(handler, fn=fn)
 

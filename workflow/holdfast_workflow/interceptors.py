@@ -61,6 +61,7 @@ class HandleQuery:
 
     name: str
     args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 # --- what goes out ----------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ from holdfast_workflow.events import (
 from holdfast_workflow.eviction import close_loop
 from holdfast_workflow.external_calls import ExternalCalls
 from holdfast_workflow.handling import Considered, Handling
-from holdfast_workflow.headers import RUN_HEADERS
+from holdfast_workflow.headers import RUN_HEADERS, Headers
 from holdfast_workflow.info import WorkflowInfo, info_of
 from holdfast_workflow.intercepted import (
     InterceptedActivityCalls,
@@ -291,7 +291,7 @@ class WorkflowMachine:
         finally:
             asyncio_events._set_running_loop(outer_loop)
 
-    def query(self, name: str, input: Payload) -> Payload:
+    def query(self, name: str, input: Payload, headers: Headers | None = None) -> Payload:
         """Answer a query; the run must have begun and be at rest, and may have ended.
 
         Raises:
@@ -304,7 +304,7 @@ class WorkflowMachine:
         outer_loop = asyncio_events._get_running_loop()
         asyncio_events._set_running_loop(self.loop)
         try:
-            return self.handling.query(name, input)
+            return self.handling.query(name, input, headers)
         finally:
             asyncio_events._set_running_loop(outer_loop)
 

@@ -15,6 +15,7 @@ import typer
 from holdfast.checking.checker import StaticChecks
 from holdfast.cli.connecting import with_client
 from holdfast.cli.exits import CommandFailedError
+from holdfast.cli.loading import interceptors as load_interceptors
 from holdfast.cli.loading import load
 from holdfast.cli.options import AsJson, Codec, Url, arguments_of, database_url, duration
 from holdfast.cli.output import document, show, tell
@@ -88,6 +89,15 @@ def worker(
     no_runtime_guard: Annotated[
         bool, typer.Option("--no-runtime-guard", help="Let workflow code open files, sockets and processes.")
     ] = False,
+    interceptors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--interceptor",
+            metavar="MODULE:NAME",
+            help="An interceptor, its class, or a list of either; may be given several times, the outermost first.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
     url: Url = None,
     codec: Codec = None,
@@ -100,6 +110,7 @@ def worker(
         grace_s = duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0
         raise typer.Exit(_supervise(context, processes, named, codec, grace_s=grace_s, json=json))
     workflows, activities = load(targets)
+    around = load_interceptors(interceptors or ())
 
     async def work(client: Client) -> None:
         made = Worker(
@@ -116,6 +127,7 @@ def worker(
             build_id=build_id,
             static_checks=cast(StaticChecks, static_checks),
             runtime_guard=not no_runtime_guard,
+            interceptors=around,
         )
         _log(level)
         tune_process()
