@@ -10,6 +10,8 @@ from tests.simulation.clients import DONE, REFUSED, Answer, Ledger, Request
 from tests.simulation.programs import updates_in
 from tests.simulation.story import Story
 
+GONE = ("RunNotFoundError", "WorkflowNotFoundError")
+"""What who asks again is told when retention has been there: it may have been done before."""
 Place = tuple[str, str]
 """The first run of a chain, and the run."""
 
@@ -75,8 +77,8 @@ def _check_update(request: Request, story: Story, updates: Updates) -> Iterator[
     what = f"update {request.token} of {request.workflow_id} ({request.state}, {request.tries} tries)"
     chains = story.chains_of.get(request.workflow_id, ())
     one_chain = len(chains) <= 1
-    known = one_chain and not story.deleted.intersection(chains)
-    if request.state == REFUSED and places and (known or request.tries == 1):
+    gone = request.problem in GONE and story.deleted.intersection(chains)
+    if request.state == REFUSED and places and not gone and (one_chain or request.tries == 1):
         yield f"{what} was refused ({request.problem}), and is accepted in {places}"
     if request.state == DONE and not places:
         yield f"{what} was answered, and is not there"

@@ -297,7 +297,7 @@ def _further(rng: random.Random, workflow_id: str, ids: list[str]) -> Action:
     action: Action = {"do": kind, "id": workflow_id, "after": rng.choice((0, 0, 0.1, 0.7, 2))}
     if kind in ("signal", "signal_with_start"):
         action["keyed"] = rng.random() < 0.5
-        action["name"] = rng.choice(("take", "take", "take_slowly"))
+        action["name"] = rng.choice(("take", "take", "take", "take_slowly", "take_slowly", programs.UNHEARD))
     if kind == "update":
         action["name"] = rng.choice(("put", "put", "put_slowly", "put_slowly", "put_badly"))
         action["fits"] = rng.random() < 0.8

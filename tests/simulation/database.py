@@ -45,7 +45,6 @@ class SharedDatabase:
 
     def __init__(self) -> None:
         self.real = sqlite3.connect(":memory:", isolation_level=None, cached_statements=1024)
-        self.connecting: ProcessView | None = None
         self.writing: SimulatedConnection | None = None
         """Whose transaction is open."""
         self.engine = create_engine(
@@ -56,17 +55,13 @@ class SharedDatabase:
             hide_parameters=True,
             pool_reset_on_return=None,
         )
-        self.plain = self.engine.connect()
+        with self.engine.connect() as connection:
+            migrate(connection)
+        self.plain: Any = LightConnection(SimulatedConnection(self, None))
         """For checks: a connection that never fails."""
-        migrate(self.plain)
 
     def _connect(self) -> Any:
-        return SimulatedConnection(self, self.connecting)
-
-    def connect(self, process: ProcessView | None) -> Connection:
-        """A connection of a process."""
-        self.connecting = process
-        return self.engine.connect()
+        return SimulatedConnection(self, None)
 
     def empty(self) -> None:
         """Forget everything."""
@@ -206,7 +201,7 @@ class SimulatedDatabase(Database):
         self._shared = shared
         self._process = process
         self._writer_engine = self._reader_engine = shared.engine
-        self._reader: Reader | None = None
+        self._reader: LightConnection | None = None
         self._skip_locked: bool | None = None
 
     def writer(self) -> Connection:
@@ -215,9 +210,11 @@ class SimulatedDatabase(Database):
         try:
             if process.faults.at_connect():
                 raise failure(14, "unable to open database file")
-            return self._shared.connect(process)
         except sqlite3.Error as error:
             raise translate(error, self.url) from error
+        light: Any = LightConnection(SimulatedConnection(self._shared, process))
+        connection: Connection = light  # it does what writers do
+        return connection
 
     @contextmanager
     def reader(self) -> Generator[Connection]:
@@ -225,7 +222,7 @@ class SimulatedDatabase(Database):
             self._process.step()
             if self._process.faults.at_connect():
                 raise translate(failure(14, "unable to open database file"), self.url)
-            self._reader = Reader(SimulatedConnection(self._shared, self._process))
+            self._reader = LightConnection(SimulatedConnection(self._shared, self._process))
         reader: Any = self._reader  # it does what readers do
         yield reader
 
@@ -234,19 +231,26 @@ class SimulatedDatabase(Database):
             self._reader.driver.close()
 
 
-class Reader:
-    """What questions need of SQLAlchemy's connection, without its cost: most of what a simulation does is to poll."""
+class LightConnection:
+    """What the engine needs of SQLAlchemy's connection, without its cost: a simulation is made of statements."""
 
     class dialect:
         name = "sqlite"
         paramstyle = "qmark"
 
     def __init__(self, driver: SimulatedConnection) -> None:
-        self.driver = driver
+        self.driver = self.driver_connection = driver
+        self.connection = self
 
     @property
     def invalidated(self) -> bool:
         return not self.driver.open
+
+    def close(self) -> None:
+        self.driver.close()
+
+    def invalidate(self) -> None:
+        self.driver.close()
 
     def exec_driver_sql(self, text: str, values: Sequence[Any] = ()) -> Any:
         try:

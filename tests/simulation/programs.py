@@ -19,6 +19,8 @@ from holdfast_workflow.options import ActivityOptions, RetryPolicy
 Step = dict[str, Any]
 
 QUEUES = ("main", "other")
+UNHEARD = "unheard"
+"""A signal that has no handler: it waits for one, from run to run."""
 
 
 class Executions:

@@ -8,8 +8,8 @@ from itertools import repeat
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
 from tests.simulation import loop, world
-from tests.simulation.__main__ import report
 from tests.simulation.clients import Session
+from tests.simulation.running import report
 
 from holdfast import Client
 from holdfast.errors import HoldfastError

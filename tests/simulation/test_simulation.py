@@ -1,46 +1,28 @@
 """Many processes in one thread, everything that can go wrong, and nothing acknowledged is lost.
 
-``make test`` runs as many seeds as fit a minute; ``python -m tests.simulation --seeds 100000`` runs the long one.
+``make test`` runs as many seeds as fit a minute; ``python -m tests.simulation --seeds 100000 --processes 2`` is
+the long run.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from tests.simulation.__main__ import report
-from tests.simulation.world import simulate
+from tests.simulation.running import run_many
 
 BUDGET_S = 60.0
+PROCESSES = min(os.cpu_count() or 1, 4)
 MOST_SEEDS = 2000
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _tidy() -> Iterator[None]:
-    yield
-    gc.collect()
-
-
-@pytest.mark.filterwarnings("ignore")  # what crashes leaves coroutines behind that nobody awaits
 def test_nothing_acknowledged_is_lost_and_everything_ends() -> None:
-    until = time.monotonic() + BUDGET_S
-    ran = 0
-    for seed in range(MOST_SEEDS):
-        outcome = simulate(seed)
-        assert not outcome.violations, report(outcome)
-        ran += 1
-        if seed % 20 == 0:
-            gc.collect()
-        if time.monotonic() > until:
-            break
-    print(f"{ran} seeds")
+    total = run_many(range(MOST_SEEDS), BUDGET_S / 60, PROCESSES)
+    assert not total.wrong, "\n".join(total.wrong)
+    print(total)
 
 
 def test_a_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from tests.simulation.asked import check_queries, check_updates
 from tests.simulation.clients import DONE, REFUSED, Ledger, Request
 from tests.simulation.process import CONVERTER, LIMITS
-from tests.simulation.programs import Executions, Program
+from tests.simulation.programs import UNHEARD, Executions, Program
 from tests.simulation.story import Story
 
 from holdfast.testing import check_database
@@ -143,9 +143,12 @@ def _check_handled(story: Story, ledger: Ledger) -> Iterator[str]:
         sent: list[str] = []
         for run_id in story.effective(first_run_id):
             for name, _, event in story.events[run_id]:
-                if name == "SignalReceived" and (token := event["input"][0]) not in sent:
+                if name != "SignalReceived" or event["name"] == UNHEARD:
+                    continue
+                if (token := event["input"][0]) not in sent:
                     sent.append(token)
-        after_cancel = story.after_cancel(chain[-1], "SignalReceived")
+        late_ones = story.after_cancel(chain[-1], "SignalReceived")
+        after_cancel = [event for event in late_ones if event["name"] != UNHEARD]
         unheard = [event["input"][0] for event in after_cancel if event["input"][0] not in got]
         if sorted([*got, *unheard]) == sorted(sent):
             pass
