@@ -11,6 +11,7 @@ import math
 import re
 import traceback
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -143,7 +144,8 @@ def problem_response(problem: Problem) -> Response:
 def unforeseen_problem(scope: Scope, error: Exception) -> Problem:
     """Log where it happened, without its message: that may hold a payload."""
     where = "".join(traceback.format_tb(error.__traceback__))
-    logger.error("%s %s failed with %s\n%s", scope["method"], scope["path"], type(error).__name__, where)
+    path = quote(scope["path"], safe="/%")  # decoded by now: a line break in it would begin a line of its own
+    logger.error("%s %s failed with %s\n%s", scope["method"], path, type(error).__name__, where)
     return Problem.of(500, "internal", "Something unforeseen happened: see the server's log")
 
 

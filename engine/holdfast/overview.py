@@ -70,7 +70,7 @@ class TypeView(View):
 
     Attributes:
         runs: How many of the latest 10,000 runs are of the type.
-        per_minute: How many were started a minute, between the first and the last of them.
+        per_minute: How many were started a minute, since the first of them; of what is younger than a minute, so far.
         failed_share: The share of the ended ones that failed.
         timed_out_share: The share of the ended ones that timed out.
         median_seconds: How long the ended ones took, in the middle.
@@ -81,7 +81,7 @@ class TypeView(View):
     runs: int
     open: int
     statuses: dict[str, int]
-    per_minute: float | None
+    per_minute: float
     failed_share: float | None
     timed_out_share: float | None
     median_seconds: float | None
@@ -90,20 +90,21 @@ class TypeView(View):
 
 async def type_views(client: Client) -> list[TypeView]:
     """The workflow types of the latest runs, the busiest first."""
-    return [_type_view(share) for share in await client.hub.read(overview.type_shares)]
+    now = client.hub.environment.clock.now()
+    return [_type_view(share, now) for share in await client.hub.read(overview.type_shares)]
 
 
-def _type_view(share: overview.TypeShare) -> TypeView:
+def _type_view(share: overview.TypeShare, now: int) -> TypeView:
     opened = share.of(RunStatus.PENDING, RunStatus.RUNNING)
     ended = share.runs - opened
-    minutes = _seconds(share.last_created_at - share.first_created_at) / 60
+    minutes = max(1.0, _seconds(now - share.first_created_at) / 60)
     median, slow = share.quantile_us(0.5), share.quantile_us(0.95)
     return TypeView(
         workflow_type=share.workflow_type,
         runs=share.runs,
         open=opened,
         statuses=dict(sorted(share.statuses.items())),
-        per_minute=(share.runs - 1) / minutes if minutes else None,
+        per_minute=share.runs / minutes,
         failed_share=share.of(RunStatus.FAILED) / ended if ended else None,
         timed_out_share=share.of(RunStatus.TIMED_OUT) / ended if ended else None,
         median_seconds=None if median is None else _seconds(median),

@@ -68,6 +68,20 @@ class Crawling:
         return await crawl(secret)
 
 
+@activity.defn(start_to_close_timeout=600, heartbeat_timeout=30)
+async def import_rows(total: int) -> int:
+    activity.heartbeat(3, total)
+    await asyncio.sleep(3600)
+    return total
+
+
+@workflow.defn
+class Importing:
+    @workflow.run
+    async def run(self, total: int) -> int:
+        return await import_rows(total)
+
+
 @workflow.defn
 class Failing:
     @workflow.run
@@ -75,5 +89,5 @@ class Failing:
         raise ApplicationError("no funds", {"card": secret}, type="Declined")
 
 
-WORKFLOWS = [Greeting, Waiting, Crawling, Failing]
-ACTIVITIES = [greet, crawl]
+WORKFLOWS = [Greeting, Waiting, Crawling, Importing, Failing]
+ACTIVITIES = [greet, crawl, import_rows]

@@ -42,6 +42,7 @@ async def test_types_say_how_the_latest_runs_went(served: Served) -> None:
     types = {type["workflow_type"]: type for type in await told(served, "types")}
     assert types["Greeting"]["statuses"] == {"completed": 1}
     assert types["Greeting"]["median_seconds"] > 0
+    assert types["Greeting"]["per_minute"] == 1, "so far, in its first minute"
     assert (types["Crawling"]["open"], types["Crawling"]["failed_share"]) == (1, None)
 
 

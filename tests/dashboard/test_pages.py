@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -11,9 +12,10 @@ from tests.dashboard.conftest import Served
 
 from holdfast import Client, StartOptions
 from holdfast_dashboard import Token, WebSettings, control_plane
+from holdfast_dashboard.live import Bell
 from holdfast_dashboard.pages.forms import arguments, progress
 from holdfast_dashboard.pages.login import _local
-from holdfast_dashboard.pages.rendering import ahead, until
+from holdfast_dashboard.pages.rendering import ahead, nearness, until
 from holdfast_workflow.errors import InvalidOptionError
 
 PAGES = ["/", "/start", "/watchdog", "/workers", "/types", "/workflows/w%2F1"]
@@ -130,8 +132,59 @@ async def test_a_workflow_is_started_from_a_page(served: Served) -> None:
     assert await served.client.handle("by/hand").result() == "hello ada"
     found = await served.client.describe("by/hand")
     assert (found.execution_timeout_seconds, found.run.run_timeout_seconds) == (7200, 90)
-    wrong = await served.web.post("/start", data={"workflow_type": "Greeting", "run_timeout": "soon"})
-    assert (wrong.status_code, "run timeout" in wrong.text) == (422, True)
+
+
+async def test_every_start_option_is_on_the_page_too(served: Served) -> None:
+    typed = {"start_delay": "5m", "priority": "2", "max_attempts": "3", "memo": '{"by": "hand"}'}
+    more = {**typed, "search_attributes": '{"amount": 7}', "duplicate_policy": "reject_duplicate"}
+    answer = await served.web.post("/start", data={"workflow_type": "Nobody", "workflow_id": "n-1", **more})
+    assert answer.status_code == 303, answer.text
+    run = (await served.client.describe("n-1")).run
+    assert (run.priority, run.memo, run.search_attributes) == (2, {"by": "hand"}, {"amount": 7})
+    assert run.start_delayed
+    row = await served.client.handle("n-1").run()
+    assert row.retry_policy is not None
+    assert '"max_attempts":3' in row.retry_policy
+    again = await served.web.post("/start", data={"workflow_type": "Nobody", "workflow_id": "n-1", **more})
+    assert (again.status_code, "n-1" in again.text, "aria-invalid" in again.text) == (409, True, False)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("run_timeout", "soon"),
+        ("args", '"ada"'),
+        ("priority", "high"),
+        ("memo", "[1]"),
+        ("search_attributes", '{"a": {}}'),
+        ("start_delay", "-5s"),
+    ],
+)
+async def test_a_start_that_can_not_be_is_told_beside_its_field_and_nothing_typed_is_lost(
+    served: Served, field: str, text: str
+) -> None:
+    typed = {"workflow_type": "Greeting", "workflow_id": "typed by hand", field: text}
+    answer = await served.web.post("/start", data=typed)
+    assert answer.status_code == 422
+    assert f'aria-describedby="{field}-wrong"' in answer.text
+    assert re.search(f'role="alert" id="{field}-wrong">[^<]+<', answer.text)
+    for value in typed.values():
+        assert f'value="{html.escape(value)}"'.replace("&quot;", "&#34;") in answer.text
+    assert await served.client.count() == 0
+
+
+async def test_a_filter_that_can_not_be_is_told_beside_its_field_and_nothing_typed_is_lost(
+    served: Served,
+) -> None:
+    answer = await served.web.get(
+        "/", params={"where": "amount", "workflow_type": "Order", "id_prefix": "o-"}
+    )
+    assert answer.status_code == 422
+    for value in ("amount", "Order", "o-"):
+        assert f'value="{value}"' in answer.text
+    assert re.search(r'name="where"[^>]* aria-invalid="true" aria-describedby="where-wrong"', answer.text)
+    assert re.search(r'role="alert" id="where-wrong">where must be NAME, one of', answer.text)
+    assert "hx-sse:connect" not in answer.text, "there is nothing to keep live"
 
 
 async def test_a_run_is_reset_from_its_page(served: Served) -> None:
@@ -317,6 +370,25 @@ def test_arguments_are_a_json_array_or_nothing() -> None:
     for text in ("yes", '"yes"', "{}"):
         with pytest.raises(InvalidOptionError, match="JSON array"):
             arguments(text)
+
+
+def test_of_a_short_timeout_only_the_last_quarter_is_near() -> None:
+    now = datetime(2026, 1, 31, tzinfo=UTC)
+    looks = [nearness(now + timedelta(seconds=left), now, 30) for left in (29, 15, 7, 0)]
+    assert looks == ["far", "soon", "near", "passed"]
+    shown = until(now + timedelta(seconds=29), now, 30)
+    assert ('class="until far"' in shown, 'data-near="7.5" data-soon="15"' in shown) == (True, True)
+    assert nearness(now + timedelta(seconds=29), now, 7200) == "near"
+
+
+async def test_a_heartbeat_that_has_just_come_is_not_red(served: Served) -> None:
+    await served.client.start("Importing", 10, id="i-1")
+    async with Bell(served.client) as bell:
+        while not (await served.client.describe("i-1")).pending_activities[0].heartbeat_details:
+            await bell.rung()
+    text = (await served.web.get("/workflows/i-1")).text
+    assert re.search(r'Heartbeat deadline</dt><dd><time class="until far"', text)
+    assert '<progress class="far" value="3.0" max="10.0"' in text
 
 
 def test_a_deadline_is_coloured_as_it_nears_and_what_is_meant_to_happen_only_when_it_is_late() -> None:

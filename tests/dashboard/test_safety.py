@@ -237,6 +237,11 @@ async def test_an_unforeseen_error_tells_nothing_of_itself(
     assert answer.json()["type"] == "urn:holdfast:problem:internal"
     assert "41-11" not in answer.text + caplog.text
     assert "ZeroDivisionError" in caplog.text
+    for sent, decoded in (("%0D", "\r"), ("%1B", "\x1b"), ("%C2%85", "\x85"), ("%E2%80%A8", "\u2028")):
+        for root in ("", "/api"):
+            await served.web.get(f"{root}/workflows/w-1{sent}ERROR forged")
+        assert f"w-1{sent}ERROR%20forged" in caplog.text
+        assert decoded not in caplog.text
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------

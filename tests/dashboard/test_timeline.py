@@ -145,6 +145,7 @@ def test_signals_share_a_lane_as_marks() -> None:
 def test_a_deadline_far_away_does_not_squeeze_what_has_happened() -> None:
     found = drawing(execution_deadline_at=10_000 * S)
     assert found.x(10 * S) > WIDTH / 6
+    assert (found.cut_off, drawing(execution_deadline_at=20 * S).cut_off) == (True, False)
     (mark,) = [box for box in found.drawn(found.lanes[0]) if box.look == "deadline"]
     assert mark.x + mark.width <= WIDTH
 
@@ -155,6 +156,17 @@ def test_what_lies_ahead_is_drawn_apart_from_what_has_passed() -> None:
     past, ahead = found.drawn(lane(found, "timer"))
     assert (past.look, ahead.look) == ("timer", "ahead")
     assert past.x + past.width == pytest.approx(ahead.x)
+
+
+@pytest.mark.parametrize("length", [1_000, 7 * S, 61 * S, 3 * 3600 * S, 40 * 86_400 * S, 10**16])
+def test_the_axis_has_a_few_marks_that_are_as_far_apart(length: int) -> None:
+    found = Timeline(17, 17 + length, 17, [])
+    ticks = found.ticks
+    assert len(ticks) <= 6
+    for number, (x, seconds) in enumerate(ticks, 1):
+        assert seconds == pytest.approx(number * ticks[0][1])
+        assert x == pytest.approx(WIDTH * seconds * S / length, abs=0.01)
+    assert length < 5_000 or len(ticks) >= 2
 
 
 @given(

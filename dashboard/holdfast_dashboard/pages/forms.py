@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from holdfast_workflow.errors import InvalidOptionError
+from holdfast_workflow.errors import HoldfastError, InvalidOptionError
 
 
 def arguments(text: str) -> list[Any]:
@@ -24,6 +26,44 @@ def arguments(text: str) -> list[Any]:
     if not isinstance(values, list):
         raise InvalidOptionError('arguments must be a JSON array, as in ["yes", 3]', field="args")
     return values
+
+
+def document(name: str, text: str) -> dict[str, Any] | None:
+    """A JSON object as people type it; nothing for none.
+
+    Raises:
+        InvalidOptionError: It is none.
+    """
+    if not text.strip():
+        return None
+    try:
+        value = orjson.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        words = name.replace("_", " ")
+        raise InvalidOptionError(f'{words} must be a JSON object, as in {{"a": 1}}', field=name)
+    return value
+
+
+def whole(name: str, text: str) -> int | None:
+    """A whole number as people type it; nothing for none.
+
+    Raises:
+        InvalidOptionError: It is none.
+    """
+    if not text.strip():
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        raise InvalidOptionError(f"{name.replace('_', ' ')} must be a whole number", field=name)
+    return int(text)
+
+
+def field_of(error: HoldfastError, form: Mapping[str, str]) -> str | None:
+    """The field of a form that an error is about, if it is about one."""
+    field = str(getattr(error, "field", "")).replace(" ", "_")
+    named = {"workflow": "workflow_type", "attribute": "search_attributes"}.get(field, field)
+    return named if named in form else None
 
 
 def progress(details: tuple[Any, ...]) -> tuple[float, float] | None:

@@ -21,16 +21,27 @@ NEAR_S: Final = 60.0
 SOON_S: Final = 600.0
 
 
-def until(deadline: datetime | None, now: datetime) -> Markup:
+def nearness(deadline: datetime, now: datetime, whole: float | None = None) -> str:
+    """How near a deadline is. Of a short timeout (``whole``, seconds) the last quarter is near, the last half soon."""
+    left = (deadline - now).total_seconds()
+    near, soon = _thresholds(whole)
+    return "passed" if left <= 0 else "near" if left <= near else "soon" if left <= soon else "far"
+
+
+def _thresholds(whole: float | None) -> tuple[float, float]:
+    return (NEAR_S, SOON_S) if whole is None else (min(NEAR_S, whole / 4), min(SOON_S, whole / 2))
+
+
+def until(deadline: datetime | None, now: datetime, whole: float | None = None) -> Markup:
     """The time that a deadline leaves, coloured as it nears; the page counts it down."""
     if deadline is None:
         return Markup('<span class="none">none</span>')
     left = (deadline - now).total_seconds()
-    look = "passed" if left <= 0 else "near" if left <= NEAR_S else "soon" if left <= SOON_S else "far"
+    near, soon = _thresholds(whole)
     said = f"{words(left)} over" if left <= 0 else f"{words(left)} left"
-    return Markup('<time class="until {}" datetime="{}" title="{}" data-until>{}</time>').format(
-        look, deadline.isoformat(), clock(deadline), said
-    )
+    return Markup(
+        '<time class="until {}" datetime="{}" title="{}" data-until data-near="{:g}" data-soon="{:g}">{}</time>'
+    ).format(nearness(deadline, now, whole), deadline.isoformat(), clock(deadline), near, soon, said)
 
 
 def ahead(instant: datetime, now: datetime) -> Markup:
@@ -73,7 +84,7 @@ def pretty(value: Any) -> str:
 
 def source(kind: str) -> str:
     """What a failure is of, in a word that fits a column."""
-    return kind.removesuffix("_execution").replace("_", " ")
+    return kind.removesuffix("_execution").removeprefix("workflow_").replace("_", " ")
 
 
 def moment(us: int | None) -> datetime | None:
@@ -89,7 +100,7 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _filters: dict[str, Any] = _environment.filters
-for _filter in (until, ahead, since, seconds, share, badge, pretty, clock, moment, source, quoted):
+for _filter in (until, nearness, ahead, since, seconds, share, badge, pretty, clock, moment, source, quoted):
     _filters[_filter.__name__] = _filter
 _globals: dict[str, Any] = _environment.globals
 _globals["version"] = __version__

@@ -20,7 +20,7 @@ from holdfast_dashboard.paths import quoted
 from holdfast_dashboard.security.principals import Principal, Scope
 from holdfast_dashboard.web import Web
 from holdfast_store.chronicle import Chronicle, chronicle
-from holdfast_store.rows import ActivityRow
+from holdfast_workflow.activity_options import ActivityOptions
 from holdfast_workflow.events import REGISTRY
 
 router = APIRouter()
@@ -65,9 +65,10 @@ async def _values(
         "told": told,
         "drawing": timeline(row, told, client.hub.environment.clock.now()),
         "activities": [
-            (activity, policy_words(open_rows[activity.activity_id]))
+            (activity, policy_words(options), timeouts(options))
             for activity in found.pending_activities
             if activity.activity_id in open_rows
+            for options in [options_of(open_rows[activity.activity_id])]
         ],
         "progress": {
             activity.activity_id: progress(activity.heartbeat_details)
@@ -81,9 +82,18 @@ async def _values(
     }
 
 
-def policy_words(row: ActivityRow) -> list[tuple[str, str]]:
+def timeouts(options: ActivityOptions) -> dict[str, float | None]:
+    """An activity's four timeouts by kind, in seconds."""
+    return {
+        "schedule-to-start": options.schedule_to_start_timeout,
+        "start-to-close": options.start_to_close_timeout,
+        "heartbeat": options.heartbeat_timeout,
+        "schedule-to-close": options.schedule_to_close_timeout,
+    }
+
+
+def policy_words(options: ActivityOptions) -> list[tuple[str, str]]:
     """An activity's four timeouts and its retry policy, in words."""
-    options = options_of(row)
     policy = options.policy
     attempts = "unlimited attempts" if policy.max_attempts == 0 else f"at most {policy.max_attempts} attempts"
     backoff = (
@@ -91,10 +101,7 @@ def policy_words(row: ActivityRow) -> list[tuple[str, str]]:
         f"{seconds(policy.max_interval)} at most"
     )
     return [
-        ("schedule-to-start", seconds(options.schedule_to_start_timeout)),
-        ("start-to-close", seconds(options.start_to_close_timeout)),
-        ("heartbeat", seconds(options.heartbeat_timeout)),
-        ("schedule-to-close", seconds(options.schedule_to_close_timeout)),
+        *((kind, seconds(timeout)) for kind, timeout in timeouts(options).items()),
         ("retries", f"{attempts}, {backoff}"),
     ]
 

@@ -14,9 +14,11 @@ from holdfast.listing import Filters
 from holdfast.views import RunPage, RunSummary
 from holdfast_dashboard.access import Reader, TheWeb, Writer
 from holdfast_dashboard.api.bulk import Action, BulkBody, carry_out
+from holdfast_dashboard.pages.forms import field_of
 from holdfast_dashboard.pages.rendering import page
 from holdfast_dashboard.pages.streaming import live_page
 from holdfast_dashboard.security.principals import Scope
+from holdfast_workflow.errors import InvalidOptionError
 from holdfast_workflow.kinds import RunStatus
 
 router = APIRouter()
@@ -72,17 +74,19 @@ async def runs(
             "now": web.now(),
         }
 
-    return await live_page(
-        request,
-        web,
-        principal,
-        "runs",
-        values,
-        chosen=chosen,
-        bulk=_query(chosen) if principal.may(Scope.WRITE) else "",
-        statuses=[("open", "open"), *((kind.value, kind.value.replace("_", " ")) for kind in RunStatus)],
-        live_url=request.url.query,
-    )
+    form = {
+        "chosen": chosen,
+        "statuses": [("open", "open"), *((kind.value, kind.value.replace("_", " ")) for kind in RunStatus)],
+        "live_url": request.url.query,
+    }
+    bulk = _query(chosen) if principal.may(Scope.WRITE) else ""
+    try:
+        return await live_page(request, web, principal, "runs", values, **form, bulk=bulk, wrong={})
+    except InvalidOptionError as error:
+        field = field_of(error, chosen)
+        if field is None:
+            raise
+        return page("runs.html", request, principal, 422, **form, bulk="", wrong={field: error.message})
 
 
 def _filters(chosen: dict[str, str]) -> Filters:

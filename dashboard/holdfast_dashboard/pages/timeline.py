@@ -23,9 +23,20 @@ from holdfast_workflow.kinds import ActivityStatus, TimeoutKind
 
 WIDTH: Final = 1000.0
 LEAST_SPAN_US: Final = 1_000
-LEAST_WIDTH: Final = 2.0
+LEAST_WIDTH: Final = 3.0
+MOST_TICKS: Final = 5
 FARTHEST_AHEAD: Final = 4
 """How many times longer than what has passed the future may be drawn; what lies beyond is at the edge."""
+
+_SECOND: Final = 1_000_000
+_STEPS: Final = tuple(
+    [unit * number for unit in (1_000, 10_000, 100_000) for number in (1, 2, 5)]
+    + [_SECOND * number for number in (1, 2, 5, 10, 15, 30)]
+    + [_SECOND * 60 * number for number in (1, 2, 5, 10, 15, 30)]
+    + [_SECOND * 3600 * number for number in (1, 2, 3, 6, 12)]
+    + [_SECOND * 86400 * number for number in (1, 2, 5, 10, 30, 100, 365, 1000, 3650, 36500)]
+)
+"""How far apart the marks of the axis may be."""
 
 _DEADLINES: Final = (
     ("schedule_to_start_deadline_at", TimeoutKind.SCHEDULE_TO_START),
@@ -98,6 +109,19 @@ class Timeline:
         """Where an instant is drawn; what lies beyond the drawing is at its edge."""
         share = (at - self.start) / (self.end - self.start)
         return round(min(max(share, 0.0), 1.0) * WIDTH, 2)
+
+    @property
+    def ticks(self) -> list[tuple[float, float]]:
+        """The axis: where its marks are, and how many seconds after the start."""
+        span = self.end - self.start
+        step = next((step for step in _STEPS if span // step <= MOST_TICKS), _STEPS[-1])
+        room = span - span // 25  # for the last one's words
+        return [(self.x(self.start + at), at / _SECOND) for at in range(step, room, step)]
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether a mark lies further on than what is drawn."""
+        return any(mark.at > self.end for lane in self.lanes for mark in lane.marks)
 
     def drawn(self, lane: Lane) -> list[Drawn]:
         """The rectangles of a lane: what has passed, what lies ahead, and the marks over them."""

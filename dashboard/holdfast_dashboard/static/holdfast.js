@@ -19,7 +19,7 @@
     for (const element of document.querySelectorAll("[data-until]")) {
       const left = (Date.parse(element.dateTime) - now) / 1000;
       element.textContent = left <= 0 ? `${words(left)} over` : `${words(left)} left`;
-      element.className = `until ${left <= 0 ? "passed" : left <= 60 ? "near" : left <= 600 ? "soon" : "far"}`;
+      element.className = `until ${left <= 0 ? "passed" : left <= element.dataset.near ? "near" : left <= element.dataset.soon ? "soon" : "far"}`;
     }
     for (const element of document.querySelectorAll("[data-ahead]")) {
       const left = (Date.parse(element.dateTime) - now) / 1000;

@@ -136,7 +136,7 @@ def _types(found: Sight) -> RenderableType:
             kind.workflow_type,
             str(kind.runs),
             str(kind.open),
-            "" if kind.per_minute is None else f"{kind.per_minute:.1f}",
+            f"{kind.per_minute:.1f}",
             "" if kind.median_seconds is None else words(kind.median_seconds),
             "" if kind.p95_seconds is None else words(kind.p95_seconds),
             "" if kind.failed_share is None else f"{kind.failed_share:.1%}",
