@@ -89,6 +89,7 @@ _STATUSES: Final[tuple[tuple[type[errors.HoldfastError], int], ...]] = (
     (errors.StructuralLimitError, 422),
     (errors.WorkflowTaskError, 422),
     (errors.StoreError, 503),
+    (errors.UnstorableValueError, 422),
     (errors.NoWorkerError, 409),
     (errors.RequestTimeoutError, 408),
     (errors.UnknownHandlerError, 404),

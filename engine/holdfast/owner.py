@@ -31,12 +31,12 @@ from holdfast_activities.task import ActivityTask
 from holdfast_store import queries
 from holdfast_store.batch import Committed
 from holdfast_store.children import NewChild, new_child
+from holdfast_store.driver_errors import lasts
 from holdfast_store.requests import waiting_updates
 from holdfast_store.rows import RunRow
 from holdfast_watchdog.enforcement import EnforceRunDeadline
 from holdfast_workflow.definitions import WorkflowDefinition
 from holdfast_workflow.errors import (
-    HoldfastError,
     JournalClosedError,
     MissingCodeError,
     RefusedError,
@@ -280,7 +280,7 @@ class RunOwner:
                 self._closing.end(actor.run)
             elif error.reason not in ("fenced", "unknown_run"):
                 self.load(actor.run_id)
-        elif error is not None and not isinstance(error, HoldfastError):
+        elif error is not None and lasts(error):
             self._failures.record(actor.run, error)  # nothing that time mends: it counts, and shows
         elif not isinstance(error, JournalClosedError):
             logger.warning("an activation of run %s could not be committed: %s", actor.run_id, error)
@@ -389,7 +389,7 @@ class RunOwner:
             self._discard(actor)
         else:
             self._carry_on(actor, value.applied, eager)
-        if error is not None and not isinstance(error, HoldfastError):
+        if lasts(error):
             logger.debug("what %s did first can't be written; it is started alone", change.run.workflow_id)
             change.run.owner_id = None
             change.run.fence = 0

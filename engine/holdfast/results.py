@@ -14,7 +14,8 @@ from holdfast.loading import RELOAD_AFTER, Result
 from holdfast_activities.attempts import UNWRITABLE
 from holdfast_activities.changes import CompleteAttempt, EndAttempt
 from holdfast_activities.task import ActivityTask
-from holdfast_workflow.errors import HoldfastError, JournalClosedError, RefusedError, StoreError
+from holdfast_store.driver_errors import lasts
+from holdfast_workflow.errors import JournalClosedError, RefusedError, StoreError
 from holdfast_workflow.events import ActivityCompleted
 
 logger = logging.getLogger("holdfast.worker")
@@ -53,7 +54,7 @@ class Results:
             logger.warning("a result of run %s could not be committed: %s", task.run_id, error)
             if isinstance(error, StoreError) and not isinstance(error, JournalClosedError):
                 self._hub.loop.call_later(RELOAD_AFTER, self._submit, task, change)
-            elif not isinstance(error, HoldfastError):
+            elif lasts(error):
                 self._end(task)
 
     def _end(self, task: ActivityTask) -> None:

@@ -19,6 +19,7 @@ from holdfast_workflow.errors import (
     StoreError,
     StoreReadOnlyError,
     StoreUnreachableError,
+    UnstorableValueError,
 )
 
 _SQLITE_BUSY: Final = 5
@@ -28,6 +29,7 @@ _SQLITE_CORRUPT: Final = 11
 _SQLITE_FULL: Final = 13
 _SQLITE_CANTOPEN: Final = 14
 _SQLITE_PROTOCOL: Final = 15
+_SQLITE_TOOBIG: Final = 18
 _SQLITE_NOTADB: Final = 26
 
 _SQLITE_TRANSIENT: Final = frozenset({_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_PROTOCOL})
@@ -38,6 +40,7 @@ _LOCK_NOT_AVAILABLE: Final = "55P03"
 _TOO_MANY_CONNECTIONS: Final = "53300"
 _READ_ONLY_TRANSACTION: Final = "25006"
 _UNDEFINED_TABLE: Final = "42P01"
+_PROGRAM_LIMIT_EXCEEDED: Final = "54000"
 
 _TRANSIENT: Final = frozenset(
     {_SERIALIZATION_FAILURE, _DEADLOCK_DETECTED, _LOCK_NOT_AVAILABLE, _TOO_MANY_CONNECTIONS}
@@ -79,6 +82,25 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(raw, sqlite3.Error) and _sqlite_code(raw) in _SQLITE_TRANSIENT
 
 
+def lasts(error: BaseException | None) -> bool:
+    """Whether a change that failed so would fail again: its own fault, not the database's."""
+    return error is not None and (
+        not isinstance(error, HoldfastError) or isinstance(error, UnstorableValueError)
+    )
+
+
+def _unstorable(error: BaseException) -> bool:
+    """Whether it is a value that the driver, or the server, does not take."""
+    if isinstance(error, psycopg.Error):
+        return isinstance(error, psycopg.DataError) or error.sqlstate == _PROGRAM_LIMIT_EXCEEDED
+    if isinstance(error, sqlite3.Error):
+        unbound = isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError) and "bind" in str(
+            error
+        )
+        return unbound or isinstance(error, sqlite3.DataError) or _sqlite_code(error) == _SQLITE_TOOBIG
+    return isinstance(error, OverflowError | UnicodeEncodeError)
+
+
 def translate(error: BaseException, url: DatabaseUrl | None = None) -> Exception:
     """The error to raise towards the user: typed, in one or two sentences, with what to do next.
 
@@ -90,6 +112,11 @@ def translate(error: BaseException, url: DatabaseUrl | None = None) -> Exception
         return error
     name = url.display if url is not None else "the database"
     raw = driver_error(error)
+    if _unstorable(raw):
+        return UnstorableValueError(
+            f"{name} takes no such value ({_about(raw)}): it holds text without NUL and lone surrogates, and whole "
+            "numbers of 64 bits; nothing was written"
+        )
     if isinstance(raw, sqlite3.Error):
         return _translate_sqlite(raw, name, url)
     if isinstance(raw, psycopg.Error):
@@ -139,8 +166,6 @@ def _translate_sqlite(error: sqlite3.Error, name: str, url: DatabaseUrl | None) 
 
 def _translate_postgresql(error: psycopg.Error, name: str) -> StoreError:
     state = error.sqlstate
-    if isinstance(error, psycopg.DataError) and state is None:
-        return StoreError(f"{name} can't be given a value: {str(error).strip()}")  # psycopg's own word
     if state == _UNDEFINED_TABLE:
         return schema_missing(name)
     if state == _READ_ONLY_TRANSACTION:
@@ -167,6 +192,15 @@ def _unreachable(text: str, name: str) -> str:
     ]
     reason = said[-1] if said else "no reason given"
     return f"{name} cannot be reached: {reason}; check the URL, and that the server is running"
+
+
+def _about(error: BaseException) -> str:
+    """What is wrong with a value, without the value."""
+    if isinstance(error, psycopg.Error) and error.sqlstate is not None:
+        return f"{type(error).__name__}, {error.sqlstate}"
+    if isinstance(error, UnicodeEncodeError):
+        return error.reason  # its text quotes the character
+    return str(error).strip()
 
 
 def _primary(error: psycopg.Error) -> str:

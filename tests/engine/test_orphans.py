@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from tests.conformance.changes import Fault, FaultyLink, lost_after
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
 from holdfast import Client, Worker, workflow
+from holdfast.activation import Activate
 from holdfast.errors import StoreError, StoreUnreachableError
 from holdfast_activities.changes import CompleteAttempt, EndAttempt
 from holdfast_store import committer, queries
@@ -24,6 +26,8 @@ async def adds_elsewhere() -> int:
     return await programs.add.with_options(task_queue="other")(1, 2)
 
 
+VALUE = psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+"""What a driver says to a value that its database does not hold."""
 ATTEMPTS = "SELECT attempt, outcome FROM activity_attempts ORDER BY attempt"
 
 
@@ -82,9 +86,10 @@ def _unreachable(self: Database) -> Any:
 
 
 @pytest.mark.usefixtures("written_once")
+@pytest.mark.parametrize("error", [ZeroDivisionError("as planned"), VALUE], ids=["bug", "value"])
 @pytest.mark.parametrize("change", [CompleteAttempt, EndAttempt])
 async def test_an_end_that_can_not_be_written_ends_its_attempt_all_the_same(
-    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, change: type[Any]
+    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, change: type[Any], error: Exception
 ) -> None:
     apply = change.apply
     broken = [True]
@@ -92,7 +97,7 @@ async def test_an_end_that_can_not_be_written_ends_its_attempt_all_the_same(
     def refuse(self: Any, batch: Any) -> Any:
         if broken:
             broken.clear()
-            raise ZeroDivisionError("as planned")
+            raise error
         return apply(self, batch)
 
     monkeypatch.setattr(change, "apply", refuse)
@@ -105,6 +110,29 @@ async def test_an_end_that_can_not_be_written_ends_its_attempt_all_the_same(
         found = fetch_all(env.client, "SELECT outcome, failure FROM activity_attempts ORDER BY attempt")
         assert found[0][0] == "failed"
         assert "UnwritableEnd" in found[0][1]
+
+
+@pytest.mark.usefixtures("written_once")
+async def test_a_decision_that_can_not_be_written_fails_its_task(
+    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the value's fault, so no time mends it: it counts, and shows, and the run waits for other code."""
+    apply = Activate.apply
+    broken = [True]
+
+    def refuse(self: Any, batch: Any) -> Any:
+        if broken:
+            raise VALUE
+        return apply(self, batch)
+
+    async with engine(workflows=[adds_elsewhere]) as env:
+        handle = await env.client.start(adds_elsewhere, id="w")
+        monkeypatch.setattr(Activate, "apply", refuse)
+        async with env.new_worker(task_queue="other", activities=programs.ACTIVITIES):
+            await env.sleep(20)
+            assert (await handle.describe()).run.task_failures > 0
+            broken.clear()
+            assert await handle.result() == 3
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from holdfast.activation import Activate
 from holdfast.starting import StartRun
 from holdfast_activities.deadlines import options_of
-from holdfast_store.batch import Batch, Committed
+from holdfast_store.batch import ActivityKey, Batch, Committed
 from holdfast_store.rows import AttemptRow, RunRow
 from holdfast_store.statements import Values
 from holdfast_watchdog.enforcement import LoseWorker
@@ -27,6 +27,7 @@ class WitnessBatch(Batch):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._noted: list[str] = []
+        self._begun: set[ActivityKey] = set()
         self._unseen: list[tuple[RunRow, list[str]]] = []
 
     def append(self, run: RunRow, event: Event) -> int:
@@ -94,11 +95,18 @@ class WitnessBatch(Batch):
                 return changed
         return super().execute(text, values)
 
-    def _begun(self) -> None:
-        """A local activity begins where its run is."""
-        for entry in self._activities.values():
+    def begin(self, change: object) -> None:
+        self._look_for_begun()
+        super().begin(change)
+
+    def _look_for_begun(self) -> None:
+        """A local activity begins where its run is: after the change that begins it, whatever comes next."""
+        for key, entry in self._activities.items():
             row, before = entry.row, entry.before
-            if row.local and row.status == "running" and (before is None or before["status"] != "running"):
+            if not row.local or row.status != "running" or key in self._begun:
+                continue
+            self._begun.add(key)
+            if before is None or before["status"] != "running":
                 run = self.run(row.run_id)
                 if run is None or run.owner_id != row.claimed_by:
                     self._noted.append(
@@ -107,7 +115,7 @@ class WitnessBatch(Batch):
                     )
 
     def flush(self) -> Committed:
-        self._begun()
+        self._look_for_begun()
         for run, types in self._unseen:
             if run.is_open and run.wake_at is None:
                 self._noted.append(f"run {run.run_id} is put to sleep, and its code has not seen {types}")

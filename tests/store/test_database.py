@@ -22,6 +22,7 @@ from holdfast_store.database import (
     is_transient,
     translate,
 )
+from holdfast_store.driver_errors import lasts
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import (
@@ -31,6 +32,7 @@ from holdfast_workflow.errors import (
     StoreError,
     StoreReadOnlyError,
     StoreUnreachableError,
+    UnstorableValueError,
 )
 
 
@@ -429,6 +431,38 @@ def test_a_mistake_is_not_worth_another_try(database: Database) -> None:
         assert not is_transient(error)
         assert not is_disconnect(error)
         assert type(translate(error, database.url)) is StoreError
+
+
+@pytest.mark.parametrize("value", ["secret\ud800", 2**63], ids=["surrogate", "integer"])
+def test_a_value_that_no_database_holds_is_the_values_fault(database: Database, value: object) -> None:
+    writer = database.writer()
+    insert = "INSERT INTO journals (journal_id, batch_no) VALUES ({0}, {0})".format(
+        "?" if database.backend == "sqlite" else "%s"
+    )
+    values = ("j", value) if isinstance(value, int) else (value, 1)
+    with pytest.raises((DBAPIError, OverflowError, UnicodeEncodeError)) as caught:
+        writer.exec_driver_sql(insert, values)
+    error = translate(caught.value, database.url)
+    assert isinstance(error, UnstorableValueError)
+    assert lasts(error)
+    assert not is_transient(caught.value)
+    assert "secret" not in str(error)
+    writer.close()
+
+
+def test_text_that_postgresql_does_not_hold_is_the_values_fault(postgresql_url: str, open_database) -> None:
+    writer = open_database(postgresql_url).writer()
+    insert = "INSERT INTO journals (journal_id, batch_no) VALUES (%s, 1)"
+    for value in (
+        "secret\x00",
+        "".join(map(str, range(100_000))),
+    ):  # no NUL in text, and no key of that length
+        with pytest.raises(DBAPIError) as caught:
+            writer.exec_driver_sql(insert, (value,))
+        error = translate(caught.value)
+        assert isinstance(error, UnstorableValueError)
+        assert "secret" not in str(error)
+    writer.close()
 
 
 def test_a_missing_table_is_a_missing_schema(database: Database) -> None:

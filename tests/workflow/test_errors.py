@@ -28,6 +28,7 @@ from holdfast_workflow.errors import (
     StructuralLimitError,
     UnknownActivityTypeError,
     UnknownWorkflowTypeError,
+    UnstorableValueError,
     WorkflowAlreadyStartedError,
     WorkflowCancelledError,
     WorkflowClosedError,
@@ -57,6 +58,7 @@ def timeout(kind=TimeoutKind.HEARTBEAT, retry_state=RetryState.MAXIMUM_ATTEMPTS_
 EXAMPLES = [
     InvalidOptionError("priority must be from 0 to 9", field="priority"),
     InvalidUrlError("no"),
+    UnstorableValueError("no"),
     WorkflowAlreadyStartedError("order-1", run_id="r", status="running"),
     WorkflowNotFoundError("order-1"),
     RunNotFoundError("r", workflow_id="order-1"),

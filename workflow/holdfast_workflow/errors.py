@@ -20,6 +20,7 @@
     │   ├── SchemaTooNewError                  … has tables of a later version
     │   ├── ForkedConnectionError              … was connected to before a fork
     │   └── JournalClosedError                 … is no longer written by this process
+    ├── UnstorableValueError (ValueError)      the database takes no such value, now or later
     ├── WorkflowTaskError                      fails the task, which is tried again; never the run
     │   ├── NonDeterminismError                the code no longer asks for what history says it asked for
     │   ├── PayloadDecodeError                 a value can't be read as what its type hint says
@@ -219,6 +220,10 @@ class SchemaTooNewError(StoreError):
         )
         self.found = found
         self.needed = needed
+
+
+class UnstorableValueError(HoldfastError, ValueError):
+    """The database takes no such value; trying again does not help, and nothing was written."""
 
 
 class ForkedConnectionError(StoreError):
