@@ -433,7 +433,7 @@ class TaskFailed(BaseChange):
             batch,
             run,
             FailureCategory.TASK_FAILURE,
-            PropagationKind.TERMINAL,
+            PropagationKind.TASK,
             exception_class=str(document.get("type", "")),
             message=str(document.get("message", "")),
         )

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 from holdfast import client as asynchronous
 from holdfast.blocking_bulk import BlockingBulk
-from holdfast.blocking_handles import BlockingHandle, BlockingListing, BlockingUpdateHandle, StillRunningError
+from holdfast.blocking_handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
 from holdfast.blocking_thread import BlockedLoopError, Caller, refuse_on_a_loop
 from holdfast.bulk import AT_ONCE
 from holdfast.client import DEFAULT_QUEUE
@@ -33,6 +33,7 @@ from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.handlers import SignalCall, UpdateCall
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import StartOptions
+from holdfast_workflow.request_errors import StillRunningError
 
 T = TypeVar("T")
 R = TypeVar("R")

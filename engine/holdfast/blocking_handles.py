@@ -6,35 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
 
 from holdfast.asking import DEFAULT_TIMEOUT_S
-from holdfast.blocking_thread import Caller, GaveUp
+from holdfast.blocking_thread import Caller
 from holdfast.handle import HistoryEvent, WorkflowHandle
 from holdfast.listing import Listing
 from holdfast.resetting import ResetOptions
 from holdfast.update_handle import UpdateHandle, WaitFor
 from holdfast.views import RunPage, RunSummary, WorkflowDescription
-from holdfast_workflow.errors import HoldfastError
 from holdfast_workflow.handlers import QueryCall, SignalCall, UpdateCall
-from holdfast_workflow.options import timeout_seconds
 
 T = TypeVar("T")
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
-
-
-class StillRunningError(HoldfastError, TimeoutError):
-    """The workflow did not end within the time that the caller wanted to wait. It goes on.
-
-    Not to be confused with :class:`~holdfast.errors.WorkflowTimeoutError`, where a deadline of the workflow passed.
-    """
-
-    facts = ("workflow_id", "timeout_seconds")
-
-    def __init__(self, workflow_id: str, timeout_seconds: float) -> None:
-        super().__init__(
-            f"workflow {workflow_id!r} did not end within {timeout_seconds:g} s: it goes on, ask again later"
-        )
-        self.workflow_id = workflow_id
-        self.timeout_seconds = timeout_seconds
 
 
 class BlockingHandle(Generic[T]):
@@ -67,13 +49,7 @@ class BlockingHandle(Generic[T]):
             StillRunningError: It has not ended within ``timeout``; it goes on.
             WorkflowResultError: It ended without a result; see :meth:`holdfast.WorkflowHandle.result`.
         """
-        if timeout is not None:
-            timeout = timeout_seconds("timeout", timeout)
-        try:
-            return self._caller.call(self._handle.result, timeout)
-        except GaveUp:
-            assert timeout is not None
-            raise StillRunningError(self.workflow_id, timeout) from None
+        return self._caller.call(lambda: self._handle.result(timeout))
 
     def describe(self) -> WorkflowDescription:
         """What the workflow is doing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -48,23 +47,14 @@ class LoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
-    def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run a coroutine there and wait for it; one that takes too long, or whose caller gives up, is cancelled."""
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for it; one whose caller gives up is cancelled."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
-            return future.result(timeout)
-        except concurrent.futures.TimeoutError:
-            if future.done():  # the work's own timeout, or it ended at the last moment
-                return future.result()
-            future.cancel()
-            raise GaveUp from None
+            return future.result()
         except BaseException:
             future.cancel()
             raise
-
-
-class GaveUp(Exception):
-    """The time to wait is over. Distinct from the timeouts that the work itself may raise."""
 
 
 class Shared:
@@ -121,14 +111,14 @@ class Caller:
         self._shared: Final = _shared
         self._thread: LoopThread | None = _shared.enter()
 
-    def call(self, work: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do work on the thread's loop and wait for it."""
         refuse_on_a_loop()
         if self.forked:
             raise ForkedConnectionError
         if self._thread is None:
             raise JournalClosedError
-        return self._thread.call(work(), timeout)
+        return self._thread.call(work())
 
     def each(self, found: AsyncIterator[T]) -> Iterator[T]:
         """What an asynchronous iterator gives, one by one; it goes on when the next one is asked for."""

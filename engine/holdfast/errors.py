@@ -1,6 +1,6 @@
 """The errors that users meet. Their tree is drawn in :mod:`holdfast_workflow.errors`."""
 
-from holdfast.blocking import BlockedLoopError, StillRunningError
+from holdfast.blocking import BlockedLoopError
 from holdfast_store.deleting import DeleteRefusedError
 from holdfast_workflow.child_errors import ChildWorkflowError
 from holdfast_workflow.errors import (
@@ -48,6 +48,7 @@ from holdfast_workflow.request_errors import (
     ReadOnlyContextError,
     RequestError,
     RequestTimeoutError,
+    StillRunningError,
     UnknownHandlerError,
     UpdateFailedError,
     UpdateRejectedError,

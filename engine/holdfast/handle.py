@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,6 +40,7 @@ from holdfast_workflow.handlers import QueryCall, SignalCall, UpdateCall
 from holdfast_workflow.kinds import TimeoutKind
 from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import timeout_seconds
+from holdfast_workflow.request_errors import StillRunningError
 from holdfast_workflow.times import from_iso, to_datetime
 from holdfast_workflow.validation import Seconds, validate_reason
 
@@ -96,22 +98,38 @@ class WorkflowHandle(Generic[T]):
 
     # --- the result -------------------------------------------------------------------------------------------------
 
-    async def result(self) -> T:
+    async def result(self, timeout: float | None = None) -> T:
         """Wait for the end of the workflow, through all runs of its chain, and return what it returned.
 
+        Args:
+            timeout: Seconds to wait at the most; without one, for as long as it takes.
+
         Raises:
+            StillRunningError: It has not ended within ``timeout``; it goes on.
             WorkflowFailedError: It raised; ``__cause__`` is the failure.
             WorkflowTimeoutError: A deadline of its own passed; ``timeout_kind`` says which.
             WorkflowCancelledError: It gave way to a cancel request.
             WorkflowTerminatedError: It was terminated.
             WorkflowNotFoundError: There is no such workflow.
         """
+        if timeout is None:
+            return self._value(*await self._end())
+        longest = timeout_seconds("timeout", timeout)
+        try:
+            async with asyncio.timeout(longest):
+                end = await self._end()
+        except TimeoutError:
+            raise StillRunningError(self.workflow_id, longest) from None
+        return self._value(*end)
+
+    async def _end(self) -> tuple[events.Event, str]:
+        """The event that ends the chain, and the run that it ends."""
         ending = self._ending or self.hub.ending(await self.resolve())
         while True:
             event = await self.hub.ended(ending)
             following = getattr(event, "next_run_id", None)
             if following is None:
-                return self._value(event, ending.run_id)
+                return event, ending.run_id
             ending = self.hub.ending(following)
 
     def _value(self, event: events.Event, run_id: str) -> T:

@@ -192,7 +192,7 @@ class ResetRun(BaseChange):
         row.task_failures = int(plan.task_failing)
         if plan.activated:
             row.status = RunStatus.RUNNING.value
-            row.started_at = run.started_at
+            row.started_at = batch.now
         if self.timeout is not None:
             row.execution_timeout = self.timeout
             row.execution_deadline_at = batch.now + self.timeout

@@ -23,7 +23,13 @@ from holdfast import (
     workflow,
 )
 from holdfast.describe import MOST_FAILURES
-from holdfast.errors import RunNotFoundError, WorkflowFailedError, WorkflowNotFoundError
+from holdfast.errors import (
+    RunNotFoundError,
+    StillRunningError,
+    WorkflowFailedError,
+    WorkflowNotFoundError,
+    WorkflowTimeoutError,
+)
 from holdfast.testing import TestEnvironment
 from holdfast_workflow.kinds import ActivityStatus, FailureCategory, PropagationKind
 
@@ -287,6 +293,23 @@ async def test_the_latest_failures_come_first_and_only_so_many(database_url: str
     )
 
 
+async def test_a_failed_task_is_not_shown_as_an_end(database_url: str) -> None:
+    async with TestEnvironment(url=database_url, **PROGRAMS) as env:
+        handle = await env.client.start(broken, id="b")
+        await env.settle()
+        found = await handle.describe()
+        await handle.terminate()
+        ended = await handle.describe()
+    (failure,) = found.failures
+    assert (failure.source_kind, failure.failure_category) == ("workflow_task", FailureCategory.TASK_FAILURE)
+    assert failure.propagation_kind is PropagationKind.TASK
+    assert failure.exception_class == "DurableCallError"
+    assert [one.propagation_kind for one in ended.failures] == [
+        PropagationKind.TERMINATED,
+        PropagationKind.TASK,
+    ]
+
+
 async def test_a_workflow_timeout_names_its_kind_and_deadline(database_url: str) -> None:
     async with TestEnvironment(url=database_url, **PROGRAMS) as env:
         handle = await env.client.start(nap, 1000, id="late", options=StartOptions(run_timeout=5))
@@ -397,6 +420,20 @@ async def test_what_a_codec_wrote_is_decoded_and_without_it_shown_as_stored(data
     assert stored.run.memo["$codec"] == "backwards"
     (details,) = stored.pending_activities[0].heartbeat_details
     assert details["$codec"] == "backwards"
+
+
+async def test_waiting_for_a_result_may_end_first(database_url: str) -> None:
+    async with TestEnvironment(url=database_url, **PROGRAMS) as env:
+        handle = await env.client.start(nap, 100, id="n")
+        began = env.now()
+        with pytest.raises(StillRunningError, match="'n' did not end within 30 s: it goes on"):
+            await handle.result(30)
+        assert env.now() == began + timedelta(seconds=30)
+        await handle.result(timeout=600)
+        assert env.now() == began + timedelta(seconds=100)
+        late = await env.client.start(nap, 100, id="late", options=StartOptions(run_timeout=5))
+        with pytest.raises(WorkflowTimeoutError):  # the workflow's own, which is a TimeoutError, too
+            await late.result(timeout=600)
 
 
 async def test_children_updates_and_signals_that_wait_are_shown_until_they_are_done(

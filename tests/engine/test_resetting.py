@@ -190,6 +190,7 @@ async def test_timers_keep_their_time_and_activities_begin_again(made: MakeEnvir
         again = await handle.reset("last-activation")
         found = await again.describe()
         assert [timer.timer_id for timer in found.pending_timers] != []
+        assert found.run.started_at == found.run.created_at
         (pending,) = found.pending_activities
         assert pending.attempt <= 1
         began = env.now()

@@ -261,6 +261,7 @@ class NonDeterminismError(WorkflowTaskError):
         actual: what the code asked for now.
         command_index: where the two first differ, from 0; found if left out.
         source: the line of workflow code that asked, as ``file:line``.
+        event_seq: the number of the ``WorkflowTaskCompleted`` whose commands these are; they follow it.
         workflow_type: whose code it is.
         notes: what else differs from when history was recorded: another Python, behaviours that are not known here.
     """
@@ -273,6 +274,7 @@ class NonDeterminismError(WorkflowTaskError):
         "source",
         "workflow_type",
         "notes",
+        "event_seq",
     )
 
     def __init__(
@@ -284,6 +286,7 @@ class NonDeterminismError(WorkflowTaskError):
         source: str | None = None,
         workflow_type: str | None = None,
         notes: Sequence[str] = (),
+        event_seq: int | None = None,
     ) -> None:
         self.notes = list(notes)
         self.expected = list(expected)
@@ -291,14 +294,16 @@ class NonDeterminismError(WorkflowTaskError):
         self.command_index = first_difference(expected, actual) if command_index is None else command_index
         self.source = source
         self.workflow_type = workflow_type
+        self.event_seq = event_seq
         self.first_difference = (
             f"command {self.command_index + 1}: history has {line_at(expected, self.command_index)}, "
             f"the code asks for {line_at(actual, self.command_index)}"
         )
         whose = f" {workflow_type}" if workflow_type else ""
         where = f"\n  at {source}" if source else ""
+        after = f" after event {event_seq}" if event_seq is not None else ""
         super().__init__(
-            f"workflow{whose} no longer does what its history records. First difference: {self.first_difference}"
+            f"workflow{whose} no longer does what its history records{after}. First difference: {self.first_difference}"
             f"{where}\n{side_by_side(self.expected, self.actual, self.command_index)}\n"
             f"{''.join(f'Note: {note}.' + chr(10) for note in notes)}"
             "Restore the order of calls for runs that are under way: put the new code behind "

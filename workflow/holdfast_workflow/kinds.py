@@ -89,6 +89,8 @@ class PropagationKind(StrEnum):
     UPDATE = "update"
     CANCELLED = "cancelled"
     TERMINATED = "terminated"
+    TASK = "task"
+    """It did not: it kept the run's task from being done, which is tried again."""
 
 
 class AttemptOutcome(StrEnum):

@@ -108,6 +108,7 @@ class _Reader:
         "recorded",
         "replayed",
         "seeds",
+        "seq",
         "wanted",
     )
 
@@ -120,7 +121,8 @@ class _Reader:
         self.asked: list[Event] = []  # what the activation under comparison asked for
         self.recorded: list[tuple[Any, ...]] = []  # … and what history says, so far
         self.wanted = 0  # how many more commands belong to it
-        self.record: dict[str, Any] = {}  # its record, and what it applied
+        self.record: dict[str, Any] = {}  # its record, at which seq that is, and what it applied
+        self.seq = 0
         self.due: list[Event] = []
         self.recall = NOTHING_RECALLED
         self.seeds: dict[int, int] = {}  # the points at which the run was reset, and the seed from there on
@@ -148,7 +150,7 @@ class _Reader:
         """An activation: it is run when its whole block of commands has been read, for that holds what it recalls."""
         if self.wanted:
             self.activate()
-        self.record = record
+        self.record, self.seq = record, seq
         self.due = self._due(seq, record["through"], record["own"])
         self.recorded = []
         self.recall = NOTHING_RECALLED
@@ -221,7 +223,7 @@ class _Reader:
         )
         recorded = [signature for signature in self.recorded if signature not in optional]
         if asked != recorded:
-            raise _difference(self.machine, recorded, asked, self.record)
+            raise _difference(self.machine, recorded, asked, self.record, self.seq)
 
     def finish(self) -> None:
         if self.wanted:
@@ -233,11 +235,13 @@ def _difference(
     recorded: Sequence[tuple[Any, ...]],
     asked: Sequence[tuple[Any, ...]],
     record: dict[str, Any],
+    seq: int,
 ) -> NonDeterminismError:
     index = 0
     while index < len(recorded) and index < len(asked) and recorded[index] == asked[index]:
         index += 1
     return NonDeterminismError(
+        event_seq=seq,
         expected=[_words(signature) for signature in recorded],
         actual=[_words(signature) for signature in asked],
         command_index=index,

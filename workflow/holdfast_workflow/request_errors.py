@@ -3,6 +3,7 @@
 ::
 
     HoldfastError
+    ├── StillRunningError (TimeoutError)            the workflow has not ended in the time that a caller waits
     ├── ReadOnlyContextError (a DurableCallError)   a query, validator or predicate tried to change something
     └── RequestError                                what a signal, a query or an update may end with
         ├── UnknownHandlerError                     the workflow has no query or update of that name
@@ -108,4 +109,20 @@ class RequestTimeoutError(RequestError, TimeoutError):
         )
         self.workflow_id = workflow_id
         self.name = name
+        self.timeout_seconds = timeout_seconds
+
+
+class StillRunningError(HoldfastError, TimeoutError):
+    """The workflow did not end within the time that the caller wanted to wait. It goes on.
+
+    Not to be confused with :class:`~holdfast.errors.WorkflowTimeoutError`, where a deadline of the workflow passed.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "timeout_seconds")
+
+    def __init__(self, workflow_id: str, timeout_seconds: float) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} did not end within {timeout_seconds:g} s: it goes on, ask again later"
+        )
+        self.workflow_id = workflow_id
         self.timeout_seconds = timeout_seconds

@@ -251,7 +251,7 @@ def _signals(signals: Sequence[PendingSignal]) -> Table:
 
 
 def _failures(failures: Sequence[FailureView], now: datetime) -> Table:
-    made = table("WHEN", "OF", "CATEGORY", "BY", "FAILURE", title="latest failures")
+    made = table("WHEN", "OF", "CATEGORY", "THROUGH", "FAILURE", title="latest failures")
     for failure in failures:
         source = failure.source_kind.removeprefix("activity_").removeprefix("workflow_")
         of = f"activity {failure.source_id}" if source == "execution" else source

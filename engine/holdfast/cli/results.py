@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from holdfast.cli.connecting import with_client
 from holdfast.cli.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId, waiting_time
 from holdfast.cli.output import document, pretty, show
 from holdfast.client import Client
-from holdfast.errors import StillRunningError, WorkflowResultError
+from holdfast.errors import WorkflowResultError
 from holdfast.handle import WorkflowHandle
 
 
@@ -75,15 +74,8 @@ async def print_result(handle: WorkflowHandle[Any], timeout: float | None, *, js
         StillRunningError: It did not end in time.
         WorkflowResultError: It ended without a result; for programs that is printed first.
     """
-    waiting = asyncio.ensure_future(handle.result())
-    done, _ = await asyncio.wait([waiting], timeout=timeout)
-    if not done:
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert timeout is not None
-        raise StillRunningError(handle.workflow_id, timeout)
     try:
-        value = waiting.result()
+        value = await handle.result(timeout)
     except WorkflowResultError as error:
         if json:
             await _print_end(handle, {"error": error_document(error)})
