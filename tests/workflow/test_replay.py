@@ -192,7 +192,9 @@ def test_a_surplus_command_is_found_in_its_own_activation_and_its_line_is_named(
     assert error.source == f"{__file__}:{changed.__code__.co_firstlineno + 4}"
     assert error.event_seq is not None
     assert HALF[error.event_seq - 1].type == "WorkflowTaskCompleted"
-    assert f"what its history records after event {error.event_seq}. First difference: command 2" in str(error)
+    assert f"what its history records after event {error.event_seq}. First difference: command 2" in str(
+        error
+    )
 
 
 def test_a_missing_command_names_the_line_that_the_code_waits_at():
