@@ -11,9 +11,12 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROGRAMS = [
+    "activities.md",
     "cancellation.md",
     "children.md",
+    "client.md",
     "codecs.md",
+    "concepts.md",
     "dashboard.md",
     "determinism.md",
     "from-dbos.md",
@@ -25,6 +28,7 @@ PROGRAMS = [
     "reset.md",
     "retention.md",
     "search.md",
+    "signals.md",
     "sync-workflows.md",
     "tracing.md",
     "updates.md",
