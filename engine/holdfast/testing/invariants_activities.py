@@ -95,13 +95,17 @@ def _end(row: ActivityRow, recorded_at: int, event: Event) -> list[str]:
     return found
 
 
-def _too_early(row: ActivityRow, attempt: AttemptRow) -> bool:
-    """Whether an attempt ended sooner than its timeout allows, counted from what is known of its beginning."""
+def _too_early(row: ActivityRow, attempt: AttemptRow, before: AttemptRow | None) -> bool:
+    """Whether an attempt ended sooner than its timeout allows, counted from what is known of its beginning.
+
+    A later attempt waits since the one before it ended, by whose clock that may have been.
+    """
+    waiting_since = row.scheduled_at if before is None else before.ended_at
     options = ActivityOptions.from_snapshot(row.options)
     since = {
         "start_to_close": (attempt.started_at, options.start_to_close_us),
         "heartbeat": (attempt.started_at, options.heartbeat_us),
-        "schedule_to_start": (row.scheduled_at, options.schedule_to_start_us),
+        "schedule_to_start": (waiting_since, options.schedule_to_start_us),
         "schedule_to_close": (row.scheduled_at, options.schedule_to_close_us),
     }
     begun_at, limit = since.get(attempt.timeout_kind or "", (None, None))
@@ -183,10 +187,11 @@ def check_attempts(row: ActivityRow, attempts: Sequence[AttemptRow]) -> list[str
     charged = row.attempt - row.uncharged
     if policy is not None and 0 < policy.max_attempts < charged and not gone:
         found.append(f"is in attempt {charged} of {policy.max_attempts}")
+    by_number = {attempt.attempt: attempt for attempt in attempts}
     for attempt in attempts:
         if attempt.outcome in ("failed", "timed_out") and attempt.failure is None:
             found.append(f"attempt {attempt.attempt} {attempt.outcome} without saying why")
-        if attempt.outcome == "timed_out" and _too_early(row, attempt):
+        if attempt.outcome == "timed_out" and _too_early(row, attempt, by_number.get(attempt.attempt - 1)):
             found.append(
                 f"attempt {attempt.attempt} timed out ({attempt.timeout_kind}) before its time was over"
             )
