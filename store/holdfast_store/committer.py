@@ -7,7 +7,8 @@ For every batch it tries, in this order:
 3. an error that is transient (deadlock, serialisation, busy) runs the batch again after a short pause;
 4. a lost connection leaves the outcome **unknown**. Each journal has a row ``(journal_id, batch_no)`` that every
    batch's transaction advances: on a new connection the row is locked (which waits for a commit still under way) and
-   compared. Equal: the batch was applied, and its outcome is the one computed. Less: it was not, and runs again;
+   compared. Equal: the batch was applied, and its outcome is the one computed. Less: it was not, and runs again. If
+   the row is gone (:mod:`holdfast_store.journals`), nobody can know: the callers are told so, nothing is done twice;
 5. any other error runs the batch again in halves, until the culprit stands alone and is refused alone.
 
 Where the database stays away for longer than ``patience`` the callers get the error: nothing waits for ever. If a
@@ -58,6 +59,10 @@ class TryAgain(Exception):
         self.pause = pause
 
 
+class Forgotten(Exception):
+    """The journal's row is gone: it is made anew before anything is written."""
+
+
 Result = tuple[list[Outcome], list[Committed]]
 
 
@@ -87,7 +92,13 @@ class Committer:
         self._pause = FIRST_PAUSE
         self._in_doubt: tuple[int, list[Outcome], Committed] | None = None
         self._given_up = False
+        self._lost_track = False
         self._late: list[Committed] = []
+
+    @property
+    def journal_id(self) -> str:
+        """Which row is this journal's."""
+        return self._journal_id
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
@@ -98,6 +109,7 @@ class Committer:
             try:
                 rows = connection.exec_driver_sql(self._position, (self._journal_id,)).fetchall()
                 if not rows:
+                    self._lost_track = self._in_doubt is not None
                     connection.exec_driver_sql(self._register, (self._journal_id, self.batches))
                 self._statements = self._database.statements(connection)
             except BaseException:
@@ -187,7 +199,8 @@ class Committer:
             outcomes = [self._apply(batch, change) for change in changes]
             committed = batch.flush()
             number = self.batches + 1
-            link.exec_driver_sql(self._advance, (number, self._journal_id))
+            if link.exec_driver_sql(self._advance, (number, self._journal_id)).rowcount != 1:
+                raise Forgotten
         except StaleRows:
             link.exec_driver_sql("ROLLBACK")
             self.cache.forget(*batch.trusted())
@@ -241,6 +254,9 @@ class Committer:
         """Decide what an error means for the batch: again, again on a new connection, or in halves."""
         if is_disconnect(error) or isinstance(error, StoreError):
             self._drop_connection()
+        if isinstance(error, Forgotten):
+            self._make_anew()
+            return self._again_or_give_up(changes, error)
         if is_transient(error) or is_disconnect(error) or isinstance(error, StoreError):
             return self._again_or_give_up(changes, error)
         if len(changes) == 1:
@@ -262,6 +278,13 @@ class Committer:
                 return self.run(changes)
             except TryAgain as again:
                 self._environment.pause(again.pause)
+
+    def _make_anew(self) -> None:
+        """The row is gone; no commit is in doubt, for that is settled before a batch begins."""
+        try:
+            self.connect().exec_driver_sql(self._register, (self._journal_id, self.batches))
+        except (SQLAlchemyError, StoreError):  # the next batch finds out what is wrong
+            self._drop_connection()
 
     def _again_or_give_up(self, changes: Sequence[Change[Any]], error: Exception) -> Result:
         now = self._environment.clock.monotonic()
@@ -296,5 +319,12 @@ class Committer:
         row = connection.exec_driver_sql(self._position, (self._journal_id,)).fetchone()
         if row is not None and int(row[0]) == self._in_doubt[0]:
             return self._settled()
-        self._in_doubt = None
-        return None
+        (_, outcomes, _), self._in_doubt = self._in_doubt, None
+        if not self._lost_track:
+            return None
+        self._lost_track = False
+        unknown = StoreError(
+            "whether a change was written can't be known any more, for the database was away too long: look at what "
+            "is there before you ask again"
+        )
+        return [Outcome(None, unknown) for _ in outcomes], []

@@ -24,7 +24,7 @@ from tests.conformance.changes import (
 
 from holdfast.testing import VirtualClock
 from holdfast_store import journal as journal_module
-from holdfast_store import queries
+from holdfast_store import journals, queries
 from holdfast_store.batch import BaseChange, Change, Committed
 from holdfast_store.committer import Committer
 from holdfast_store.database import Database
@@ -304,6 +304,51 @@ async def test_a_commit_in_doubt_that_was_not_applied_is_forgotten(
     journal.subscribe(heard.append)
     assert await journal.apply(Append(run_id)) == 2
     assert [committed.late for committed in heard] == [False]
+
+
+async def test_a_journal_whose_row_is_gone_makes_it_anew(database: Database, journal: Journal) -> None:
+    run_id = await started(journal)
+    change = AppendMany(run_id)
+    with database.reader() as connection:
+        assert [row[0] for row in journals.oldest(connection, 1 << 52, 10)] == [journal.committer.journal_id]
+    _forget(database, journal)
+    assert await journal.apply(change) == 2
+    assert len(histories(database, run_id)[0]) == 2
+    with database.reader() as connection:
+        assert journals.oldest(connection, 1 << 52, 10) == [
+            (journal.committer.journal_id, journal.committer.batches)
+        ]
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_a_commit_in_doubt_whose_row_is_gone_is_not_done_again(
+    on_disk: Database, faults: Faults, journal: Journal, done: bool
+) -> None:
+    """Nobody can know what became of it: its callers are told so."""
+    run_id = await started(journal)
+
+    def lost_and_forgotten(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+        try:
+            (lost_after if done else lost_before)(link, text, values)
+        finally:
+            _forget(on_disk, journal)
+
+    faults.append(("COMMIT", lost_and_forgotten))
+    change = AppendMany(run_id)
+    with pytest.raises(StoreError, match="can't be known any more"):
+        await journal.apply(change)
+    assert change.tried == 1
+    assert len(histories(on_disk, run_id)[0]) == 1 + done
+    assert await journal.apply(AppendMany(run_id)) == 2 + done
+
+
+def _forget(database: Database, journal: Journal) -> None:
+    """As a watchdog does that takes it for a dead process's."""
+    connection = database.writer()
+    mark = "?" if database.backend == "sqlite" else "%s"
+    text = f"DELETE FROM journals WHERE journal_id = {mark}"
+    assert connection.exec_driver_sql(text, (journal.committer.journal_id,)).rowcount == 1
+    connection.close()
 
 
 def _unreachable(self: Database) -> Any:

@@ -38,6 +38,7 @@ from tests.simulation.witness import WitnessBatch
 from holdfast import RetentionPolicy
 from holdfast.testing import VirtualTimeError, check_database
 from holdfast_store import committer
+from holdfast_watchdog import journals
 
 CALM_S = 300.0
 """How long the calm may take until everything has ended."""
@@ -48,6 +49,8 @@ MOST_CPU_S = 120.0
 """What a seed may take of the processor: a thousand times what most take, for the code that spins within a callback."""
 REPLAYED = 10
 """Of one seed in so many every prefix of every history is replayed, which takes the square of their lengths."""
+FORGOTTEN_AFTER_S = 3.0
+"""When the journal of a process that does not write is taken for that of a dead one: so soon that it often is not."""
 TAIL = 60
 
 logger = logging.getLogger("holdfast")
@@ -332,7 +335,10 @@ def _observed(world: World) -> Generator[None]:
     before = signal.signal(signal.SIGVTALRM, spins)
     signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_S, 1.0)
     try:
-        with patch.object(committer, "Batch", WitnessBatch):
+        with (
+            patch.object(committer, "Batch", WitnessBatch),
+            patch.multiple(journals, LOOK_EVERY_S=FORGOTTEN_AFTER_S, GONE_AFTER_S=FORGOTTEN_AFTER_S),
+        ):
             yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -26,6 +26,7 @@ from opentelemetry.metrics import MeterProvider
 
 from holdfast_store.batch import Committed
 from holdfast_watchdog import scans
+from holdfast_watchdog.journals import DeadJournals
 from holdfast_watchdog.metrics import MeasuringScribe, watchdog_metrics
 from holdfast_watchdog.passes import Pass, WatchedHub
 from holdfast_watchdog.periodic import Periodic, periodic
@@ -90,6 +91,7 @@ class TaskWatchdog:
         self._clock = client.hub.environment.clock
         self._metrics = watchdog_metrics(meter_provider)
         self._scribe = MeasuringScribe(self._metrics)
+        self._dead_journals = DeadJournals(client.hub)
         self._passing = asyncio.Lock()
         self._based_at: tuple[int, float] | None = None
         self._connected_since: float | None = None
@@ -126,6 +128,7 @@ class TaskWatchdog:
             )
             try:
                 report = await one.run()
+                await self._dead_journals.forget()
                 if self._metrics.wants_open(self._hub):
                     self._metrics.sampled(self._hub, await self._hub.read(scans.count_open))
             except StoreError:
