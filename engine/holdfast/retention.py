@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from holdfast.deleting import delete_chain
-from holdfast.exporting import export_chain
+from holdfast.exporting import export_run
 from holdfast.hub import Hub
 from holdfast.retention_policy import RetentionPolicy
 from holdfast_store import deleting
@@ -137,7 +137,11 @@ class Retention:
         file = folder / day.isoformat() / f"{chain.last_run_id}.jsonl"
         if file.exists():
             return False
-        texts = [text async for text in export_chain(self._hub, chain.workflow_id, chain.last_run_id)]
+        # Only as far as that run: a reset may have taken the chain up meanwhile, which then stays.
+        members = await self._hub.read_aside(deleting.chain_backwards, chain.last_run_id)
+        if not members:  # somebody else has deleted it
+            return False
+        texts = [await export_run(self._hub, chain.workflow_id, run_id) for run_id in members]
         write = partial(_write, file, f".{file.name}.{self._hub.environment.ids.next()}.part", texts)
         if self._hub.environment.threads:
             return await self._hub.loop.run_in_executor(None, write)

@@ -231,17 +231,42 @@ async def test_who_reads_a_chain_while_another_deletes_it_does_not_replace_the_w
         await (await env.client.start(Busy.run, 2, id="w")).result()
         await env.sleep(100)
         policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
-        right = exporting.export_chain
+        right = exporting.export_run
 
-        async def after_another(*args: Any) -> Any:
-            monkeypatch.setattr(retention, "export_chain", right)
-            assert (await Retention(env.client, policy).run_pass()).exported == 1
-            yield b"what is left of it"
+        others: list[int] = []
 
-        monkeypatch.setattr(retention, "export_chain", after_another)
+        async def after_another(*args: Any) -> bytes:
+            if not others:
+                monkeypatch.setattr(retention, "export_run", right)
+                others.append((await Retention(env.client, policy).run_pass()).exported)
+            return b"what is left of it"
+
+        monkeypatch.setattr(retention, "export_run", after_another)
         await Retention(env.client, policy).run_pass()
         (file,) = files_in(tmp_path)
+        assert others == [1]
         assert len(file.read_bytes().splitlines()) == 3
+
+
+async def test_a_chain_that_a_reset_takes_up_is_exported_as_it_was_and_stays(
+    made: MakeEnvironment, tmp_path: Path
+) -> None:
+    async with made() as env:
+        handle = await env.client.start(quick, id="w")
+        await handle.result()
+        await env.sleep(100)
+        policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
+
+        class TooLate(Retention):
+            async def _delete(self, chain: Any, report: RetentionReport) -> None:
+                await handle.reset("first-activation")
+                await super()._delete(chain, report)
+
+        report = await TooLate(env.client, policy).run_pass()
+        assert report == RetentionReport(exported=1, kept=1)
+        (file,) = files_in(tmp_path)
+        assert len(file.read_bytes().splitlines()) == 1
+        assert await env.client.count(workflow_id="w") == 2
 
 
 async def test_a_worker_makes_passes_by_itself(
