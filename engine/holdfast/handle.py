@@ -112,25 +112,25 @@ class WorkflowHandle(Generic[T]):
             WorkflowTerminatedError: It was terminated.
             WorkflowNotFoundError: There is no such workflow.
         """
-        if timeout is None:
-            return self._value(*await self._end())
-        longest = timeout_seconds("timeout", timeout)
-        try:
-            async with asyncio.timeout(longest):
-                end = await self._end()
-        except TimeoutError:
-            raise StillRunningError(self.workflow_id, longest) from None
-        return self._value(*end)
-
-    async def _end(self) -> tuple[events.Event, str]:
-        """The event that ends the chain, and the run that it ends."""
+        if timeout is not None:
+            return await self._result_within(timeout_seconds("timeout", timeout))
         ending = self._ending or self.hub.ending(await self.resolve())
         while True:
             event = await self.hub.ended(ending)
             following = getattr(event, "next_run_id", None)
             if following is None:
-                return event, ending.run_id
+                return self._value(event, ending.run_id)
             ending = self.hub.ending(following)
+
+    async def _result_within(self, seconds: float) -> T:
+        waiting = asyncio.ensure_future(self.result())
+        try:
+            await asyncio.wait([waiting], timeout=seconds)
+            if not waiting.done():
+                raise StillRunningError(self.workflow_id, seconds)
+            return waiting.result()
+        finally:
+            waiting.cancel()
 
     def _value(self, event: events.Event, run_id: str) -> T:
         if isinstance(event, events.WorkflowCompleted):

@@ -41,11 +41,11 @@ def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: Structura
     """
     if was_delivered(batch, run, signal):
         return False
-    kind = "unhandled_signals"
-    if limits.is_near(
-        kind, run.last_seq + 1
-    ):  # each is an event: in a shorter history there can't be too many
-        limits.check_next(kind, requests.unhandled_signals(batch, run) + 1, whose=run.workflow_id)
+    if (
+        run.last_seq + 1
+    ) * 5 >= limits.unhandled_signals * 4:  # each is an event: a shorter history has fewer
+        waiting = requests.unhandled_signals(batch, run) + 1
+        limits.check_next("unhandled_signals", waiting, whose=run.workflow_id)
     if signal.request_id is not None and not requests.add(batch, _row(batch, run, signal, signal.request_id)):
         return False
     batch.append(run, signal)

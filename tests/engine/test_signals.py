@@ -20,6 +20,7 @@ from tests.engine.talkers import (
     Rolling,
 )
 
+from holdfast import workflow
 from holdfast.client import Client
 from holdfast.testing import TestEnvironment
 from holdfast_workflow.errors import (
@@ -75,6 +76,22 @@ async def test_a_signal_that_its_handler_could_not_be_given_is_not_sent(talking:
                 Approval.run, "o-1", id="a", signal=cast("Any", Approval.approve)(["ada"])
             )
         assert "SignalReceived" not in await types_of(env.client, "a")
+
+
+@workflow.defn
+async def careless(workflow_id: str) -> None:
+    await workflow.external(workflow_id).signal(cast("Any", Approval.approve), ["ada"])
+
+
+async def test_a_workflow_sends_no_signal_that_could_not_be_handled(talking: MakeEnvironment) -> None:
+    async with talking(workflows=[Approval, careless]) as env:
+        target = await env.client.start(Approval.run, "o-1", id="a")
+        sender = await env.client.start(careless, "a", id="s")
+        await env.settle()
+        (failure, *_) = (await sender.describe()).failures
+        assert failure.exception_class == "DurableCallError"
+        assert "signal 'approve' can't be sent: parameter 'by' of Approval.approve()" in failure.message
+        assert (await target.describe()).run.task_failures == 0
 
 
 async def test_a_signal_by_name_that_can_not_be_handled_says_which_and_a_reset_leaves_it_behind(

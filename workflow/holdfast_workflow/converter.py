@@ -115,7 +115,7 @@ class DataConverter:
             DurableCallError: An argument is not what the receiver's type hint says.
         """
         if signature is not None and args:
-            reader = _reader(signature, len(args))
+            reader: _ArgumentsReader = signature.readers.get(len(args)) or _reader(signature, len(args))
             if not reader.takes(args):
                 try:
                     reader.read(_PLAIN.encode_args(args, signature, what), list(args))
@@ -173,7 +173,8 @@ class DataConverter:
             )
         if signature is None:
             return values
-        return _reader(signature, len(values)).read(payload, values)
+        reader: _ArgumentsReader = signature.readers.get(len(values)) or _reader(signature, len(values))
+        return reader.read(payload, values)
 
     def _opened(self, payload: Payload, what: str) -> Payload:
         """The payload inside the envelope, if there is one."""
@@ -219,8 +220,9 @@ class _ArgumentsReader:
 
     def read(self, payload: Payload, values: list[Any]) -> list[Any]:
         """The arguments: ``values`` as they are where that will do, else what pydantic makes of the payload."""
-        if not self.takes(values):
-            return [*_validated(payload.json, self.hints, self.names, self.labels), *self.defaults]
+        for value, classes in zip(values, self.checks, strict=True):  # as `takes`, without the call
+            if classes is None or not isinstance(value, classes):
+                return [*_validated(payload.json, self.hints, self.names, self.labels), *self.defaults]
         values += self.defaults
         return values
 
@@ -233,10 +235,11 @@ class _ArgumentsReader:
 
 
 def _reader(signature: CallSignature, count: int) -> _ArgumentsReader:
-    if count != len(signature.names):
-        _check_count(signature, count)
+    """What reads so many arguments; made for the first call that has them, if they can be."""
     reader: _ArgumentsReader | None = signature.readers.get(count)
     if reader is None:
+        if count != len(signature.names):
+            _check_count(signature, count)
         reader = signature.readers[count] = _ArgumentsReader(signature, count)
     return reader
 

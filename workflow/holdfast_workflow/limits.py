@@ -67,7 +67,7 @@ class StructuralLimits:
             StructuralLimitError: the value is greater than the limit.
         """
         limit: int = getattr(self, kind)
-        if self.is_near(kind, value):
+        if value * 5 >= limit * 4 and limit:
             self._near(kind, value, limit, whose, warned)
 
     def check_next(self, kind: str, count: int, *, whose: str = "") -> None:
@@ -76,13 +76,8 @@ class StructuralLimits:
         A warning is logged at 80 %, and again at every twentieth of the limit from there on.
         """
         limit: int = getattr(self, kind)
-        if self.is_near(kind, count) and (count > limit or (count - 1) * 20 // limit < count * 20 // limit):
-            self._near(kind, count, limit, whose, None)
-
-    def is_near(self, kind: str, value: int) -> bool:
-        """Whether a value is at 80 % of its limit or beyond."""
-        limit: int = getattr(self, kind)
-        return limit > 0 and value * 5 >= limit * 4
+        if limit and (count > limit or (count - 1) * 20 // limit < count * 20 // limit):
+            self.check(kind, count, whose=whose)
 
     def suggests_continue_as_new(self, events: int, size: int) -> bool:
         """Whether a history of so many events and bytes is long enough to continue as new."""

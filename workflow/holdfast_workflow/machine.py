@@ -244,7 +244,11 @@ class WorkflowMachine:
         self.history_events = history_events
         self.history_bytes = history_bytes
         if suggested is None:
-            suggested = self.limits.suggests_continue_as_new(history_events, history_bytes)
+            limits = self.limits  # as `suggests_continue_as_new`, without the call
+            suggested = (
+                0 < limits.continue_as_new_events <= history_events
+                or 0 < limits.continue_as_new_bytes <= history_bytes
+            )
         self.continue_as_new_suggested = suggested
         before = self.time
         loop = self._loop_at(events, at)
