@@ -4,6 +4,7 @@
 * PostgreSQL: a thread LISTENs. Whoever commits something that may concern another process rings by NOTIFY — after the
   commit, outside its transaction, on the pulse's connection, at most once in :data:`RING_GAP` seconds however many
   batches there were. A bell that is lost (the listener's connection was cut) costs one poll interval, never more.
+  A database that does not know these words is asked once; polling is all there is then, and nobody rings.
 * In memory: nobody else can write, so nobody listens.
 """
 
@@ -16,9 +17,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from holdfast_store.batch import Committed
 from holdfast_store.database import Database
+from holdfast_store.driver_errors import driver_error
 from holdfast_store.journal import Journal
 from holdfast_store.pulse import Pulse
 
@@ -31,6 +34,8 @@ RING_GAP: Final = 0.005
 LISTEN_FOR: Final = 0.5
 RECONNECT_AFTER: Final = 1.0
 HOUR: Final = 3600.0
+UNKNOWN_WORDS: Final = frozenset({"0A000", "42601"})
+"""Feature not supported, syntax error."""
 
 
 class Doorbell(Protocol):
@@ -92,6 +97,11 @@ class NotifyDoorbell:
         self._loop = journal.loop
         self._rung = asyncio.Event()
         self._stopping = threading.Event()
+        self._finding_out = threading.Lock()
+        self._dumb = False
+        """Whether the database knows no bells."""
+        self._cut = False
+        """Whether it has been said that the bell is cut off."""
         self._thread: threading.Thread | None = None
         self._beat = f"doorbell {id(self)}"
         self._ring_later: asyncio.TimerHandle | None = None
@@ -147,11 +157,30 @@ class NotifyDoorbell:
     def _ring(self) -> None:
         self._ring_later = None
         self._rang_at = self._loop.time()
-        self._pulse.wake(self._beat)
+        if not self._dumb:
+            self._pulse.wake(self._beat)
 
     def _notify(self, connection: Connection, now: int) -> None:
         """On the pulse's thread."""
-        connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+        if self._dumb:
+            return
+        try:
+            connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+        except DBAPIError as error:
+            if not self._is_dumb(error):
+                raise
+
+    def _is_dumb(self, error: Exception) -> bool:
+        """Whether an error says that the database does not know what it was told; the first one is logged."""
+        if getattr(driver_error(error), "sqlstate", None) not in UNKNOWN_WORDS:
+            return False
+        with self._finding_out:
+            if not self._dumb:
+                self._dumb = True
+                logger.warning(
+                    "this database knows no LISTEN and NOTIFY (%s): polling is all there is", error
+                )
+        return True
 
     # --- listening --------------------------------------------------------------------------------------------------
 
@@ -160,7 +189,13 @@ class NotifyDoorbell:
             try:
                 self._listen_until_cut()
             except Exception as error:
-                logger.info("the doorbell was cut off (%s); polling goes on, it is hung up again", error)
+                if self._is_dumb(error):
+                    return
+                level = logging.DEBUG if self._cut else logging.INFO
+                logger.log(
+                    level, "the doorbell was cut off (%s); polling goes on, it is hung up again", error
+                )
+                self._cut = True
                 self._stopping.wait(RECONNECT_AFTER)
 
     def _listen_until_cut(self) -> None:
@@ -168,6 +203,7 @@ class NotifyDoorbell:
         try:
             driver: Any = connection.connection.driver_connection
             driver.execute(f"LISTEN {CHANNEL}")
+            self._cut = False
             self._call(self._rung.set)  # something may have happened while nobody listened
             while not self._stopping.is_set():
                 for _ in driver.notifies(timeout=LISTEN_FOR, stop_after=1):

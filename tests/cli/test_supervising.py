@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Command, Running
@@ -189,6 +191,33 @@ async def test_pauses_between_deaths_double(monkeypatch: pytest.MonkeyPatch, tol
         True
     ] * 4
     assert "was killed by SIGKILL" in told.err
+
+
+async def test_a_system_short_of_processes_is_asked_again(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "FIRST_PAUSE_S", 0.001)
+    start, short, open_files = asyncio.create_subprocess_exec, [errno.EAGAIN, errno.ENOMEM], len(files())
+
+    async def start_or_not(*command: Any, **options: Any) -> Any:
+        if short:
+            number = short.pop(0)
+            raise OSError(number, os.strerror(number))
+        return await start(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_or_not)
+    assert await supervisor("raise SystemExit(2)").run() == 2
+    assert (
+        "can't be started (Resource temporarily unavailable); it is tried again in 0.001 s" in told.read().err
+    )
+    assert "it is tried again in 0.002 s" in told.err
+    assert "process 1 ended with exit code 2" in told.err
+    assert len(files()) == open_files
+
+
+def files() -> list[str]:
+    """What this process has open."""
+    return os.listdir("/proc/self/fd")
 
 
 async def test_a_signal_while_it_waits_to_start_another_ends_the_wait(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -60,6 +62,35 @@ async def test_an_idle_worker_asks_seldom(engine: MakeEnvironment, asked: Counte
             await env.sleep(seconds)
             assert env.client.hub.journal.committer.statistics["batches"] == batches
             assert asked.total() <= MOST_A_SECOND * seconds, asked
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_database_without_bells_is_asked_once(
+    postgresql_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    anyio_backend: Any,
+) -> None:
+    """It does not know the words (here: not the name), and all goes on by polling, without a word more."""
+    monkeypatch.setattr(doorbell, "CHANNEL", "'no name'")
+    monkeypatch.setattr(doorbell, "POLL_INTERVAL", 0.05)
+    monkeypatch.setattr(doorbell, "RECONNECT_AFTER", 0.001)
+    caplog.set_level(logging.INFO, "holdfast")
+    async with Client.connect(postgresql_url) as client:
+        async with Worker(client, workflows=[programs.nothing], watchdog=False):
+            bell: Any = client.hub._doorbell
+            for _ in range(5):
+                await client.execute(programs.nothing)
+                bell._ring()
+            await until_so(lambda: _ended(bell._thread))
+    said = [record.getMessage() for record in caplog.records if "LISTEN" in record.getMessage()]
+    assert len(said) == 1
+    assert not [record for record in caplog.records if "cut off" in record.getMessage()]
+    assert not [record for record in caplog.records if record.name == "holdfast.pulse"]
+
+
+async def _ended(thread: threading.Thread) -> bool:
+    return not thread.is_alive()
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

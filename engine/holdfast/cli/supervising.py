@@ -5,6 +5,7 @@ what they print with their number before each line, and starts another where one
 
 * one that ended by itself in good order (somebody sent *it* a SIGTERM) is replaced at once: that is how to recycle one;
 * one that died is replaced after a pause that doubles each time;
+* one that can't be started because the system is short of processes, memory or files is tried again in the same way;
 * one that died within :data:`AT_ONCE_S` of its start, :data:`MOST_AT_ONCE` times in a row, can't be helped by another
   start: all are stopped, and the exit code is its own. Bad usage (exit code 2) is not tried twice.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -37,6 +39,10 @@ LONGEST_PAUSE_S: Final = 30.0
 PATIENCE_S: Final = 15.0
 LAST_WORDS_S: Final = 1.0
 LONGEST_LINE: Final = 1 << 20
+SHORT_OF: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""What the system may have again in a while."""
+Pipes = tuple[int, int, int]
+"""The end that keeps a process alive, and what it says on stdout and stderr."""
 
 
 class Supervisor:
@@ -105,10 +111,21 @@ class Supervisor:
 
     async def _tend(self, name: int) -> None:
         """See to it that process ``name`` runs until all stop."""
-        at_once = 0
+        at_once = short = 0
         while not self._stopping.is_set():
             began = self._clock.monotonic()
-            code = await self._live(name)
+            try:
+                process, pipes = await self._start(name)
+            except OSError as error:
+                if error.errno not in SHORT_OF:
+                    raise
+                pause = min(FIRST_PAUSE_S * 2**short, LONGEST_PAUSE_S)
+                short += 1
+                tell(f"process {name} can't be started ({error.strerror}); it is tried again in {pause:g} s")
+                await self._wait(pause)
+                continue
+            short = 0
+            code = await self._live(name, process, pipes)
             lived = self._clock.monotonic() - began
             if self._stopping.is_set():
                 return
@@ -122,8 +139,11 @@ class Supervisor:
                 return
             pause = min(FIRST_PAUSE_S * 2 ** max(at_once - 1, 0), LONGEST_PAUSE_S)
             tell(f"process {name} {_ended(code)} after {lived:.1f} s; another one starts in {pause:g} s")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+            await self._wait(pause)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
 
     def _give_up(self, name: int, code: int, times: int) -> None:
         again = f" {times} times within {AT_ONCE_S:g} s of its start" if times > 1 else ""
@@ -131,35 +151,49 @@ class Supervisor:
         self._code = code if code > 0 else Exit.FAILED
         self._stop()
 
-    async def _live(self, name: int) -> int:
-        """One process from its start to its end; returns its exit code, negative for the signal that killed it."""
+    async def _start(self, name: int) -> tuple[asyncio.subprocess.Process, Pipes]:
+        """Start one; returns it with our ends of its pipes."""
         # Pipes of our own: asyncio's would keep a process from counting as ended while one that it started holds them.
-        leash, out, err = os.pipe(), os.pipe(), os.pipe()
+        theirs: list[int] = []
+        ours: list[int] = []
         try:
+            for reads in (True, False, False):
+                read, write = os.pipe()
+                theirs.append(read if reads else write)
+                ours.append(write if reads else read)
             process = await asyncio.create_subprocess_exec(
                 *self._command,
-                stdin=leash[0],
-                stdout=out[1],
-                stderr=err[1],
+                stdin=theirs[0],
+                stdout=theirs[1],
+                stderr=theirs[2],
                 env={**self._environment, PROCESS_ENV: str(name)},
                 start_new_session=True,  # Ctrl-C is for the supervisor, which then stops its processes
             )
-        finally:
-            for end in (leash[0], out[1], err[1]):
+        except BaseException:
+            for end in ours:
                 os.close(end)
+            raise
+        finally:
+            for end in theirs:
+                os.close(end)
+        return process, (ours[0], ours[1], ours[2])
+
+    async def _live(self, name: int, process: asyncio.subprocess.Process, pipes: Pipes) -> int:
+        """One process to its end; returns its exit code, negative for the signal that killed it."""
+        leash, out, err = pipes
         self._running[name] = process
         if self._stopping.is_set():
             _send(process, signal.SIGTERM)
         prefix = f"[{name}] ".encode()
         printed = [
-            asyncio.create_task(_pass_on(out[0], sys.stdout.buffer, b"" if self._raw_output else prefix)),
-            asyncio.create_task(_pass_on(err[0], sys.stderr.buffer, prefix)),
+            asyncio.create_task(_pass_on(out, sys.stdout.buffer, b"" if self._raw_output else prefix)),
+            asyncio.create_task(_pass_on(err, sys.stderr.buffer, prefix)),
         ]
         try:
             code = await self._end_of(name, process)
         finally:
             del self._running[name]
-            os.close(leash[1])
+            os.close(leash)
         _kill(process)  # its own processes, if it left any
         await asyncio.wait(printed, timeout=LAST_WORDS_S)
         for task in printed:
