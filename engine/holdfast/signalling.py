@@ -41,9 +41,9 @@ def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: Structura
     """
     if was_delivered(batch, run, signal):
         return False
-    if (
-        run.last_seq + 1
-    ) * 5 >= limits.unhandled_signals * 4:  # each is an event: a shorter history has fewer
+    # Each signal is an event: a shorter history can't have so many.
+    most = limits.unhandled_signals
+    if most and (run.last_seq + 1) * 5 >= most * 4:
         waiting = requests.unhandled_signals(batch, run) + 1
         limits.check_next("unhandled_signals", waiting, whose=run.workflow_id)
     if signal.request_id is not None and not requests.add(batch, _row(batch, run, signal, signal.request_id)):

@@ -55,7 +55,8 @@ def ask(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
     if known is not None:
         return known
     limits = update.limits
-    if (run.inbox + 1) * 5 >= limits.open_updates * 4:  # it counts all that there ever were
+    most = limits.open_updates
+    if most and (run.inbox + 1) * 5 >= most * 4:  # the inbox counts all that there ever were
         limits.check_next(
             "open_updates", requests.count_open_updates(batch, run.run_id) + 1, whose=run.workflow_id
         )
