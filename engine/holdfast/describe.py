@@ -263,6 +263,7 @@ async def workers(hub: Hub) -> list[WorkerSummary]:
                 build_id=row.build_id,
                 runs_held=load.runs,
                 activities_held=load.activities,
+                activity_slots=types.get("activity_slots"),
             )
         )
     return summaries

@@ -177,7 +177,11 @@ class LoopWorker:
             pid=os.getpid(),
             task_queues=orjson.dumps(list(self.settings.task_queues)).decode(),
             types=orjson.dumps(
-                {"workflows": sorted(self.workflows), "activities": sorted(self.activities)}
+                {
+                    "workflows": sorted(self.workflows),
+                    "activities": sorted(self.activities),
+                    "activity_slots": self.settings.max_concurrent_activities,
+                }
             ).decode(),
             build_id=self.settings.build_id,
             started_at=0,

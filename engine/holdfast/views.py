@@ -268,7 +268,10 @@ class RunPage(View):
 
 
 class WorkerSummary(View):
-    """A registered worker, what it serves, and how much it holds."""
+    """A registered worker, what it serves, and how much it holds.
+
+    ``activity_slots`` is how many activities it runs at a time; unknown of workers of earlier versions.
+    """
 
     worker_id: str
     host: str
@@ -282,3 +285,4 @@ class WorkerSummary(View):
     build_id: str | None
     runs_held: int
     activities_held: int
+    activity_slots: int | None

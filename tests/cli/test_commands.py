@@ -214,6 +214,7 @@ def test_describe_shows_people_what_is_open(holdfast: Command) -> None:
         assert words in done.out, words
     workers = holdfast("workers", "--json").lines
     assert [(one["alive"], one["runs_held"], one["activities_held"]) for one in workers] == [(True, 1, 1)]
+    assert workers[0]["activity_slots"] == 100
     assert workers[0]["workflows"] == ["Doubling", "Ledger", "fail", "hanging", "sleep_long"]
     assert "Doubling, Ledger, fail, hanging, sleep_long, double, hang" in holdfast("workers").out
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
+from holdfast import Client
 from holdfast_dashboard import TokenFile
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dashboard", "engine", "watchdog", "activities", "store", "workflow", "migrations")
@@ -88,3 +94,15 @@ def working(url: str, control: Path) -> Generator[None]:
     with process(*arguments, CONTROL=str(control)) as made:
         first_line(made, "worker")
         yield
+
+
+def ask(url: str, question: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+    """Ask the engine, past the browser."""
+
+    async def asking() -> T:
+        async with Client.connect(url) as client:
+            return await question(client)
+
+    # The browser's own loop runs in this thread: the engine gets another.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(asking())).result()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import httpx2
 import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
 from tests.dashboard import programs
+from tests.dashboard.browsing import chromium
 
 from holdfast import Client, Worker
 from holdfast_dashboard import Scope, Token, WebSettings, control_plane
@@ -58,3 +60,13 @@ async def served(database_url: str) -> AsyncIterator[Served]:
                 headers={"authorization": f"Bearer {secrets['all']}"},
             ) as web:
                 yield Served(client, web, secrets)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium; for a module, since its loop keeps this thread."""
+    expect.set_options(timeout=30_000)  # machines are slow now and then
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield made
+        made.close()

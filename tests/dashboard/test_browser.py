@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
-from tests.dashboard.browsing import chromium, served, working
+from playwright.sync_api import Browser, Page, Route, expect
+from tests.dashboard.browsing import ask, served, working
 
 from holdfast import Client, StartOptions
 from holdfast.views import WorkflowDescription
 
-T = TypeVar("T")
-
 SCREENSHOTS = os.environ.get("HOLDFAST_SCREENSHOTS")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=30_000)  # machines are slow now and then
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        yield made
-        made.close()
 
 
 @pytest.fixture
@@ -41,18 +28,6 @@ def page(browser: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert wrong == []
-
-
-def ask(url: str, question: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-    """Ask the engine, past the browser."""
-
-    async def asking() -> T:
-        async with Client.connect(url) as client:
-            return await question(client)
-
-    # The browser's own loop runs in this thread: the engine gets another.
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(asking())).result()
 
 
 def described(url: str, id: str) -> WorkflowDescription:
@@ -206,4 +181,22 @@ def test_it_works_on_a_phone_in_the_dark_and_by_keyboard(
         expect(page.get_by_role("heading", name="n-1")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
         shot(page, "phone-run")
+        context.close()
+
+
+def test_a_page_is_live_though_its_scripts_come_late(
+    sqlite_url: str, browser: Browser, tmp_path: Path
+) -> None:
+    def late(route: Route) -> None:
+        time.sleep(0.3)
+        route.continue_()
+
+    ask(sqlite_url, lambda client: client.count())
+    with served(sqlite_url, tmp_path, tokens=False) as (address, _):
+        context = browser.new_context()
+        page = context.new_page()
+        page.route("**/hx-sse*", late)
+        page.goto(address)
+        expect(page.locator("#live")).to_have_text("live")
+        page.goto("about:blank")
         context.close()

@@ -112,7 +112,7 @@ async def test_queries_and_updates_show_their_answers(served: Served) -> None:
     )
     assert blind.status_code == 403
     updated = await served.web.post("/workflows/w%2F1/update", data={"name": "correct", "args": '["yes"]'})
-    assert '<pre id="answer">&#34;&#34;</pre>' in updated.text
+    assert 'aria-label="Answer">&#34;&#34;</pre>' in updated.text
     assert await served.client.handle("w/1").result() == "yes"
 
 

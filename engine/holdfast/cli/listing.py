@@ -120,7 +120,8 @@ def _show_workers(found: Sequence[WorkerSummary], now: datetime) -> None:
             ago(worker.started_at, now),
             ", ".join(worker.task_queues),
             str(worker.runs_held),
-            str(worker.activities_held),
+            str(worker.activities_held)
+            + ("" if worker.activity_slots is None else f" of {worker.activity_slots}"),
             ", ".join((*worker.workflows, *worker.activities)),
             worker.build_id or "",
         )

@@ -1,0 +1,151 @@
+"""Every page, as axe-core judges it, in light and dark, on a desk and on a phone; and by keyboard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+from tests.dashboard.browsing import ask, served, working
+
+from holdfast import Client, StartOptions
+from holdfast_dashboard.live import Bell
+
+PAGES = [
+    *("/", "/?id_prefix=nothing", "/?where=wrong", "/start", "/login", "/bulk?action=cancel&status=open"),
+    *("/watchdog", "/workers", "/types", "/nothing"),
+    *("/workflows/importing", "/workflows/again", "/workflows/late", "/workflows/stopped"),
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A dashboard over runs of every kind: one that imports and has failed before, one that continues as new, one that
+    was late, one that was stopped, one that nobody serves.
+    """
+    folder: Path = tmp_path_factory.mktemp("pages")
+    url = f"sqlite:///{folder}/holdfast.db"
+    control = folder / "control"
+    control.write_text("fail 1")
+
+    async def begin(client: Client) -> None:
+        bounded = StartOptions(execution_timeout=6000, run_timeout=550, search_attributes={"customer": "c-7"})
+        await client.start("Journey", 0, id="importing", options=bounded)
+        again = await client.start("Journey", 1, id="again")
+        await again.signal("say", "again")
+        await client.start("Nobody", id="late", task_queue="nowhere", options=StartOptions(run_timeout=1))
+        await client.start(
+            "Nobody", id="unserved", task_queue="nowhere", options=StartOptions(run_timeout=55)
+        )
+        await (await client.start("Journey", 1, id="stopped")).terminate("seen enough")
+
+    ask(url, begin)
+
+    async def happened(client: Client) -> None:
+        async with Bell(client) as bell:
+            while not (await client.describe("importing")).failures:
+                await bell.rung()
+            control.write_text("2")
+            while (await client.describe("late")).run.closed_at is None:
+                await bell.rung()
+            while (await client.describe("again")).run.run_number < 2:
+                await bell.rung()
+
+    with working(url, control), served(url, folder, tokens=False) as (made, _):
+        ask(url, happened)
+        yield made, control
+
+
+@pytest.fixture
+def address(world: tuple[str, Path]) -> str:
+    return world[0]
+
+
+@pytest.fixture
+def control(world: tuple[str, Path]) -> Path:
+    return world[1]
+
+
+CONTRAST = {"runOnly": ["color-contrast"]}
+LOOKS: list[tuple[int, Literal["light", "dark"], dict[str, list[str]] | None]] = [
+    (1280, "light", None),
+    (1280, "dark", CONTRAST),
+    (390, "light", CONTRAST),
+    (390, "dark", None),
+]
+"""Of the colours' other half only the contrast differs."""
+
+
+def test_axe_finds_nothing_on_any_page(browser: Browser, address: str) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    for path in PAGES:
+        page.goto(address + path)
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        for width, scheme, options in LOOKS:
+            page.set_viewport_size({"width": width, "height": 844})
+            page.emulate_media(color_scheme=scheme)
+            found = Axe().run(page, options=options)
+            assert found.response["violations"] == [], f"{path}, {width}, {scheme}: {found.generate_report()}"
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} scrolls sideways"
+    page.goto("about:blank")
+    context.close()
+
+
+def walk_to(page: Page, words: str) -> None:
+    """Press Tab until what has these words has the focus; it is seen wherever it is."""
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        text, outline = page.evaluate(
+            "[document.activeElement.textContent.trim(), getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        assert outline != "none", f"nobody sees that {text!r} has the focus"
+        if text == words:
+            return
+    raise AssertionError(f"{words!r} is not reached by Tab")
+
+
+def test_a_run_is_found_and_signalled_by_keyboard_alone(browser: Browser, address: str) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address)
+    walk_to(page, "Skip to the content")
+    page.keyboard.press("Enter")
+    walk_to(page, "again")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="again")).to_be_visible()
+    expect(page.locator("#live")).to_have_text("live")
+
+    walk_to(page, "Signal …")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("say")
+    page.keyboard.press("Tab")
+    page.keyboard.type('["over"]')
+    page.keyboard.press("Enter")
+    expect(page.locator(".title .badge")).to_have_text("completed")
+    page.goto("about:blank")
+    context.close()
+
+
+def test_what_changes_takes_neither_the_focus_nor_what_was_unfolded(
+    browser: Browser, address: str, control: Path
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{address}/workflows/importing")
+    bar = page.locator("progress")
+    expect(bar).to_have_attribute("value", "2.0")
+    summary = page.locator("#event-1 summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#event-1 pre")).to_be_visible()
+    control.write_text("7")
+    expect(bar).to_have_attribute("value", "7.0")
+    expect(page.locator("#event-1 pre")).to_be_visible()
+    expect(summary).to_be_focused()
+    page.goto("about:blank")
+    context.close()
