@@ -54,7 +54,7 @@ class Calls:
 async def naps(count: int) -> None:
     """Timers, one after the other."""
     for _ in range(count):
-        await asyncio.sleep(60)
+        await asyncio.sleep(10)
 
 
 @workflow.defn

@@ -24,18 +24,19 @@ class DeadJournals:
         self._looked_at = hub.environment.clock.monotonic()
         self._seen: dict[str, int] = {}
 
-    async def forget(self) -> int:
+    async def forget(self, now: float) -> int:
         """Delete the rows that have not changed since the last look, if that was long enough ago; returns how many.
+
+        Args:
+            now: The clock's monotonic time, in seconds.
 
         Raises:
             StoreError: The database can't be read or written.
         """
-        clock = self._hub.environment.clock
-        now = clock.monotonic()
         if now - self._looked_at < LOOK_EVERY_S:
             return 0
         self._looked_at = now
-        made_before = clock.now() - int(GONE_AFTER_S * 1_000_000)
+        made_before = self._hub.environment.clock.now() - int(GONE_AFTER_S * 1_000_000)
         found = await self._hub.read(journals.oldest, made_before, MOST_AT_ONCE)
         own = self._hub.journal.committer.journal_id
         gone = [one for one in found if self._seen.get(one[0]) == one[1] and one[0] != own]

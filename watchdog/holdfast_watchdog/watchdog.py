@@ -128,7 +128,7 @@ class TaskWatchdog:
             )
             try:
                 report = await one.run()
-                await self._dead_journals.forget()
+                await self._dead_journals.forget(began)
                 if self._metrics.wants_open(self._hub):
                     self._metrics.sampled(self._hub, await self._hub.read(scans.count_open))
             except StoreError:
