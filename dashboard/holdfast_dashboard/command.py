@@ -198,8 +198,13 @@ def list_(tokens: Tokens, json: AsJson = False) -> None:
 
 @token.command("remove")
 def remove(
-    name: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)], tokens: Tokens
+    name: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)],
+    tokens: Tokens,
+    json: AsJson = False,
 ) -> None:
     """Take a token back; its sessions and streams end, on servers that run too."""
     TokenFile(tokens).remove(name)
-    show(f"{name} may not come in any more")
+    if json:
+        document({"name": name, "removed": True})
+    else:
+        show(f"{name} may not come in any more")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -297,7 +296,7 @@ def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
     assert '"due":"2026-01-31T11:00:00+00:00"' in holdfast("describe", "d-1").out
     assert holdfast("history", "s", "--after", "999").out == "no events after 999: the history of s has 3\n"
     assert holdfast("history", "s", "--after", "999", "--json").out == ""
-    assert re.search(r"in \d+ s", holdfast("list", "--id", "s").out)
+    assert "in 2 h" in holdfast("list", "--id", "s").out
 
 
 def test_a_bulk_that_stopped_names_the_cursor_at_which_it_goes_on(

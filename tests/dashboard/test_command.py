@@ -49,6 +49,9 @@ def test_tokens_are_made_listed_and_removed(tmp_path: Path, capsys: pytest.Captu
     assert run(["ui", "token", "remove", "ada", "--tokens", file]) == 0
     assert [token.name for token in TokenFile(Path(file)).read()] == ["bob"]
     assert run(["ui", "token", "remove", "ada", "--tokens", file]) == 2
+    capsys.readouterr()
+    assert run(["ui", "token", "remove", "bob", "--tokens", file, "--json"]) == 0
+    assert orjson.loads(capsys.readouterr().out) == {"name": "bob", "removed": True}
 
 
 def test_without_the_extra_it_says_what_to_install(
