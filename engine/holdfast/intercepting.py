@@ -192,11 +192,12 @@ class InterceptedStarts:
         async def last(call: StartWorkflow) -> Any:
             nonlocal made
             headers = checked_headers(call.headers)
-            made, started = await self._update_with_start(
+            asked_of, started = await self._update_with_start(
                 call.workflow, call.args, call.id, call.task_queue, call.options, call.update, update_id, result_type,
                 headers,
             )  # fmt: skip
-            return self.handle(made.workflow_id, run_id=started.run_id)
+            made = asked_of
+            return self.handle(asked_of.workflow_id, run_id=started.run_id)
 
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options), update=asked)
         await _around(self.interceptors, "start_workflow", last)(call)

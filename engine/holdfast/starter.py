@@ -52,7 +52,7 @@ class Starter:
         workflow_id = validate_workflow_id(id) if id is not None else environment.ids.next()
         if task_queue != DEFAULT_QUEUE:
             validate_task_queue(task_queue)
-        payload = self.converter.encode_args(args, signature, name)
+        payload = self.converter.encode_request(args, signature, name)
         self.limits.check("payload_bytes", len(payload.json), whose=workflow_id)
         memo = self.converter.encode(options.memo, "the memo") if options.memo else None
         if memo is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class Stream:
         await self._app(self._scope, self._receive, self._sent.put)
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
+    async def open(self) -> AsyncGenerator[None]:
         """Ask, and wait for the first fragment."""
         async with asyncio.timeout(20), asyncio.TaskGroup() as group:
             group.create_task(self._ask())

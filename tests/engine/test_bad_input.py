@@ -8,7 +8,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.engine import programs
@@ -21,6 +21,7 @@ from holdfast.worker import Worker
 from holdfast_store import queries
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.errors import (
+    DurableCallError,
     HoldfastError,
     InvalidOptionError,
     InvalidUrlError,
@@ -45,6 +46,15 @@ async def nothing_was_written(client: Client, workflow_id: str = "w") -> None:
     assert await client.hub.read(queries.instance, workflow_id) is None
     with pytest.raises(WorkflowNotFoundError):
         await client.handle(workflow_id).describe()
+
+
+async def test_an_input_that_the_workflow_could_not_be_given(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[Sized]) as env:
+        with pytest.raises(
+            DurableCallError, match=r"Sized can't be called so: parameter 'size' of Sized.run\(\)"
+        ):
+            await env.client.start(cast("Any", Sized.run), "large", id="w")
+        await nothing_was_written(env.client)
 
 
 async def test_an_input_over_the_payload_limit(engine: MakeEnvironment) -> None:

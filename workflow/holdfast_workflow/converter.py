@@ -120,7 +120,7 @@ class DataConverter:
                 try:
                     reader.read(_PLAIN.encode_args(args, signature, what), list(args))
                 except PayloadDecodeError as error:
-                    raise DurableCallError(f"{what} can't be sent: {error}") from None
+                    raise DurableCallError(f"{what} can't be called so: {error}") from None
         return self.encode_args(args, signature, what)
 
     def _encoded(self, data: bytes, what: str) -> Payload:
