@@ -92,6 +92,8 @@ def _run(seeds: range, minutes: float | None) -> Sum:
     began = time.perf_counter()
     terminated: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: terminated.append(number))
+    gc.collect()
+    gc.freeze()  # what is there by now stays, and need not be looked at again and again
     try:
         for seed in seeds:
             _add(total, simulate(seed))
@@ -103,6 +105,7 @@ def _run(seeds: range, minutes: float | None) -> Sum:
             if terminated or (minutes is not None and total.seconds > minutes * 60):
                 break
     finally:
+        gc.unfreeze()
         signal.signal(signal.SIGTERM, before)
     return total
 

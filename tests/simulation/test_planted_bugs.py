@@ -12,11 +12,12 @@ WITHIN = 200
 SOON = (
     "deadline_moves_with_retries",
     "deleted_before_exported",
-    "ends_without_looking",
     "heartbeats_not_looked_at_again",
+    "lease_not_looked_at_again",
     "lease_not_renewed",
     "no_deduplication",
     "parents_not_told",
+    "reset_without_looking_again",
     "signals_after_the_end",
     "timers_fire_unseen",
     "unknown_taken_for_done",
