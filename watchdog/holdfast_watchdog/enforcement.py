@@ -196,6 +196,8 @@ class ApplyClosePolicy(BaseChange):
     again.
     """
 
+    insists = True  # a process that owned the run may know it as it was, and find nothing to do for ever
+
     def __init__(self, run_id: str, children: Sequence[str]) -> None:
         self.runs = (run_id, *children)
         self.weight = 512 * (1 + len(self.runs))
@@ -260,6 +262,8 @@ class ReleaseLostRuns(BaseChange):
     A run that was awake when its owner died may be the cause: from its second owner on it waits, each time twice as
     long, before it is activated again, and from the third it needs a person. One that was asleep is not to blame.
     """
+
+    insists = True  # as above: a process may take itself for the owner still
 
     def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
         self.worker_id = worker_id
