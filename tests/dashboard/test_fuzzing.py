@@ -15,6 +15,11 @@ from tests.dashboard.browsing import environment, served
 SECONDS = int(os.environ.get("HOLDFAST_FUZZ_SECONDS", "120"))
 
 CONFIGURATION = """
+request-timeout = 70  # a request may wait for a minute
+
+[parameters]
+"query.wait_seconds" = 0.2  # rather than most of the time; tests/dashboard/test_result_api.py tries other values
+
 [checks]
 # What the document can't say (one field against another, an id that is taken) is told as 409 or 422.
 positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 422]
