@@ -163,9 +163,9 @@ class WorkflowTaskCompleted(Event):
 
     It applied every inbound event up to seq ``through`` that no earlier activation had applied, in seq order, and then
     the ``own`` inbound events that stand just before it. ``at`` is the activation's time in microseconds;
-    ``history_events``, ``history_bytes`` and ``suggested`` (to continue as new; written when it was so) are what
-    ``workflow.info()`` showed: limits may change while a run is open. ``flags`` names engine behaviours.
-    ``buffered`` is how many signals of each name wait without a handler.
+    ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. It suggests to continue as new from an
+    activation with ``suggested`` on, whatever the limits are later. ``flags`` names engine behaviours. ``buffered`` is
+    how many signals of each name wait without a handler.
     """
 
     through: int

@@ -113,7 +113,7 @@ class WorkflowMachine:
         memo: The memo that the code has set, ``None`` before it does; likewise ``search_attributes``.
         history_events: What ``workflow.info()`` shows in this activation.
         history_bytes: Likewise.
-        continue_as_new_suggested: Likewise.
+        continue_as_new_suggested: Likewise; once so, always so. ``suggestion_is_new``: since this activation.
         considered: What became of the updates that the last activation was given; ``None`` where there were none.
     """
 
@@ -149,6 +149,7 @@ class WorkflowMachine:
         "run_id",
         "search_attributes",
         "started",
+        "suggestion_is_new",
         "terminal",
         "time",
     )
@@ -181,6 +182,7 @@ class WorkflowMachine:
         self.history_events = 0
         self.history_bytes = 0
         self.continue_as_new_suggested = False
+        self.suggestion_is_new = False
         self.terminal: Event | None = None
         self.patches: dict[str, bool] = {}
         self.recall = NOTHING_RECALLED
@@ -229,7 +231,7 @@ class WorkflowMachine:
             at: The time, microseconds since the epoch.
             history_events: The length of the history, for ``workflow.info()``.
             history_bytes: Its size.
-            suggested: Whether ``workflow.info()`` suggests to continue as new; None: as the limits have it now.
+            suggested: Whether ``workflow.info()`` suggests from now on to continue as new; None: as the limits have it.
             updates: Updates that ask to be accepted, in order, as the events that they would be; they come last. What
                 became of them is :attr:`considered`. Once the run has ended the rest is left alone.
 
@@ -243,13 +245,16 @@ class WorkflowMachine:
         """
         self.history_events = history_events
         self.history_bytes = history_bytes
-        if suggested is None:
-            limits = self.limits  # as `suggests_continue_as_new`, without the call
-            suggested = (
-                0 < limits.continue_as_new_events <= history_events
-                or 0 < limits.continue_as_new_bytes <= history_bytes
-            )
-        self.continue_as_new_suggested = suggested
+        if self.continue_as_new_suggested:
+            self.suggestion_is_new = False
+        else:
+            if suggested is None:
+                limits = self.limits  # as `suggests_continue_as_new`, without the call
+                suggested = (
+                    0 < limits.continue_as_new_events <= history_events
+                    or 0 < limits.continue_as_new_bytes <= history_bytes
+                )
+            self.continue_as_new_suggested = self.suggestion_is_new = suggested
         before = self.time
         loop = self._loop_at(events, at)
         outer_loop = asyncio_events._get_running_loop()

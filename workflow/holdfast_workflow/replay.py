@@ -308,5 +308,5 @@ def activation_record(
         python=python,
         build_id=build_id,
         buffered=dict(Counter(signal.name for signal in buffered)) if buffered else None,
-        suggested=machine.continue_as_new_suggested or None,
+        suggested=machine.suggestion_is_new or None,
     )
