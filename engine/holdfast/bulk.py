@@ -44,6 +44,7 @@ class BulkOutcome:
 class Bulk:
     """What may be done to all that match: each method is an async iterator of outcomes, newest run first.
 
+    A workflow is dealt with once, if the last run of its chain matches.
     A workflow that can't be dealt with is an outcome with its error, and the walk goes on; a database that does not
     answer ends it. Stopping to iterate stops after the workflows that are under way.
     """
@@ -88,7 +89,7 @@ class Bulk:
         return self._each(
             lambda run: self._of(run).reset(
                 to, reason=reason, execution_timeout=execution_timeout, signals=signals
-            )
+            ),
         )
 
     def delete(self) -> AsyncIterator[BulkOutcome]:

@@ -433,7 +433,9 @@ class Client(Surveys, Starter):
         return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
 
     def bulk(self, *, cursor: str | None = None, at_once: int = AT_ONCE, **filters: Unpack[Filters]) -> Bulk:
-        """What may be done to all runs that match: ``async for outcome in client.bulk(status="running").cancel()``.
+        """What may be done to all that match: ``async for outcome in client.bulk(workflow_type="Order").cancel()``.
+
+        A workflow is dealt with once, if the last run of its chain matches.
 
         Args:
             cursor: Where an earlier walk with the same filters is taken up: an outcome's ``cursor``.
@@ -443,6 +445,7 @@ class Client(Surveys, Starter):
         Raises:
             InvalidOptionError: A filter that can't be; the message says what can.
         """
+        filters["latest"] = True
         return Bulk(self.hub, self.list(page_size=PAGE, **filters), self.handle, cursor, at_once)
 
     async def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:

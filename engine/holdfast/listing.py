@@ -50,6 +50,7 @@ class Filters(TypedDict, total=False):
     attention: bool
     overdue: bool
     open: bool | None
+    latest: bool
 
 
 def run_filter(
@@ -71,6 +72,7 @@ def run_filter(
     attention: bool = False,
     overdue: bool = False,
     open: bool | None = None,
+    latest: bool = False,
     **unknown: Any,
 ) -> RunFilter:
     """Check what was asked for.
@@ -102,6 +104,7 @@ def run_filter(
         attention=_flag("attention", attention),
         overdue=_flag("overdue", overdue),
         open=None if open is None else _flag("open", open),
+        latest=_flag("latest", latest),
     )
     for what in ("created", "started", "closed"):
         after, before = getattr(chosen, f"{what}_after"), getattr(chosen, f"{what}_before")

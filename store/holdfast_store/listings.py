@@ -49,6 +49,8 @@ class RunFilter:
     attention: bool = False
     overdue: bool = False
     open: bool | None = None
+    latest: bool = False
+    """Only the last run of each chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ def _where(
         parts.append((f"run_id IN ({inner})", (wanted.deadline_before,)))
     if wanted.open is not None:
         parts.append(("closed_at IS NULL" if wanted.open else "closed_at IS NOT NULL", ()))
+    if wanted.latest:
+        parts.append(("next_run_id IS NULL", ()))
     for chosen, conditions in (
         (wanted.attention, trouble.everything(now, polled) if wanted.attention else []),
         (wanted.overdue, trouble.overdue(now)),

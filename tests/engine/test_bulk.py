@@ -103,3 +103,35 @@ async def test_what_can_not_be_asked_is_refused_at_once(made: MakeEnvironment) -
             env.client.bulk(at_once=0)
         with pytest.raises(InvalidOptionError, match="reason must be at most"):
             env.client.bulk().cancel("x" * 10_001)
+
+
+@workflow.defn
+class Looping:
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    @workflow.signal
+    def pay(self, amount: int) -> None:
+        self.paid.append(amount)
+
+    @workflow.run
+    async def run(self, left: int) -> list[int]:
+        if left:
+            workflow.continue_as_new(left - 1)
+        await workflow.wait_condition(lambda: 0 in self.paid)
+        return self.paid
+
+
+async def test_a_workflow_is_dealt_with_once_and_by_its_last_run(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[Looping], activities=[]) as env:
+        handle = await env.client.start(Looping.run, 3, id="loop")
+        await env.sleep(1)
+        assert await env.client.count(workflow_id="loop") == 4
+        assert await env.client.count(workflow_id="loop", latest=True) == 1
+        assert len(await walk(env.client.bulk(workflow_id="loop").signal("pay", 5))) == 1
+        assert await walk(env.client.bulk(status="continued_as_new").terminate()) == []
+        await handle.signal(Looping.pay, 0)
+        assert await handle.result() == [5, 0]
+        (deleted,) = await walk(env.client.bulk(workflow_id="loop").delete())
+        assert deleted.done
+        assert await env.client.count() == 0

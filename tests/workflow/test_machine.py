@@ -10,6 +10,7 @@ import pytest
 from tests.workflow.driver import CONVERTER, START, new_machine, result_of, started
 
 from holdfast_workflow import api as workflow
+from holdfast_workflow.child_api import execute_child
 from holdfast_workflow.definitions import defn, run
 from holdfast_workflow.errors import (
     ActivityError,
@@ -841,3 +842,21 @@ def test_each_run_has_a_context_of_its_own():
         go(machine, TimerFired(1, START + 1_000_000))
         assert result_of(machine) == expected
     assert variable.get() == "the worker's"
+
+
+@defn
+async def continues_wrongly(number: int) -> None:
+    workflow.continue_as_new("one")
+
+
+@defn
+async def has_a_wrong_child(number: int) -> None:
+    wrong: Any = "one"
+    await execute_child(continues_wrongly, wrong)
+
+
+@pytest.mark.parametrize("program", [continues_wrongly, has_a_wrong_child])
+def test_what_the_next_run_or_a_child_could_not_read_fails_the_task_while_it_can_be_mended(program):
+    machine = new_machine(program)
+    with pytest.raises(DurableCallError, match=r"'number' .* can't be read as int"):
+        machine.activate([started(1)], START, history_events=1, history_bytes=1)

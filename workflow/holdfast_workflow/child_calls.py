@@ -222,7 +222,7 @@ class ChildCalls:
         try:
             if signature is not None:
                 signature.check(args)
-            payload = self.converter.encode_args(args, signature, workflow_type)
+            payload = self.converter.encode_request(args, signature, workflow_type)
             snapshot = self._snapshot(options.start)
         except (WorkflowTaskError, InvalidOptionError) as error:
             raise log.refuse(error) from None

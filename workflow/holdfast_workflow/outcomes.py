@@ -8,7 +8,7 @@ from typing import Any
 from holdfast_workflow.commands import CommandLog
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.definitions import WorkflowDefinition
-from holdfast_workflow.errors import ContinueAsNew, PayloadEncodeError, StructuralLimitError
+from holdfast_workflow.errors import ContinueAsNew, DurableCallError, PayloadEncodeError, StructuralLimitError
 from holdfast_workflow.events import (
     Event,
     WorkflowCancelled,
@@ -83,7 +83,7 @@ class Outcomes:
         signature = self.definition.signature if name == self.definition.name else None
         memo = attributes = None
         try:
-            arguments = self.converter.encode_args(request.arguments, signature, "the next run's input")
+            arguments = self.converter.encode_request(request.arguments, signature, "the next run's input")
             log.check("payload_bytes", len(arguments.json))
             if request.memo is not None:
                 memo = self.converter.encode(request.memo, "the next run's memo")
@@ -91,7 +91,7 @@ class Outcomes:
             if request.search_attributes is not None:
                 attributes = to_document(request.search_attributes)
                 log.check("search_attributes_bytes", size_of(attributes))
-        except (PayloadEncodeError, StructuralLimitError) as error:
+        except (DurableCallError, PayloadEncodeError, StructuralLimitError) as error:
             log.refuse(error)
             return None
         return WorkflowContinuedAsNew(

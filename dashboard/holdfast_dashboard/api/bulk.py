@@ -76,7 +76,8 @@ async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) 
     Raises:
         InvalidOptionError: Nothing says which runs, or the action lacks something.
     """
-    if not any(value is not None and value is not False for value in filters.values()):
+    said = {name for name, value in filters.items() if value is not None and value is not False}
+    if not said - {"latest"}:
         raise InvalidOptionError(
             "a bulk action needs a filter: it is not meant for everything there is", field="filters"
         )

@@ -51,6 +51,7 @@ def _filters(
     attention: bool = False,
     overdue: bool = False,
     open: bool | None = None,
+    latest: bool = False,
 ) -> Filters:
     return Filters(
         status=status or None,
@@ -70,6 +71,7 @@ def _filters(
         attention=attention,
         overdue=overdue,
         open=open,
+        latest=latest,
     )
 
 

@@ -72,6 +72,7 @@ def bulk(
 
     async def work(client: Client) -> None:
         filters = chosen.filters(client)
+        filters["latest"] = True
         if filters.get("open") is None and not filters.get("status"):
             if action == Action.DELETE:
                 filters["open"] = False

@@ -63,6 +63,10 @@ OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     ),
     "open": (bool, typer.Option("--open", help="Only open runs.")),
     "closed": (bool, typer.Option("--closed", help="Only closed runs.")),
+    "latest": (
+        bool,
+        typer.Option("--latest", help="Only runs that no other run of their chain has followed."),
+    ),
 }
 """Each filter's type and option, by parameter."""
 
@@ -95,8 +99,8 @@ class Chosen:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was chosen: every run matches."""
-        return not any(self._given.values())
+        """Whether nothing was chosen: every workflow matches."""
+        return not any(value for name, value in self._given.items() if name != "latest")
 
     def filters(self, client: Client) -> Filters:
         """The filters for ``client.list`` and its like."""
@@ -123,6 +127,7 @@ class Chosen:
             attention=given["attention"],
             overdue=given["overdue"],
             open=True if given["open"] else False if given["closed"] else None,
+            latest=given["latest"],
         )
 
 

@@ -132,7 +132,7 @@ def json_value(what: str, text: str, *, hint: str = "text needs its own quotes, 
 
 def retry_policy_of(text: str | None) -> RetryPolicy | None:
     """A retry policy as a JSON object, its intervals in seconds."""
-    document = json_object("retry policy", text)
+    document = json_object("retry policy", text, '{"max_attempts": 3}')
     if document is None:
         return None
     for name in document.keys() - set(RetryPolicy.fields):
@@ -142,11 +142,11 @@ def retry_policy_of(text: str | None) -> RetryPolicy | None:
     return RetryPolicy(**document)
 
 
-def json_object(what: str, text: str | None) -> dict[str, Any] | None:
+def json_object(what: str, text: str | None, example: str = '{"customer": "c-7"}') -> dict[str, Any] | None:
     """A JSON object."""
     if text is None:
         return None
-    hint = 'must be a JSON object, as in \'{"customer": "c-7"}\''
+    hint = f"must be a JSON object, as in '{example}'"
     value = json_value(what, text, hint=f"it {hint}")
     if not isinstance(value, dict):
         raise InvalidOptionError(f"{what} {hint}", field=what)
