@@ -340,3 +340,22 @@ async def test_following_what_has_been_seen_to_its_end_ends_at_once(served: Serv
     await served.client.handle(id).result()
     answer = await served.web.get(f"/api/workflows/{id}/history/live", params={"after_seq": 1000})
     assert (answer.status_code, answer.text.strip()) == (200, "")
+
+
+async def test_long_texts_and_odd_actions_are_as_the_document_says(served: Served) -> None:
+    document = (await served.web.get("/api/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+    (attributes,) = [
+        one for one in schemas["StartBody"]["properties"]["search_attributes"]["anyOf"] if "type" in one
+    ][:1]
+    listed = next(one for one in attributes["additionalProperties"]["anyOf"] if one["type"] == "array")
+    most = listed["items"]["maxLength"]
+    for size, status in ((201, 201), (most, 201), (most + 1, 422)):
+        body = {
+            "workflow_type": "Nobody",
+            "search_attributes": {"tags": ["0" * size]},
+            "retry_policy": {"non_retryable_error_types": ["E" * 201]},
+        }
+        assert (await served.web.post("/api/workflows", json=body)).status_code == status, size
+    odd = await served.web.post("/api/bulk/%0Acancel", params={"workflow_id": "w"}, json={})
+    assert str(odd.status_code) in document["paths"]["/bulk/{action}"]["post"]["responses"]

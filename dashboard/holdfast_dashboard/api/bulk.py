@@ -16,6 +16,7 @@ from holdfast_dashboard.access import TheWeb, Writer
 from holdfast_dashboard.api.fields import Name
 from holdfast_dashboard.api.filters import RunFilters
 from holdfast_dashboard.api.models import ReasonBody
+from holdfast_dashboard.api.responses import problems
 from holdfast_dashboard.problems import Problem, problem_of
 from holdfast_dashboard.web import Web
 from holdfast_workflow.errors import InvalidOptionError
@@ -64,7 +65,7 @@ class BulkReport(View):
     cursor: str | None
 
 
-@router.post("/bulk/{action}")
+@router.post("/bulk/{action}", responses=problems(404))
 async def bulk(action: Action, body: BulkBody, filters: RunFilters, web: TheWeb, _: Writer) -> BulkReport:
     """Cancel, terminate, reset, delete or signal all runs that match. At least one filter is needed."""
     return await carry_out(web, action, body, filters)

@@ -12,6 +12,7 @@ from fastapi import Header, Path, Query
 from pydantic import AfterValidator, StrictFloat, StrictInt, StrictStr, WithJsonSchema
 
 from holdfast_dashboard.paths import decoded
+from holdfast_workflow.search_attributes import MOST_TEXT_BYTES
 from holdfast_workflow.validation import MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_SECONDS
 
 MAX_WAIT_S: Final = 60
@@ -46,10 +47,10 @@ SearchAttributes = Annotated[
             "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME_LENGTH},
             "additionalProperties": {
                 "anyOf": [
-                    {"type": "string", "maxLength": 200},
+                    {"type": "string", "maxLength": MOST_TEXT_BYTES},
                     {"type": "number"},
                     {"type": "boolean"},
-                    {"type": "array", "items": {"type": "string", "maxLength": 200}},
+                    {"type": "array", "items": {"type": "string", "maxLength": MOST_TEXT_BYTES}},
                 ]
             },
         }

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+)
 
 from holdfast import RetryPolicy, StartOptions
 from holdfast.views import Instant, View
@@ -45,7 +54,9 @@ class RetryPolicyBody(Body):
         StrictInt, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_INTEGER})
     ] = 0
     jitter: Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})] = 0
-    non_retryable_error_types: list[Name] = Field(default_factory=list)
+    non_retryable_error_types: list[
+        Annotated[StrictStr, WithJsonSchema({"type": "string", "minLength": 1})]
+    ] = Field(default_factory=list)
 
     def policy(self) -> RetryPolicy:
         """The policy; the engine's validator checks it."""
