@@ -8,7 +8,6 @@ one in a quiet production too: one caller, one run, one after the other.
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 from collections import Counter as Tally
 from collections.abc import Awaitable, Callable
@@ -31,22 +30,17 @@ HEARTBEAT_S = 10
 
 
 class Calls:
-    """Counts the calls of functions in Holdfast's packages while its block is open; garbage waits for its end."""
+    """Counts the calls of functions in Holdfast's packages while its block is open."""
 
     def __init__(self) -> None:
         self.of: Tally[str] = Tally()
-        self._collecting = gc.isenabled()
 
     def __enter__(self) -> Calls:
-        gc.collect()
-        gc.disable()
         sys.setprofile(self._heard)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         sys.setprofile(None)
-        if self._collecting:
-            gc.enable()
 
     def _heard(self, frame: FrameType, event: str, _what: Any) -> None:
         if event == "call" and frame.f_globals.get("__name__", "").startswith("holdfast"):

@@ -31,6 +31,8 @@ def test_it_costs_exactly_this_and_no_more_calls(thing: str) -> None:
     found, known = cost_of(thing), COSTS[thing]
     for name in ("commits", "statements", "reads", "rows", "bytes"):
         assert getattr(found, name) == getattr(known, name), name
+    if found.calls > known.calls:  # garbage of other tests may have been collected meanwhile, which only adds
+        found = cost_of(thing)
     assert found.calls <= known.calls
 
 
