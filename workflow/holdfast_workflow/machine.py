@@ -179,10 +179,8 @@ class WorkflowMachine:
         self.local_activities = local_activities
         self.log = CommandLog(limits, run_id)
         self.time = 0
-        self.history_events = 0
-        self.history_bytes = 0
-        self.continue_as_new_suggested = False
-        self.suggestion_is_new = False
+        self.history_events = self.history_bytes = 0
+        self.continue_as_new_suggested = self.suggestion_is_new = False
         self.terminal: Event | None = None
         self.patches: dict[str, bool] = {}
         self.recall = NOTHING_RECALLED
@@ -243,17 +241,14 @@ class WorkflowMachine:
             SpoiledMachine: A validator tried to change the run.
             BaseException: So can't it because of a callback's exception, or one in ``task_failure_types``.
         """
-        self.history_events = history_events
-        self.history_bytes = history_bytes
+        self.history_events, self.history_bytes = history_events, history_bytes
         if self.continue_as_new_suggested:
             self.suggestion_is_new = False
         else:
             if suggested is None:
                 limits = self.limits  # as `suggests_continue_as_new`, without the call
-                suggested = (
-                    0 < limits.continue_as_new_events <= history_events
-                    or 0 < limits.continue_as_new_bytes <= history_bytes
-                )
+                most, size = limits.continue_as_new_events, limits.continue_as_new_bytes
+                suggested = 0 < most <= history_events or 0 < size <= history_bytes
             self.continue_as_new_suggested = self.suggestion_is_new = suggested
         before = self.time
         loop = self._loop_at(events, at)

@@ -7,13 +7,12 @@ from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
-from pydantic import Field, StrictInt, WithJsonSchema
+from pydantic import Field, StrictInt, StrictStr, WithJsonSchema
 
 from holdfast.bulk import Bulk, BulkOutcome
 from holdfast.listing import Filters
 from holdfast.views import View
 from holdfast_dashboard.access import TheWeb, Writer
-from holdfast_dashboard.api.fields import Name
 from holdfast_dashboard.api.filters import RunFilters
 from holdfast_dashboard.api.models import ReasonBody
 from holdfast_dashboard.api.responses import problems
@@ -40,7 +39,7 @@ class Action(StrEnum):
 class BulkBody(ReasonBody):
     """What is done, in detail. ``signal`` needs a ``name``; ``to`` is for ``reset``."""
 
-    name: Name | None = None
+    name: StrictStr | None = None
     args: list[Any] = Field(default_factory=list)
     to: Literal["first-activation", "last-activation", "last-successful"] = "last-activation"
     cursor: str | None = None
