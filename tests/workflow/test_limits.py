@@ -1,8 +1,11 @@
+import asyncio
 import logging
 from dataclasses import fields
 
 import pytest
+from tests.workflow.driver import START, new_machine, started
 
+from holdfast_workflow.definitions import defn
 from holdfast_workflow.errors import InvalidOptionError, StructuralLimitError
 from holdfast_workflow.limits import StructuralLimits
 
@@ -61,11 +64,19 @@ def test_a_limit_is_a_whole_number(value):
         only("open_updates", value)
 
 
+@defn
+async def waits() -> None:
+    await asyncio.sleep(1)
+
+
 @pytest.mark.parametrize(
     ("events", "size", "suggested"),
     [(4095, 0, False), (4096, 0, True), (0, 4 * 1024**2 - 1, False), (0, 4 * 1024**2, True)],
 )
 def test_a_long_history_suggests_to_continue_as_new(events, size, suggested):
-    assert StructuralLimits().suggests_continue_as_new(events, size) is suggested
     off = StructuralLimits(continue_as_new_events=0, continue_as_new_bytes=0)
-    assert not off.suggests_continue_as_new(events, size)
+    for limits, wanted in ((StructuralLimits(), suggested), (off, False)):
+        machine = new_machine(waits, limits)
+        machine.activate([started()], START, history_events=events, history_bytes=size)
+        assert machine.info().continue_as_new_suggested is wanted
+        machine.evict()

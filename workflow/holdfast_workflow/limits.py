@@ -79,10 +79,6 @@ class StructuralLimits:
         if limit and (count > limit or (count - 1) * 20 // limit < count * 20 // limit):
             self.check(kind, count, whose=whose)
 
-    def suggests_continue_as_new(self, events: int, size: int) -> bool:
-        """Whether a history of so many events and bytes is long enough to continue as new."""
-        return 0 < self.continue_as_new_events <= events or 0 < self.continue_as_new_bytes <= size
-
     def _near(self, kind: str, value: int, limit: int, whose: str, warned: set[str] | None) -> None:
         if value > limit:
             raise StructuralLimitError(kind, value=value, limit=limit, advice=_ADVICE.get(kind))

@@ -246,7 +246,7 @@ class WorkflowMachine:
             self.suggestion_is_new = False
         else:
             if suggested is None:
-                limits = self.limits  # as `suggests_continue_as_new`, without the call
+                limits = self.limits
                 most, size = limits.continue_as_new_events, limits.continue_as_new_bytes
                 suggested = 0 < most <= history_events or 0 < size <= history_bytes
             self.continue_as_new_suggested = self.suggestion_is_new = suggested
