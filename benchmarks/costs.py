@@ -8,10 +8,11 @@ one in a quiet production too: one caller, one run, one after the other.
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections import Counter as Tally
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ from holdfast.client import Client
 from holdfast.testing import TestEnvironment
 
 TIMES = 20
+LONE = 50
 HEARTBEAT_S = 10
 
 
@@ -211,8 +213,18 @@ def _reads(counts: Counts) -> int:
     return sum(number for kind, number in counts.kinds.items() if kind.startswith("SELECT"))
 
 
+def calls_of_a_lone_workflow() -> float:
+    """Calls from a start to its result, all told: what does not grow with their number included."""
+    _, calls = TestEnvironment.run(_counted, WORK["workflow"], LONE)
+    return calls / LONE
+
+
 def main() -> None:
-    """Count, and print."""
+    """Count, and print: a table, or with ``--json`` the figures by name."""
+    if "--json" in sys.argv[1:]:
+        costs = {thing: asdict(cost_of(thing)) for thing in WORK}
+        print(json.dumps({"costs": costs, "lone": calls_of_a_lone_workflow()}))
+        return
     table = Table(
         "one", "commits", "statements", "of them reads", "rows", "bytes of SQL", "Python calls", box=None
     )
