@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.measuring import expect, percentile
 from benchmarks.processes import resident_mib, threads
+from benchmarks.tuning import tune
 from holdfast import activity, workflow
 from holdfast.client import Client
 from holdfast.errors import WorkflowTimeoutError
@@ -133,4 +134,5 @@ async def latenesses(client: Client, kind: str) -> list[float]:
 
 
 if __name__ == "__main__":
+    tune()
     print(json.dumps(asyncio.run(measure(sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])))))

@@ -99,9 +99,10 @@ class Claimer:
                 logger.warning("no activities could be claimed: %s", error)
                 self._hub.loop.call_later(RETRY_AFTER, self.claim)
             return
-        self._on_claimed(change, claimed)
         if len(claimed) < wanted:
             self.waiting = False
+        self._on_claimed(change, claimed)
+        if len(claimed) < wanted:
             self._hub.spawn(self.look(), "holdfast-look-ahead")
 
     async def look(self) -> None:

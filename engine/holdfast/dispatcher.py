@@ -57,6 +57,8 @@ class ActivityDispatcher:
         self.queues = frozenset(settings.task_queues)
         self.workflow_types = frozenset(workflow_types)
         self._on_taken = on_taken
+        self.on_room: Callable[[], None] = _nobody
+        """Called when there may be room for what was not begun for want of it."""
         self.heartbeats = heartbeats
         self._on_result = on_result
         self._clock = hub.environment.clock
@@ -88,6 +90,13 @@ class ActivityDispatcher:
             next_at=self._next_local,
             on_claimed=self._claimed,
         )
+
+    @property
+    def room(self) -> int | None:
+        """How many activities could begin at once, were they scheduled now; ``None`` where none ever does."""
+        if not self.types or not self.runner.max_concurrent:
+            return None
+        return 0 if self.queued.waiting else self.runner.free
 
     # --- eager ones -------------------------------------------------------------------------------------------------
 
@@ -164,6 +173,8 @@ class ActivityDispatcher:
         return ClaimLocalActivities(worker_id, queues, self.types, wanted, self.workflow_types)
 
     def _claimed(self, change: ClaimActivities, claimed: list[Claimed]) -> None:
+        if not self.queued.waiting:
+            self.on_room()
         for found in claimed:
             document = orjson.loads(found.input)
             task = ActivityTask(
@@ -207,6 +218,8 @@ class ActivityDispatcher:
             self.local.claim()
         if self.queued.waiting:
             self.queued.claim()
+        else:
+            self.on_room()
 
     def _end(self, task: ActivityTask, end: AttemptEnd) -> None:
         change = EndAttempt(task.run_id, task.activity_id, task.attempt, end)
@@ -252,3 +265,7 @@ class ActivityDispatcher:
         self._stopping = True
         self.queued.stop()
         self.local.stop()
+
+
+def _nobody() -> None:
+    """Nobody waits for room."""

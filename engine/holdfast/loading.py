@@ -79,6 +79,16 @@ class RunLoader:
         if self._task is None or self._task.done():
             self._task = self._hub.task(self._read_all(), "holdfast-loader")
 
+    def hand_in(self, found: RunAndHistory) -> None:
+        """A run is here already, read with the claim that made it ours."""
+        run_id = found[0].run_id
+        if run_id in self.under_way or self._stopping:
+            self.load(run_id)
+            return
+        load = self.under_way[run_id] = Load(run_id, self._wanted.pop(run_id, []))
+        load.found = found
+        self._loaded(load)
+
     def take(self, load: Load) -> bool:
         """Take over what was read; ``False`` where it is stale: it is read again then, if it is wanted."""
         del self.under_way[load.run_id]

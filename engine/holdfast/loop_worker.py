@@ -257,7 +257,7 @@ class LoopWorker:
                 queries.look, self.worker_id, queues, types, sorted(self.activities), now, neglected_before
             )
             if waiting.claimable:
-                self.owner.claim()
+                self.owner.taker.claim()
             elif self.hub.url.memory:  # where nobody polls, a run that waits for its time needs an alarm
                 await self._look_again_in_time(now)
             if waiting.asked:
@@ -268,7 +268,7 @@ class LoopWorker:
         for run_id in waiting.awake:
             self.owner.look_again(run_id)
         if waiting.neglected:
-            self.owner.steal(waiting.neglected)
+            self.owner.taker.steal(waiting.neglected)
         if waiting.next_activity is not None:
             self.dispatcher.queued.expect(waiting.next_activity)
         if waiting.next_local is not None:

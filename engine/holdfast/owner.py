@@ -20,12 +20,13 @@ from holdfast.dispatcher import ActivityDispatcher
 from holdfast.failing import TaskFailures
 from holdfast.hub import Hub
 from holdfast.loading import RELOAD_AFTER, Load, Result, RunLoader
-from holdfast.ownership import ClaimRuns, ReleaseRuns, StealRuns
+from holdfast.ownership import ReleaseRuns
 from holdfast.pump import Pump
 from holdfast.querying import Queries
 from holdfast.results import Results
 from holdfast.settings import WorkerSettings
 from holdfast.starting import Started, StartRun
+from holdfast.taking import RunTaker
 from holdfast.updating import acceptance
 from holdfast_activities.task import ActivityTask
 from holdfast_store import queries
@@ -57,8 +58,6 @@ from holdfast_workflow.replay import replay
 
 logger = logging.getLogger("holdfast.worker")
 
-MOST_CLAIMED = 100
-CLAIM_AGAIN_AFTER = 0.05
 MOST_LOOKS = 16
 
 
@@ -87,7 +86,8 @@ class RunOwner:
         self._loader = RunLoader(hub, self._loaded, self._results.commit)
         self._closing = Closing(hub, self._machine, partial(self._decide, here=False), self.load)
         self.queries = Queries(hub, settings, self.actors.get, self._machine, self._discard)
-        self._claiming = False
+        self.taker = RunTaker(hub, settings, self.types, lambda: dispatcher.room, self._loader)
+        dispatcher.on_room = self.taker.has_room
         self._stopping = False
 
     @property
@@ -122,7 +122,7 @@ class RunOwner:
                     else:
                         self.load(run_id, at=max(run.wake_at, run.not_before))
                 elif run.owner_id is None and self.serves(run.workflow_type, run.task_queue):
-                    self._later(max(run.wake_at, run.not_before), self.claim)
+                    self._later(max(run.wake_at, run.not_before), self.taker.claim)
 
     def _after_news(self, actor: Actor) -> None:
         """Something happened to a run that has no activation in flight."""
@@ -416,36 +416,6 @@ class RunOwner:
 
     # --- coming and going -------------------------------------------------------------------------------------------
 
-    def claim(self) -> None:
-        """Take over runs that wait for an owner."""
-        if self._claiming or self._stopping or not self.types:
-            return
-        self._claiming = True
-        change = ClaimRuns(self.worker_id, sorted(self.queues), self.types, MOST_CLAIMED)
-        self.hub.journal.submit(change, partial(self._claimed, change))
-
-    def steal(self, run_ids: list[str]) -> None:
-        """Take over runs that their owner leaves waiting."""
-        if not self._stopping:
-            self.hub.journal.submit(StealRuns(self.worker_id, run_ids), self._stolen)
-
-    def _stolen(self, runs: list[RunRow] | None, error: BaseException | None) -> None:
-        for run in runs or ():
-            logger.warning("run %s was awake for long; it is taken from its owner", run.run_id)
-            self.load(run.run_id)
-
-    def _claimed(self, change: ClaimRuns, runs: list[RunRow] | None, error: BaseException | None) -> None:
-        self._claiming = False
-        if error is not None:
-            logger.debug("no runs could be claimed: %s", error)
-            return
-        for run in runs or ():
-            self.load(run.run_id)
-        if change.more and runs:
-            self.claim()
-        elif change.more:  # another transaction holds them all: it will be over soon
-            self.hub.loop.call_later(CLAIM_AGAIN_AFTER, self.claim)
-
     def load(self, run_id: str, *, at: int = 0) -> None:
         """Bring a run into memory by replay, if it is ours."""
         if at > self._clock.now():
@@ -478,13 +448,15 @@ class RunOwner:
             actor = self._replayed(*load.found)
         if actor is None:
             self._results.commit(load.results)
-            return
-        for task, payload in load.results:
-            actor.add_result(task, payload)
-        if actor.has_work:
-            self.wake(actor)
         else:
-            self._trim()
+            for task, payload in load.results:
+                actor.add_result(task, payload)
+            if actor.has_work:
+                self.wake(actor)
+            else:
+                self._trim()
+        if load.run_id in self.taker.arriving:  # after its activation, if it has one
+            self._pump.enqueue(partial(self.taker.arrived, load.run_id))
 
     def _replayed(self, run: RunRow, rows: list[Any]) -> Actor | None:
         """The actor of a run that is ours, from its history; ``None`` where it is not, or its code fails."""
@@ -568,6 +540,7 @@ class RunOwner:
     def stop(self) -> None:
         """Activate nothing more."""
         self._stopping = True
+        self.taker.stop()
         self._loader.stop()
 
     def drop_all(self) -> None:

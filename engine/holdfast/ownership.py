@@ -7,11 +7,16 @@ paused, partitioned or declared dead is refused rather than merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.rows import RunRow, WorkerRow
+from holdfast_store.tables import history_events
+
+Values = tuple[Any, ...]
 
 STEAL_AFTER = 10_000_000
+SHORT_BYTES = 16 * 1024
 
 
 class RegisterWorker(BaseChange):
@@ -53,6 +58,8 @@ class ClaimRuns(BaseChange):
         self.limit = limit
         self.more = False
         """Whether more of them may wait: as many were found as were asked for."""
+        self.histories: dict[str, list[Values]] = {}
+        """``(seq, type, payload)`` of those whose history is short: most have only just been started."""
 
     def apply(self, batch: Batch) -> list[RunRow]:
         """Claim at most ``limit`` of them."""
@@ -67,6 +74,7 @@ class ClaimRuns(BaseChange):
                 run.owner_id = self.worker_id
                 run.fence += 1
                 claimed.append(run)
+        self.histories = _short_histories(batch, claimed)
         return claimed
 
     def _waiting(self, batch: Batch, queue: str, limit: int) -> list[str]:
@@ -81,6 +89,19 @@ class ClaimRuns(BaseChange):
         if taken:
             found = [run_id for run_id in found if _is_free(batch.run(run_id))]
         return found[:limit]
+
+
+def _short_histories(batch: Batch, runs: Sequence[RunRow]) -> dict[str, list[Values]]:
+    """What is in the database; what this batch has appended is not, and shows by the row's ``last_seq``."""
+    found: dict[str, list[Values]] = {run.run_id: [] for run in runs if run.history_bytes <= SHORT_BYTES}
+    if found:
+        for run_id, seq, kind, _, payload in batch.read(
+            history_events, ("run_id",), [(run_id,) for run_id in found]
+        ):
+            found[run_id].append((seq, kind, payload))
+    for events in found.values():
+        events.sort()
+    return found
 
 
 def _is_free(run: RunRow | None) -> bool:

@@ -275,11 +275,18 @@ class ThreadDriver:
         self._wanted = threading.Condition()
         self._stopping = False
         self._under_way = 0
+        self._noticed = False
         self._thread = threading.Thread(target=self._run, name="holdfast-journal", daemon=True)
         self._thread.start()
 
     def notice(self) -> None:
-        """Something was queued."""
+        """Something was queued: the thread is told when this turn of the loop is over, and takes all of it at once."""
+        if not self._noticed:
+            self._noticed = True
+            self._journal.loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._noticed = False
         with self._wanted:
             self._wanted.notify()
 

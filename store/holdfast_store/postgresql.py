@@ -12,6 +12,7 @@ from psycopg.types.numeric import Int8Dumper
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
+from holdfast_store import arrays
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.environment import Clock, SystemClock
 
@@ -129,6 +130,7 @@ def _prepare_session(
     def prepare(connection: psycopg.Connection[Any], _record: object) -> None:
         connection.prepared_max = settings.prepared_max
         connection.adapters.register_dumper(int, _BigIntDumper)
+        arrays.register(connection)
         result = connection.pgconn.exec_(statement.encode())
         if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
             raise psycopg.OperationalError(result.error_message.decode(errors="replace"))

@@ -11,13 +11,14 @@ the number of rows that it changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Protocol
 
 from sqlalchemy import BigInteger, Boolean, Integer, Table
 
+from holdfast_store.arrays import BigintArray, BooleanArray, TextArray
 from holdfast_store.link import Executes
 
 Values = tuple[Any, ...]
@@ -27,6 +28,7 @@ SIZES = (128, 64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
 """How many rows a statement may have: few texts for large batches, a text for each number of rows of a small one."""
 
 
+@lru_cache(256)
 def columns_of(table: Table) -> tuple[str, ...]:
     """The table's column names, in order."""
     return tuple(column.name for column in table.columns)
@@ -223,11 +225,13 @@ class PostgresStatements:
 
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
-        connection.exec_driver_sql(_postgres_insert(table), _arrays(rows))
+        connection.exec_driver_sql(_postgres_insert(table), _arrays(table, columns_of(table), rows))
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
         """See :class:`Statements`."""
-        result = connection.exec_driver_sql(_postgres_insert_new(table), _arrays(rows))
+        result = connection.exec_driver_sql(
+            _postgres_insert_new(table), _arrays(table, columns_of(table), rows)
+        )
         return {row[0] for row in result}
 
     def update(
@@ -240,7 +244,7 @@ class PostgresStatements:
     ) -> int:
         """See :class:`Statements`."""
         changed: int = connection.exec_driver_sql(
-            _postgres_update(table, where, columns), _arrays(rows)
+            _postgres_update(table, where, columns), _arrays(table, columns + where, rows)
         ).rowcount
         return changed
 
@@ -248,16 +252,17 @@ class PostgresStatements:
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> int:
         """See :class:`Statements`."""
-        deleted: int = connection.exec_driver_sql(_postgres_delete(table, keys), _arrays(rows)).rowcount
+        deleted: int = connection.exec_driver_sql(
+            _postgres_delete(table, keys), _arrays(table, keys, rows)
+        ).rowcount
         return deleted
 
     def read(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> list[Values]:
         """See :class:`Statements`."""
-        return [
-            tuple(row) for row in connection.exec_driver_sql(_postgres_select(table, keys), _arrays(rows))
-        ]
+        result = connection.exec_driver_sql(_postgres_select(table, keys), _arrays(table, keys, rows))
+        return [tuple(row) for row in result]
 
     def lock(
         self,
@@ -270,13 +275,24 @@ class PostgresStatements:
     ) -> list[Values]:
         """See :class:`Statements`."""
         result = connection.exec_driver_sql(
-            _postgres_lock(table, keys, skip and self._skip_locked), _arrays(rows)
+            _postgres_lock(table, keys, skip and self._skip_locked), _arrays(table, keys, rows)
         )
         return [tuple(row) for row in result]
 
 
-def _arrays(rows: Sequence[Values]) -> tuple[list[Any], ...]:
-    return tuple([list(column) for column in zip(*rows, strict=True)])
+_ARRAYS = {"text": TextArray, "bigint": BigintArray, "boolean": BooleanArray}
+
+
+def _arrays(table: Table, names: tuple[str, ...], rows: Sequence[Values]) -> tuple[Any, ...]:
+    """One array a column."""
+    return tuple(
+        [kind(column) for kind, column in zip(_kinds(table, names), zip(*rows, strict=True), strict=True)]
+    )
+
+
+@lru_cache(1024)
+def _kinds(table: Table, names: tuple[str, ...]) -> tuple[Callable[[Values], Any], ...]:
+    return tuple(_ARRAYS[_postgres_type(table, name)] for name in names)
 
 
 def _postgres_type(table: Table, name: str) -> str:

@@ -24,6 +24,7 @@ from holdfast.hub import Hub
 from holdfast.loading import RunLoader
 from holdfast.owner import RunOwner
 from holdfast.sending import SendSignal
+from holdfast.taking import RunTaker
 from holdfast.testing import TestEnvironment
 from holdfast.worker import Worker
 from holdfast_activities.changes import AttemptChange
@@ -97,7 +98,7 @@ def deliver_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "submit", _written_again(Journal.submit))
     for owner, name in ((Hub, "_ring"), (RunOwner, "look_again"), (RunLoader, "load")):
         monkeypatch.setattr(owner, name, _doubled(getattr(owner, name)))
-    monkeypatch.setattr(RunOwner, "claim", _soon_again(RunOwner.claim))
+    monkeypatch.setattr(RunTaker, "claim", _soon_again(RunTaker.claim))
     monkeypatch.setattr(Claimer, "claim", _soon_again(Claimer.claim))
 
 

@@ -126,10 +126,22 @@ class Pass:
         batch: How many rows are read, and handled together, at a time.
         limit: How many of each kind are handled at most; ``None`` handles all.
         declare: Whether it may declare workers dead.
+        ahead: How far it reads ahead where something is due, in microseconds: what becomes due while its changes wait
+            for the commit before them goes with them. A change that comes to its turn early does nothing.
+        again: Whether another pass follows at once where this one did anything: that one then finds the nearest
+            deadline with its first look, and this one does not ask.
     """
 
     def __init__(
-        self, hub: WatchedHub, scribe: Scribe, *, batch: int, limit: int | None, declare: bool
+        self,
+        hub: WatchedHub,
+        scribe: Scribe,
+        *,
+        batch: int,
+        limit: int | None,
+        declare: bool,
+        ahead: int = 0,
+        again: bool = False,
     ) -> None:
         self.now = hub.environment.clock.now()
         self.report = WatchdogReport(self.now)
@@ -138,6 +150,8 @@ class Pass:
         self._batch = batch
         self._limit = limit
         self._declare = declare
+        self._until = self.now + ahead
+        self._again = again
         self._aside: Counter[str] = Counter()
         self._runs_ended = False
 
@@ -145,7 +159,7 @@ class Pass:
         """Do what is due. Raises ``StoreError`` where the database can't be read or written."""
         report, now, hub = self.report, self.now, self._hub
         first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
-        found = await hub.read(scans.survey, now, first)
+        found = await hub.read(scans.survey, now, self._until, first)
         look, steps = found.look, []
         if found.runs is not None:
             steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))
@@ -171,7 +185,9 @@ class Pass:
             await self._rescue()
         if lapsed or look.lost_owners:
             await self._release()
-        if due:
+        if report.done and self._again:
+            report.next_deadline_at = now
+        elif due:
             report.next_deadline_at = await hub.read(scans.nearest_deadline, now)
         else:
             report.next_deadline_at = look.nearest_deadline
@@ -349,7 +365,7 @@ class Pass:
                 left = await self._hub.read(scans.count_due, kind, self.now) if dated else 1
                 self.report.reached_limit = True
                 break
-            rows = found if found is not None else await self._hub.read(scan, self.now, cursor, wanted)
+            rows = found if found is not None else await self._hub.read(scan, self._until, cursor, wanted)
             found = None
             if rows:
                 cursor = rows[-1]

@@ -185,14 +185,17 @@ def look(connection: Connection) -> Look:
     return Look(runs, activities, timers, cascades, leases, bool(owners), bool(claimers))
 
 
-def survey(connection: Connection, now: int, limit: int) -> Survey:
-    """Whether anything is due, and the first rows of what is: the statement of a look, and one for each kind due."""
+def survey(connection: Connection, now: int, until: int, limit: int) -> Survey:
+    """Whether anything is due, and the first rows of what is: the statement of a look, and one for each kind due.
+
+    Of a kind of which something is due already, what becomes due ``until`` an instant is found too.
+    """
     seen = look(connection)
     return Survey(
         seen,
-        due_runs(connection, now, None, limit) if _passed(seen.runs, now) else None,
-        due_activities(connection, now, None, limit) if _passed(seen.activities, now) else None,
-        due_timers(connection, now, None, limit) if _passed(seen.timers, now) else None,
+        due_runs(connection, until, None, limit) if _passed(seen.runs, now) else None,
+        due_activities(connection, until, None, limit) if _passed(seen.activities, now) else None,
+        due_timers(connection, until, None, limit) if _passed(seen.timers, now) else None,
     )
 
 

@@ -40,6 +40,7 @@ NEVER: Final = 1 << 62
 SHORTEST_SLEEP_S: Final = 0.000_002
 SLEEP_AFTER_WORK_S: Final = 0.005
 """After a pass that did something the next waits a little, so that one commit takes what becomes due meanwhile."""
+MOST_AHEAD_S: Final = 0.05
 CLOCK_JUMP_S: Final = 1.0
 BATCHES_A_TURN: Final = 4
 
@@ -98,6 +99,8 @@ class TaskWatchdog:
         self._connected_at = 0.0
         self._nearest = NEVER
         self._shortest_s = SHORTEST_SLEEP_S
+        self._ahead = 0
+        """For how long the last pass with work took, in microseconds: the next one reads so far ahead."""
         self._asleep = False
         self._woken = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -115,6 +118,9 @@ class TaskWatchdog:
         Raises:
             StoreError: The database can't be read or written. What was committed before stays.
         """
+        return await self._pass(limit)
+
+    async def _pass(self, limit: int | None, *, again: bool = False) -> WatchdogReport:
         async with self._passing:
             began = self._clock.monotonic()
             now = self._clock.now()
@@ -124,7 +130,13 @@ class TaskWatchdog:
                 self._metrics.passed(skipped)
                 return skipped
             one = Pass(
-                self._hub, self._scribe, batch=self.batch, limit=limit, declare=self._may_declare(began)
+                self._hub,
+                self._scribe,
+                batch=self.batch,
+                limit=limit,
+                declare=self._may_declare(began),
+                ahead=self._ahead,
+                again=again,
             )
             try:
                 report = await one.run()
@@ -139,6 +151,7 @@ class TaskWatchdog:
             if self._connected_since is None:
                 self._connected_since = began
             report.duration_s = self._connected_at - began
+            self._ahead = round(min(report.duration_s, MOST_AHEAD_S) * 1_000_000) if report.done else 0
             self._metrics.passed(report)
             return report
 
@@ -204,7 +217,7 @@ class TaskWatchdog:
             self._set_alarm(None)
             before, self._nearest = self._nearest, NEVER  # whatever is heard from here on counts
             try:
-                report = await self.run_pass(BATCHES_A_TURN * self.batch)
+                report = await self._pass(BATCHES_A_TURN * self.batch, again=True)
             except JournalClosedError:
                 logger.debug("the client is closed: the watchdog rests")
                 self._sleep()
