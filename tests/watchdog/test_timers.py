@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.watchdog.stage import SECOND, Decide, Stage
 
 from holdfast_store.batch import Batch
@@ -99,3 +102,26 @@ class Cancel(Decide):
     def apply(self, batch: Batch) -> None:
         super().apply(batch)
         batch.remove_timer(self.runs[0], self.timer_id)
+
+
+async def test_what_becomes_due_while_a_pass_is_on_its_way_goes_with_it_and_nothing_goes_early(
+    memory_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass reads as far ahead as the one before it took; each change looks at the clock again."""
+    stage = memory_stage
+    journal = stage.hub.journal
+    submit = journal.submit
+
+    def slow(change: Any, callback: Any) -> None:
+        stage.clock.advance_us(SECOND // 100)
+        submit(change, callback)
+
+    monkeypatch.setattr(journal, "submit", slow)
+    run_ids = [await stage.start() for _ in range(5)]
+    now = stage.clock.us
+    for run_id, ms in zip(run_ids, (0, 1000, 1005, 1035, 1500), strict=True):
+        await stage.set_timer(run_id, (now + ms * 1000 - stage.clock.us) / SECOND)
+    for at_ms, fired in ((0, 1), (1000, 2), (1034, 0), (1035, 1)):
+        stage.clock.advance_to(max(stage.clock.us, now + at_ms * 1000))
+        assert (await stage.watchdog.run_pass()).done == fired
+    assert [run_id for run_id in run_ids if stage.run(run_id).wake_at is not None] == run_ids[:4]

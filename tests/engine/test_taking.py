@@ -1,0 +1,81 @@
+"""A worker takes over as many runs as it has room for; the rest of a backlog is for whoever has some."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Client, activity, workflow
+from holdfast.taking import ANYWAY_AFTER_S, MOST_CLAIMED
+from holdfast.testing import TestEnvironment, VirtualLoop
+from holdfast_store.queries import fetch
+
+AWAY = "SELECT count(*) FROM workflow_runs WHERE owner_id IS NULL AND closed_at IS NULL"
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+@activity.defn(start_to_close_timeout=3600)
+async def toil(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+@workflow.defn
+async def toiling(seconds: float) -> float:
+    return await toil(seconds)
+
+
+@workflow.defn
+async def at_once(number: int) -> int:
+    return number
+
+
+async def unowned(client: Client) -> int:
+    rows = await client.hub.read(fetch, AWAY)
+    return int(rows[0][0])
+
+
+async def test_a_backlog_is_taken_as_slots_become_free() -> None:
+    async with TestEnvironment() as env:
+        handles = [await env.client.start(toiling, 0.1, id=f"w{number}") for number in range(30)]
+        async with env.new_worker(workflows=[toiling], activities=[toil], max_concurrent_activities=4):
+            await env.sleep(0.05)
+            assert await unowned(env.client) == 26
+            await env.sleep(0.1)
+            assert await unowned(env.client) == 22
+            assert await asyncio.gather(*(handle.result() for handle in handles)) == [0.1] * 30
+        rows = await env.client.hub.read(fetch, "SELECT max(attempt), min(attempt) FROM activity_executions")
+        assert rows == [(1, 1)]
+
+
+async def test_where_slots_are_taken_for_hours_runs_are_taken_all_the_same() -> None:
+    async with TestEnvironment() as env:
+        for number in range(2):
+            await env.client.start(toiling, 3000, id=f"long{number}")
+        quick = MOST_CLAIMED + 20
+        for number in range(quick):
+            await env.client.start(at_once, number, id=f"w{number}")
+        async with env.new_worker(
+            workflows=[toiling, at_once], activities=[toil], max_concurrent_activities=2
+        ):
+            left = []
+            for wait in (ANYWAY_AFTER_S / 2, ANYWAY_AFTER_S, ANYWAY_AFTER_S):
+                await env.sleep(wait)
+                left.append(await unowned(env.client))
+            assert left == [quick, quick - MOST_CLAIMED, 0]
+
+
+async def test_a_worker_without_slots_takes_all_runs() -> None:
+    async with TestEnvironment() as env:
+        number = 3 * MOST_CLAIMED
+        for place in range(number):
+            await env.client.start(toiling, 0.1, id=f"w{place}")
+        async with env.new_worker(workflows=[toiling], activities=[toil], max_concurrent_activities=0):
+            await env.sleep(ANYWAY_AFTER_S / 2)
+            assert await unowned(env.client) == 0
