@@ -57,8 +57,8 @@ class ActivityDispatcher:
         self.queues = frozenset(settings.task_queues)
         self.workflow_types = frozenset(workflow_types)
         self._on_taken = on_taken
-        self.on_room: Callable[[], None] = _nobody
-        """Called when there may be room for what was not begun for want of it."""
+        self.on_room: Callable[[], None] | None = None
+        """Called when there may be :attr:`room` again, if anybody waits for it."""
         self.heartbeats = heartbeats
         self._on_result = on_result
         self._clock = hub.environment.clock
@@ -173,7 +173,7 @@ class ActivityDispatcher:
         return ClaimLocalActivities(worker_id, queues, self.types, wanted, self.workflow_types)
 
     def _claimed(self, change: ClaimActivities, claimed: list[Claimed]) -> None:
-        if not self.queued.waiting:
+        if self.on_room is not None and not self.queued.waiting:
             self.on_room()
         for found in claimed:
             document = orjson.loads(found.input)
@@ -218,7 +218,7 @@ class ActivityDispatcher:
             self.local.claim()
         if self.queued.waiting:
             self.queued.claim()
-        else:
+        elif self.on_room is not None:
             self.on_room()
 
     def _end(self, task: ActivityTask, end: AttemptEnd) -> None:
@@ -265,7 +265,3 @@ class ActivityDispatcher:
         self._stopping = True
         self.queued.stop()
         self.local.stop()
-
-
-def _nobody() -> None:
-    """Nobody waits for room."""

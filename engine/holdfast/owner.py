@@ -86,8 +86,7 @@ class RunOwner:
         self._loader = RunLoader(hub, self._loaded, self._results.commit)
         self._closing = Closing(hub, self._machine, partial(self._decide, here=False), self.load)
         self.queries = Queries(hub, settings, self.actors.get, self._machine, self._discard)
-        self.taker = RunTaker(hub, settings, self.types, lambda: dispatcher.room, self._loader)
-        dispatcher.on_room = self.taker.has_room
+        self.taker = RunTaker(hub, settings, self.types, dispatcher, self._loader)
         self._stopping = False
 
     @property

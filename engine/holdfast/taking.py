@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
+from holdfast.dispatcher import ActivityDispatcher
 from holdfast.hub import Hub
 from holdfast.loading import RunLoader
 from holdfast.ownership import ClaimRuns, StealRuns
@@ -36,7 +37,7 @@ class RunTaker:
         hub: Where the claims go.
         settings: Whose they are, and of which queues.
         types: The workflow types that the worker knows.
-        room: How many activities could begin here now; ``None`` where none ever does.
+        dispatcher: Knows how much room there is, and tells when there is some.
         loader: Brings runs into memory.
     """
 
@@ -45,18 +46,17 @@ class RunTaker:
         hub: Hub,
         settings: WorkerSettings,
         types: frozenset[str],
-        room: Callable[[], int | None],
+        dispatcher: ActivityDispatcher,
         loader: RunLoader,
     ) -> None:
         self._hub = hub
         self._settings = settings
         self._types = types
-        self._room = room
+        self._dispatcher = dispatcher
         self._loader = loader
         self.arriving: set[str] = set()
         """Runs claimed and not activated yet: they may need slots."""
         self._claiming = False
-        self._wanted = False
         self._anyway: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -64,24 +64,25 @@ class RunTaker:
         """Take over runs that wait for an owner, as there is room."""
         if self._claiming or self._stopped or not self._types:
             return
-        room = self._room()
+        room = self._dispatcher.room
         limit = MOST_CLAIMED if room is None else min(MOST_CLAIMED, room - len(self.arriving))
         if limit > 0:
             self._claim(limit)
             return
-        self._wanted = True
+        self._dispatcher.on_room = self._has_room
         if self._anyway is None:
             self._anyway = self._hub.loop.call_later(ANYWAY_AFTER_S, self._claim_anyway)
 
-    def has_room(self) -> None:
-        """A slot is free, or will be taken by nobody: what waited for room is claimed."""
-        if self._wanted and not self.arriving:
+    def _has_room(self) -> None:
+        """A slot is free: what waited for it is claimed, once the runs on their way have had their choice."""
+        if not self.arriving:
             self.claim()
 
     def arrived(self, run_id: str) -> None:
         """A run was activated, or will not be: it waits for slots no more than others do."""
         self.arriving.discard(run_id)
-        self.has_room()
+        if self._dispatcher.on_room is not None:
+            self._has_room()
 
     def _claim_anyway(self) -> None:
         self._anyway = None
@@ -93,8 +94,8 @@ class RunTaker:
         if self._anyway is not None:
             self._anyway.cancel()
             self._anyway = None
+        self._dispatcher.on_room = None
         self._claiming = True
-        self._wanted = False
         change = ClaimRuns(self._settings.worker_id, sorted(self._settings.task_queues), self._types, limit)
         self._hub.journal.submit(change, partial(self._claimed, change))
 

@@ -27,7 +27,7 @@ from holdfast_store.committed import Cache as Cache
 from holdfast_store.committed import Committed as Committed
 from holdfast_store.link import Link
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, Row, RunRow
-from holdfast_store.statements import Statements, Values
+from holdfast_store.statements import Counts, Statements, Values
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.events import Event
 
@@ -151,6 +151,8 @@ class Batch:
         self._attempts: list[Values] = []
         self._failures: list[Values] = []
         self._touched = False
+        self._guarded: list[tuple[list[Counts], int]] = []
+        """What the guarded updates gave back, and how many rows each must have changed."""
         self._opened: dict[str, Opened] = {}
         self._named_timers: dict[tuple[str, int], int | None] = {}
         self.answered: dict[RequestKey, Answer] = {}
@@ -522,8 +524,8 @@ class Batch:
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    def flush(self) -> Committed:
-        """Write everything: one statement per table and shape. Raises :class:`StaleRows` where a guard failed."""
+    def flush(self) -> None:
+        """Write everything: one statement per table and shape. What they answer is for :meth:`confirm`."""
         link, statements = self.link, self._statements
         if self._unconfirmed:
             keys = [(key,) for key in sorted(self._unconfirmed)]
@@ -545,7 +547,6 @@ class Batch:
             statements.insert(link, tables.activity_attempts, self._attempts)
         if self._failures:
             statements.insert(link, tables.workflow_failures, self._failures)
-        return self._committed()
 
     def _write(self, table: Table, guard: tuple[str, ...], entries: dict[Any, Entry[R]]) -> None:
         """Insert the new rows; update those that changed, grouped by the columns that did."""
@@ -563,10 +564,19 @@ class Batch:
         if new:
             self._statements.insert(self.link, table, new)
         for names, rows in changed.items():
-            if self._statements.update(self.link, table, guard, names, rows) != len(rows):
-                raise StaleRows
+            self._guarded.append((self._statements.update(self.link, table, guard, names, rows), len(rows)))
 
-    def _committed(self) -> Committed:
+    def confirm(self) -> Committed:
+        """Once the database has answered :meth:`flush`: what a commit makes true.
+
+        Raises:
+            StaleRows: a guard failed.
+        """
+        for results, wanted in self._guarded:
+            for result in results:
+                wanted -= result.rowcount
+            if wanted:
+                raise StaleRows
         committed = Committed(self.now)
         committed.events = self._appended
         for run_id, entry in self._runs.items():

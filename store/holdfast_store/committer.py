@@ -30,6 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast_store.batch import Batch, Cache, Change, Committed, StaleRows
 from holdfast_store.database import Database, is_disconnect, is_transient, translate
+from holdfast_store.driver_errors import is_conflict
 from holdfast_store.forks import forked
 from holdfast_store.link import Link
 from holdfast_store.statements import statements_for
@@ -197,17 +198,29 @@ class Committer:
             batch.load(changes, clock.now())
             batch.now = clock.now()
             outcomes = [self._apply(batch, change) for change in changes]
-            committed = batch.flush()
             number = self.batches + 1
-            if link.exec_driver_sql(self._advance, (number, self._journal_id)).rowcount != 1:
+            if link.pipeline is None:
+                batch.flush()
+                advanced = link.exec_driver_sql(self._advance, (number, self._journal_id))
+            else:  # one round trip, in which this thread asks for the interpreter but once
+                with link.pipeline():
+                    batch.flush()
+                    advanced = link.exec_driver_sql(self._advance, (number, self._journal_id))
+            committed = batch.confirm()
+            if advanced.rowcount != 1:
                 raise Forgotten
         except StaleRows:
             link.exec_driver_sql("ROLLBACK")
             self.cache.forget(*batch.trusted())
             raise
-        except BaseException:
-            self.cache.forget(*batch.trusted())
+        except BaseException as error:
+            trusted = batch.trusted()
+            self.cache.forget(*trusted)
             self._roll_back()
+            if any(trusted) and is_conflict(
+                error
+            ):  # an event that another process wrote: the guard failed too
+                raise StaleRows from error
             raise
         self._in_doubt = (number, outcomes, committed)
         try:

@@ -82,6 +82,11 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(raw, sqlite3.Error) and _sqlite_code(raw) in _SQLITE_TRANSIENT
 
 
+def is_conflict(error: BaseException) -> bool:
+    """Whether a constraint refused a row: most likely somebody else has written one in its place."""
+    return isinstance(driver_error(error), sqlite3.IntegrityError | psycopg.IntegrityError)
+
+
 def lasts(error: BaseException | None) -> bool:
     """Whether a change that failed so would fail again: its own fault, not the database's."""
     return error is not None and (

@@ -8,8 +8,10 @@ Errors are the driver's own; :mod:`holdfast_store.driver_errors` knows both kind
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import psycopg
 from sqlalchemy import Connection
 
 Values = tuple[Any, ...]
@@ -27,12 +29,16 @@ class Executes(Protocol):
 class Link:
     """The driver's connection under one of SQLAlchemy's, for as long as that is open. One thread at a time."""
 
-    __slots__ = ("connection", "exec_driver_sql", "qmark")
+    __slots__ = ("connection", "exec_driver_sql", "pipeline", "qmark")
 
     def __init__(self, connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         self.connection = connection
         self.exec_driver_sql: Callable[..., Any] = driver.execute
+        self.pipeline: Callable[[], AbstractContextManager[Any]] | None = None
+        """Where the driver can: a block whose statements are sent together, answered when it ends."""
+        if isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported():
+            self.pipeline = driver.pipeline
         self.qmark = connection.dialect.paramstyle == "qmark"
 
     def marked(self, text: str) -> str:

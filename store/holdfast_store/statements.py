@@ -34,6 +34,15 @@ def columns_of(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns)
 
 
+class Counts(Protocol):
+    """What a statement gives back."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        ...
+
+
 class Statements(Protocol):
     """What a database family must be able to do with many rows at once."""
 
@@ -52,13 +61,16 @@ class Statements(Protocol):
         where: tuple[str, ...],
         columns: tuple[str, ...],
         rows: Sequence[Values],
-    ) -> int:
-        """Set ``columns`` where the ``where`` columns equal; a row is the new values, then the expected ones."""
+    ) -> list[Counts]:
+        """Set ``columns`` where the ``where`` columns equal; a row is the new values, then the expected ones.
+
+        What is returned tells by its ``rowcount``, once the database has answered, how many rows were changed.
+        """
         ...
 
     def delete(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
-    ) -> int:
+    ) -> None:
         """Delete by key."""
         ...
 
@@ -121,23 +133,22 @@ class SqliteStatements:
         where: tuple[str, ...],
         columns: tuple[str, ...],
         rows: Sequence[Values],
-    ) -> int:
+    ) -> list[Counts]:
         """See :class:`Statements`."""
-        changed = 0
+        results: list[Counts] = []
         for chunk in _chunks(rows, len(rows[0])):
             text = _sqlite_update(table, where, columns, len(chunk))
-            changed += connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
-        return changed
+            results.append(connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))))
+        return results
 
     def delete(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
-    ) -> int:
+    ) -> None:
         """See :class:`Statements`."""
-        deleted = 0
         for chunk in _chunks(rows, len(keys)):
-            text = _sqlite_delete(table, keys, len(chunk))
-            deleted += connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
-        return deleted
+            connection.exec_driver_sql(
+                _sqlite_delete(table, keys, len(chunk)), tuple(chain.from_iterable(chunk))
+            )
 
     def read(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
@@ -241,21 +252,16 @@ class PostgresStatements:
         where: tuple[str, ...],
         columns: tuple[str, ...],
         rows: Sequence[Values],
-    ) -> int:
+    ) -> list[Counts]:
         """See :class:`Statements`."""
-        changed: int = connection.exec_driver_sql(
-            _postgres_update(table, where, columns), _arrays(table, columns + where, rows)
-        ).rowcount
-        return changed
+        text = _postgres_update(table, where, columns)
+        return [connection.exec_driver_sql(text, _arrays(table, columns + where, rows))]
 
     def delete(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
-    ) -> int:
+    ) -> None:
         """See :class:`Statements`."""
-        deleted: int = connection.exec_driver_sql(
-            _postgres_delete(table, keys), _arrays(table, keys, rows)
-        ).rowcount
-        return deleted
+        connection.exec_driver_sql(_postgres_delete(table, keys), _arrays(table, keys, rows))
 
     def read(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]

@@ -25,8 +25,8 @@ COSTS = {
     "timer": Cost(commits=2, statements=16, reads=4, rows=9, bytes=2_768, calls=277),
     "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_596, calls=406),
     "signal": Cost(commits=1, statements=5, reads=0, rows=4, bytes=454, calls=175),
-    "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_498, calls=351),
-    "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_186, calls=86),
+    "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_498, calls=350),
+    "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_186, calls=84),
     "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_033, calls=124),
 }
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from holdfast.activation import Activate
 from holdfast.starting import StartRun
 from holdfast_activities.deadlines import options_of
-from holdfast_store.batch import ActivityKey, Batch, Committed
+from holdfast_store.batch import ActivityKey, Batch
 from holdfast_store.rows import AttemptRow, RunRow
 from holdfast_store.statements import Values
 from holdfast_watchdog.enforcement import LoseWorker
@@ -114,11 +114,10 @@ class WitnessBatch(Batch):
                         f"and its run is at {run and run.owner_id}"
                     )
 
-    def flush(self) -> Committed:
+    def flush(self) -> None:
         self._look_for_begun()
         for run, types in self._unseen:
             if run.is_open and run.wake_at is None:
                 self._noted.append(f"run {run.run_id} is put to sleep, and its code has not seen {types}")
-        committed = super().flush()
+        super().flush()
         self.found.extend(self._noted)
-        return committed

@@ -128,8 +128,6 @@ class Pass:
         declare: Whether it may declare workers dead.
         ahead: How far it reads ahead where something is due, in microseconds: what becomes due while its changes wait
             for the commit before them goes with them. A change that comes to its turn early does nothing.
-        again: Whether another pass follows at once where this one did anything: that one then finds the nearest
-            deadline with its first look, and this one does not ask.
     """
 
     def __init__(
@@ -141,7 +139,6 @@ class Pass:
         limit: int | None,
         declare: bool,
         ahead: int = 0,
-        again: bool = False,
     ) -> None:
         self.now = hub.environment.clock.now()
         self.report = WatchdogReport(self.now)
@@ -151,7 +148,6 @@ class Pass:
         self._limit = limit
         self._declare = declare
         self._until = self.now + ahead
-        self._again = again
         self._aside: Counter[str] = Counter()
         self._runs_ended = False
 
@@ -185,9 +181,7 @@ class Pass:
             await self._rescue()
         if lapsed or look.lost_owners:
             await self._release()
-        if report.done and self._again:
-            report.next_deadline_at = now
-        elif due:
+        if due:
             report.next_deadline_at = await hub.read(scans.nearest_deadline, now)
         else:
             report.next_deadline_at = look.nearest_deadline

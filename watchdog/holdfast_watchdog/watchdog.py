@@ -99,8 +99,10 @@ class TaskWatchdog:
         self._connected_at = 0.0
         self._nearest = NEVER
         self._shortest_s = SHORTEST_SLEEP_S
+        self._worked = False
+        """Whether the last pass did anything."""
         self._ahead = 0
-        """For how long the last pass with work took, in microseconds: the next one reads so far ahead."""
+        """How long it took then, in microseconds: the next one reads so far ahead."""
         self._asleep = False
         self._woken = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -118,9 +120,6 @@ class TaskWatchdog:
         Raises:
             StoreError: The database can't be read or written. What was committed before stays.
         """
-        return await self._pass(limit)
-
-    async def _pass(self, limit: int | None, *, again: bool = False) -> WatchdogReport:
         async with self._passing:
             began = self._clock.monotonic()
             now = self._clock.now()
@@ -136,7 +135,6 @@ class TaskWatchdog:
                 limit=limit,
                 declare=self._may_declare(began),
                 ahead=self._ahead,
-                again=again,
             )
             try:
                 report = await one.run()
@@ -151,7 +149,8 @@ class TaskWatchdog:
             if self._connected_since is None:
                 self._connected_since = began
             report.duration_s = self._connected_at - began
-            self._ahead = round(min(report.duration_s, MOST_AHEAD_S) * 1_000_000) if report.done else 0
+            self._worked = report.done > 0
+            self._ahead = round(min(report.duration_s, MOST_AHEAD_S) * 1_000_000) if self._worked else 0
             self._metrics.passed(report)
             return report
 
@@ -217,7 +216,7 @@ class TaskWatchdog:
             self._set_alarm(None)
             before, self._nearest = self._nearest, NEVER  # whatever is heard from here on counts
             try:
-                report = await self._pass(BATCHES_A_TURN * self.batch, again=True)
+                report = await self.run_pass(BATCHES_A_TURN * self.batch)
             except JournalClosedError:
                 logger.debug("the client is closed: the watchdog rests")
                 self._sleep()
@@ -232,7 +231,7 @@ class TaskWatchdog:
                     self._nearest = min(self._nearest, before)
                 if report.next_deadline_at is not None and report.next_deadline_at < self._nearest:
                     self._nearest = report.next_deadline_at
-                self._shortest_s = SLEEP_AFTER_WORK_S if report.done else SHORTEST_SLEEP_S
+                self._shortest_s = SLEEP_AFTER_WORK_S if self._worked else SHORTEST_SLEEP_S
                 if report.reached_limit:
                     self._woken.set()
                     await asyncio.sleep(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -16,12 +17,17 @@ Place = tuple[CodeType, int] | None
 """A code object and an instruction in it: a line number is looked up only when somebody asks."""
 
 
+@lru_cache(4096)
+def _is_the_users(module: str) -> bool:
+    return module.partition(".")[0] not in _NOT_THE_USERS
+
+
 def calling_place() -> Place:
     """The innermost line of workflow code on the stack, if any is."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] not in _NOT_THE_USERS:
+        if _is_the_users(module):
             return frame.f_code, frame.f_lasti
         if module == _LOOP and frame.f_code.co_name == "run_ready":
             return None
@@ -44,7 +50,7 @@ def waiting_line(coroutine: Any) -> str | None:
     """The innermost line of workflow code that a suspended coroutine waits at, as ``file:line``."""
     found = None
     for frame in _suspended_frames(coroutine):
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_THE_USERS:
+        if _is_the_users(frame.f_globals.get("__name__", "")):
             found = f"{frame.f_code.co_filename}:{frame.f_lineno}"
     return found
 
@@ -54,7 +60,7 @@ def waiting_stack(coroutine: Any) -> list[str]:
     return [
         f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
         for frame in _suspended_frames(coroutine)
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_THE_USERS
+        if _is_the_users(frame.f_globals.get("__name__", ""))
     ]
 
 

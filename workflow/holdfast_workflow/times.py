@@ -7,12 +7,13 @@ that float: ``0.1`` is 100,000 µs, although the float itself lies a hair above.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
-from math import ceil
+from decimal import ROUND_CEILING, Context, Decimal
 
 MICROSECONDS_PER_SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_EXACTLY = Context(prec=400, rounding=ROUND_CEILING, traps=[])
+"""Wide enough for any float's shortest decimal, times a million; the caller's context is left alone."""
 
 
 def to_datetime(us: int) -> datetime:
@@ -54,7 +55,8 @@ def microseconds(seconds: float) -> int:
     near = round(seconds * MICROSECONDS_PER_SECOND)
     if near / MICROSECONDS_PER_SECOND == seconds:
         return near
-    return ceil(Fraction(repr(seconds)) * MICROSECONDS_PER_SECOND)
+    exact = _EXACTLY.multiply(Decimal(repr(seconds)), MICROSECONDS_PER_SECOND)
+    return int(_EXACTLY.to_integral_value(exact))
 
 
 def timedelta_microseconds(duration: timedelta) -> int:
