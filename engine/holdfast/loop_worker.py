@@ -201,7 +201,7 @@ class LoopWorker:
         """Others have taken over: nothing in memory counts any more."""
         if not self._running or self._lost:
             return
-        self._lost = True
+        self._lost = self.owner.taker.paused = True
         logger.warning("worker %s lost its lease: its work was taken over, it registers anew", self.worker_id)
         self.hub.journal.cache.owners.discard(self.worker_id)
         self.owner.drop_all()
@@ -218,7 +218,7 @@ class LoopWorker:
                 logger.warning("the worker could not register: %s", error)
                 await asyncio.sleep(1.0)
             else:
-                self._lost = False
+                self._lost = self.owner.taker.paused = False
                 self._poll()
                 return
 

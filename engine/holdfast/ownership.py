@@ -17,6 +17,7 @@ Values = tuple[Any, ...]
 
 STEAL_AFTER = 10_000_000
 SHORT_BYTES = 16 * 1024
+SPARE = 20
 
 
 class RegisterWorker(BaseChange):
@@ -49,7 +50,7 @@ class ForgetWorker(BaseChange):
 
 
 class ClaimRuns(BaseChange):
-    """Take over runs that have something to do and no owner, oldest first."""
+    """Take over runs that have something to do and no owner, oldest first, whatever their queue."""
 
     def __init__(self, worker_id: str, task_queues: Sequence[str], types: frozenset[str], limit: int) -> None:
         self.worker_id = worker_id
@@ -57,38 +58,44 @@ class ClaimRuns(BaseChange):
         self.types = types
         self.limit = limit
         self.more = False
-        """Whether more of them may wait: as many were found as were asked for."""
+        """Whether more of them may wait: at least as many were found as were asked for."""
         self.histories: dict[str, list[Values]] = {}
         """``(seq, type, payload)`` of those whose history is short: most have only just been started."""
 
     def apply(self, batch: Batch) -> list[RunRow]:
         """Claim at most ``limit`` of them."""
-        candidates: list[str] = []
-        for queue in self.task_queues:
-            if len(candidates) < self.limit:
-                candidates += self._waiting(batch, queue, self.limit - len(candidates))
-        self.more = len(candidates) == self.limit
+        candidates = self._waiting(batch)
         claimed: list[RunRow] = []
-        for run in batch.lock_runs(candidates, skip=True):
-            if run.is_open and run.owner_id is None and run.wake_at is not None:
-                run.owner_id = self.worker_id
-                run.fence += 1
-                claimed.append(run)
+        tried = 0
+        while tried < len(candidates) and len(claimed) < self.limit:
+            wanted = candidates[tried : tried + self.limit - len(claimed)]
+            tried += len(wanted)
+            for run in batch.lock_runs(wanted, skip=True):
+                if run.is_open and run.owner_id is None and run.wake_at is not None:
+                    run.owner_id = self.worker_id
+                    run.fence += 1
+                    claimed.append(run)
+        self.more = len(candidates) >= self.limit
         self.histories = _short_histories(batch, claimed)
         return claimed
 
-    def _waiting(self, batch: Batch, queue: str, limit: int) -> list[str]:
+    def _waiting(self, batch: Batch) -> list[str]:
+        """The oldest of all queues, and some to spare: others may hold the first of them."""
         types = sorted(self.types)
         marks = ", ".join("?" * len(types))
         text = (
-            "SELECT run_id FROM workflow_runs WHERE owner_id IS NULL AND task_queue = ? AND wake_at <= ? "
+            "SELECT wake_at, run_id FROM workflow_runs WHERE owner_id IS NULL AND task_queue = ? AND wake_at <= ? "
             f"AND not_before <= ? AND workflow_type IN ({marks}) ORDER BY wake_at LIMIT ?"
         )
         taken = batch.runs_taken  # by an earlier claim of the same batch: the scan finds them still
-        found = [row[0] for row in batch.scan(text, (queue, batch.now, batch.now, *types, limit + taken))]
+        most = self.limit + SPARE
+        found: list[Values] = []
+        for queue in self.task_queues:
+            found += batch.scan(text, (queue, batch.now, batch.now, *types, most + taken))
+        found.sort()
         if taken:
-            found = [run_id for run_id in found if _is_free(batch.run(run_id))]
-        return found[:limit]
+            found = [row for row in found if _is_free(batch.run(row[1]))]
+        return [run_id for _, run_id in found[:most]]
 
 
 def _short_histories(batch: Batch, runs: Sequence[RunRow]) -> dict[str, list[Values]]:

@@ -59,10 +59,12 @@ class RunTaker:
         self._claiming = False
         self._anyway: asyncio.TimerHandle | None = None
         self._stopped = False
+        self.paused = False
+        """While its worker is not registered nothing is claimed: who claims it would be nobody."""
 
     def claim(self) -> None:
         """Take over runs that wait for an owner, as there is room."""
-        if self._claiming or self._stopped or not self._types:
+        if self._claiming or self._stopped or self.paused or not self._types:
             return
         room = self._dispatcher.room
         limit = MOST_CLAIMED if room is None else min(MOST_CLAIMED, room - len(self.arriving))
@@ -87,7 +89,7 @@ class RunTaker:
     def _claim_anyway(self) -> None:
         self._anyway = None
         self.arriving.clear()
-        if not self._claiming and not self._stopped:
+        if not self._claiming and not self._stopped and not self.paused:
             self._claim(MOST_CLAIMED)
 
     def _claim(self, limit: int) -> None:

@@ -35,7 +35,7 @@ from holdfast_store.forks import forked
 from holdfast_store.link import Link
 from holdfast_store.statements import statements_for
 from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import HoldfastError, StoreError
+from holdfast_workflow.errors import HoldfastError, OutcomeUnknownError, StoreError
 
 logger = logging.getLogger("holdfast.journal")
 
@@ -199,13 +199,13 @@ class Committer:
             batch.now = clock.now()
             outcomes = [self._apply(batch, change) for change in changes]
             number = self.batches + 1
-            if link.pipeline is None:
-                batch.flush()
-                advanced = link.exec_driver_sql(self._advance, (number, self._journal_id))
-            else:  # one round trip, in which this thread asks for the interpreter but once
-                with link.pipeline():
+            if link.pipelined:  # one round trip, in which this thread asks for the interpreter but once
+                with link.together():
                     batch.flush()
                     advanced = link.exec_driver_sql(self._advance, (number, self._journal_id))
+            else:
+                batch.flush()
+                advanced = link.exec_driver_sql(self._advance, (number, self._journal_id))
             committed = batch.confirm()
             if advanced.rowcount != 1:
                 raise Forgotten
@@ -257,7 +257,7 @@ class Committer:
     def _roll_back(self) -> None:
         try:
             if self._link is not None:
-                self._link.exec_driver_sql("ROLLBACK")
+                self._link.roll_back()
         except (sqlite3.Error, psycopg.Error):
             self._drop_connection()
 
@@ -336,7 +336,7 @@ class Committer:
         if not self._lost_track:
             return None
         self._lost_track = False
-        unknown = StoreError(
+        unknown = OutcomeUnknownError(
             "whether a change was written can't be known any more, for the database was away too long: look at what "
             "is there before you ask again"
         )

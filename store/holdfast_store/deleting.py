@@ -1,10 +1,11 @@
 """Deleting closed chains, whole but in small steps, each a change of its own: nobody waits long for any of them.
 
 A chain goes from its first run to its last. Of each run first go the rows that there may be many of, some hundreds a
-step, then the run itself; the last run goes last and takes with it the chain's requests and, where it stands for its
-workflow id, the instance. Whoever is interrupted between two steps leaves a chain whose last run is still there, and so
-is found and deleted by the next who tries. Each step looks again, under their locks, that the run is closed, that
-the chain has not gone on (a reset may take a closed one up), and that none of its children waits for its close policy.
+step, then the run itself; the last run goes last and takes with it the chain's requests and, where no other chain of
+its workflow id is left, the instance. Whoever is interrupted between two steps leaves a chain whose last run is still
+there, and so is found and deleted by the next who tries. Each step looks again, under their locks, that the run is
+closed, that the chain has not gone on (a reset may take a closed one up), and that none of its children waits for its
+close policy.
 """
 
 from __future__ import annotations
@@ -88,10 +89,24 @@ class DeleteStep(BaseChange):
             first = run.first_run_id
             if batch.execute(_REQUESTS, (first, first, self.most)) == self.most:
                 return False
-            text = "DELETE FROM workflow_instances WHERE workflow_id = ? AND current_run_id = ?"
-            batch.execute(text, (self.workflow_id, run.run_id))
+            self._leave(batch, run.run_id)
         batch.execute("DELETE FROM workflow_runs WHERE run_id = ?", (run.run_id,))
         return True
+
+    def _leave(self, batch: Batch, run_id: str) -> None:
+        """The workflow id's instance goes with the last chain of its id; until then it stands for the newest left."""
+        instance = batch.instance(self.workflow_id)
+        if instance is None or instance.current_run_id != run_id:
+            return
+        text = (
+            "SELECT run_id, run_number, workflow_type FROM workflow_runs WHERE workflow_id = ? AND run_id <> ? "
+            "AND next_run_id IS NULL ORDER BY run_id DESC LIMIT 1"
+        )
+        left = batch.scan(text, (self.workflow_id, run_id))
+        if left:
+            instance.current_run_id, instance.run_count, instance.workflow_type = left[0]
+        else:
+            batch.execute("DELETE FROM workflow_instances WHERE workflow_id = ?", (self.workflow_id,))
 
 
 class Chain(NamedTuple):

@@ -47,6 +47,8 @@ _TRANSIENT: Final = frozenset(
 )
 # The server ended the session: shutdown, crash, starting up, dropped database, idle too long.
 _SESSION_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+_PLAN_LOST: Final = "26000"
+"""The session has not the prepared statements that the driver believes it has: another one has."""
 
 
 def driver_error(error: BaseException) -> BaseException:
@@ -68,7 +70,7 @@ def is_disconnect(error: BaseException) -> bool:
         if state is None:
             # Only what libpq says itself carries no state: no server answered, or none is left to answer.
             return isinstance(raw, psycopg.OperationalError | psycopg.InterfaceError)
-        return state.startswith("08") or state in _SESSION_ENDED
+        return state.startswith("08") or state in _SESSION_ENDED or state == _PLAN_LOST
     return isinstance(raw, sqlite3.ProgrammingError) and "closed database" in str(raw)
 
 

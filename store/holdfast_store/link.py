@@ -7,8 +7,8 @@ Errors are the driver's own; :mod:`holdfast_store.driver_errors` knows both kind
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import psycopg
@@ -29,18 +29,49 @@ class Executes(Protocol):
 class Link:
     """The driver's connection under one of SQLAlchemy's, for as long as that is open. One thread at a time."""
 
-    __slots__ = ("connection", "exec_driver_sql", "pipeline", "qmark")
+    __slots__ = ("_pipelined", "connection", "exec_driver_sql", "qmark")
 
     def __init__(self, connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         self.connection = connection
         self.exec_driver_sql: Callable[..., Any] = driver.execute
-        self.pipeline: Callable[[], AbstractContextManager[Any]] | None = None
-        """Where the driver can: a block whose statements are sent together, answered when it ends."""
-        if isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported():
-            self.pipeline = driver.pipeline
         self.qmark = connection.dialect.paramstyle == "qmark"
+        can = isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported()
+        self._pipelined: psycopg.Connection[Any] | None = driver if can else None
 
     def marked(self, text: str) -> str:
         """A statement written with ``?`` marks, as this driver writes them."""
         return text if self.qmark else text.replace("?", "%s")
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether the driver can send statements :meth:`together`."""
+        return self._pipelined is not None
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """A block whose statements are sent together; their answers are there when it has ended.
+
+        The server passes over everything after a statement that fails, and that one's error is raised.
+        """
+        assert self._pipelined is not None
+        pipeline = self._pipelined.pipeline()
+        pipeline.__enter__()
+        try:
+            yield
+        except BaseException:
+            with suppress(psycopg.Error):  # with an error in hand psycopg would log this one, values quoted
+                pipeline.__exit__(None, None, None)
+            raise
+        pipeline.__exit__(None, None, None)
+
+    def roll_back(self) -> None:
+        """Undo the transaction under way.
+
+        psycopg takes a statement for prepared when it has been sent; what a failed block has passed over never was. Its
+        own rollback forgets all of them, here and on the server.
+        """
+        if self._pipelined is not None and not self._pipelined.closed:
+            self._pipelined.rollback()
+        else:
+            self.exec_driver_sql("ROLLBACK")

@@ -125,7 +125,9 @@ def _prepare_session(
     wanted = (
         f"SET {name} = {round(seconds * 1000)}" for name, seconds in timeouts if f"{name}=" not in given
     )
-    statement = "; ".join(wanted)
+    statement = "; ".join(
+        ("SET client_encoding = 'UTF8'", *wanted)
+    )  # binary text is not translated by the driver
 
     def prepare(connection: psycopg.Connection[Any], _record: object) -> None:
         connection.prepared_max = settings.prepared_max

@@ -29,19 +29,32 @@ def start(
     owner_id: str | None = None,
     options: StartOptions | None = None,
     input: Any = None,
+    task_queue: str = "default",
 ) -> StartRun:
     """A start of a workflow that no code stands behind."""
     run = first_run(
         run_id=environment.ids.next(),
         workflow_id=workflow_id,
         workflow_type="Tried",
-        task_queue="default",
+        task_queue=task_queue,
         options=options or StartOptions(),
         memo=None,
         now=environment.clock.now(),
         owner_id=owner_id,
     )
     return StartRun(run, started_event(run, input=Payload.of(input), seed=1), policy)
+
+
+class Poison(BaseChange):
+    """Writes an event that is there already, which only the database finds out."""
+
+    def __init__(self, run_id: str) -> None:
+        self.runs = (run_id,)
+
+    def apply(self, batch: Batch) -> None:
+        """Returns nothing: no batch with this is ever written."""
+        batch.insist()
+        batch._events.append((self.runs[0], 1, "WorkflowStarted", 0, "{}"))
 
 
 class Append(BaseChange):

@@ -126,6 +126,44 @@ async def test_two_claims_of_one_batch_do_not_want_the_same_runs(journal: Journa
     assert [change.more for change in changes] == [True, True, False]
 
 
+async def test_the_oldest_runs_are_claimed_first_whatever_their_queue(journal: Journal) -> None:
+    environment = journal.committer._environment
+    changes = [start(environment, f"w-{n}", task_queue="ab"[n % 2]) for n in range(6)]
+    for change in changes:
+        await journal.apply(change)
+    claim = ClaimRuns("owner", ["a", "b"], TYPES, 3)
+    assert {run.workflow_id for run in await journal.apply(claim)} == {"w-0", "w-1", "w-2"}
+    assert claim.more
+    claim = ClaimRuns("owner", ["a", "b"], TYPES, 4)
+    assert {run.workflow_id for run in await journal.apply(claim)} == {"w-3", "w-4", "w-5"}
+    assert not claim.more
+
+
+@pytest.mark.postgresql
+async def test_runs_that_somebody_else_holds_are_passed_over(postgresql_url: str) -> None:
+    """However few are wanted: those behind them are free."""
+    database = Database(DatabaseUrl.parse(postgresql_url), Environment())
+    journal = Journal(database, database.environment)
+    journal.committer.connect()
+    other = database.writer()
+    try:
+        runs = [(await journal.apply(start(database.environment, f"w-{n}"))).run_id for n in range(4)]
+        other.exec_driver_sql("BEGIN")
+        other.exec_driver_sql("SELECT 1 FROM workflow_runs WHERE run_id = %s FOR UPDATE", (runs[0],))
+        (claimed,) = await journal.apply(claim_runs("owner", 1))
+        assert claimed.run_id == runs[1]
+        other.exec_driver_sql("ROLLBACK")
+        assert {run.run_id for run in await journal.apply(claim_runs("owner", 9))} == {
+            runs[0],
+            runs[2],
+            runs[3],
+        }
+    finally:
+        other.close()
+        await journal.close()
+        database.dispose()
+
+
 async def test_two_claims_of_one_batch_do_not_want_the_same_activities(journal: Journal) -> None:
     await started(journal, *[scheduled(n) for n in range(1, 21)])
     claimed = await asyncio.gather(*[journal.apply(claim_activities(name, 7)) for name in ("a", "b", "c")])

@@ -13,6 +13,7 @@ from tests.conformance.changes import (
     Crash,
     CrashAfterWriting,
     FaultyLink,
+    Poison,
     Refuse,
     Violate,
     busy,
@@ -32,6 +33,7 @@ from holdfast_store.journal import Journal
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import (
     JournalClosedError,
+    OutcomeUnknownError,
     RefusedError,
     StoreError,
     StoreUnreachableError,
@@ -67,6 +69,25 @@ async def test_what_gathers_is_one_transaction(journal: Journal, database: Datab
     # The first may be alone where a thread commits: it does not wait for others.
     assert journal.committer.batches <= 2
     assert histories(database, *[change.run.run_id for change in changes]) == [["WorkflowStarted"]] * 50
+
+
+async def test_what_the_database_refuses_fails_alone_and_the_connection_is_as_good_as_before(
+    journal: Journal, database: Database
+) -> None:
+    """Also where a batch's statements are sent together, and prepared: what came after the refused one never ran."""
+    run_ids = [outcome.run_id for outcome in await gathered(journal, *starts(journal, 40))]
+    for place in (3, 20, 37):
+        changes: list[Change[Any]] = [AppendMany(run_id) for run_id in run_ids]
+        changes[place] = Poison(run_ids[place])
+        outcomes = await gathered(journal, *changes)
+        assert [number for number, found in enumerate(outcomes) if isinstance(found, Exception)] == [place]
+        environment = journal.committer._environment
+        outcomes = await gathered(journal, *[start(environment, f"{place}-{number}") for number in range(5)])
+        assert not [found for found in outcomes if isinstance(found, Exception)]
+    counts = {
+        run_id: len(events) for run_id, events in zip(run_ids, histories(database, *run_ids), strict=True)
+    }
+    assert sorted(counts.values()) == [3] * 3 + [4] * 37
 
 
 async def test_a_batch_has_at_most_two_hundred_changes(journal: Journal) -> None:
@@ -335,7 +356,7 @@ async def test_a_commit_in_doubt_whose_row_is_gone_is_not_done_again(
 
     faults.append(("COMMIT", lost_and_forgotten))
     change = AppendMany(run_id)
-    with pytest.raises(StoreError, match="can't be known any more"):
+    with pytest.raises(OutcomeUnknownError, match="can't be known any more"):
         await journal.apply(change)
     assert change.tried == 1
     assert len(histories(on_disk, run_id)[0]) == 1 + done

@@ -125,6 +125,21 @@ async def test_all_chains_of_an_id_go_and_an_open_one_only_if_it_may_be_terminat
         assert await env.client.delete("other", terminate=True) == 1
 
 
+async def test_an_id_whose_newest_chain_is_deleted_stands_for_the_one_before(made: MakeEnvironment) -> None:
+    """As where the older one still waits for its children's close policy, and retention takes the newer one."""
+    async with made() as env:
+        first = await env.client.start(quick, id="w")
+        second = await env.client.start(quick, id="w")
+        for handle in (first, second):
+            await handle.result()
+            assert handle.run_id is not None
+        steps = [DeleteStep(run_id, run_id, "w") for run_id in (str(second.run_id), str(first.run_id))]
+        assert await env.client.hub.journal.apply(steps[0])
+        assert (await env.client.handle("w").describe()).run.run_id == first.run_id
+        assert await env.client.hub.journal.apply(steps[1])
+        assert await rows_left(env) == {}
+
+
 async def test_what_was_interrupted_is_found_again_and_ended(made: MakeEnvironment) -> None:
     async with made() as env:
         await (await env.client.start(Busy.run, 2, id="w")).result()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import LiteralString
 
 import psycopg
@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from holdfast.testing.postgres import TemporaryPostgres
 from holdfast_store import arrays
 from holdfast_store.arrays import BigintArray, BooleanArray, TextArray
+from holdfast_store.database import Database
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Environment
 
 pytestmark = pytest.mark.postgresql
 
@@ -60,3 +63,17 @@ def test_text_with_nul_or_a_lone_surrogate_is_refused(
         server_connection.execute("SELECT %s::text[]", (TextArray(["a", "b\0"]),))
     with pytest.raises(UnicodeEncodeError):
         server_connection.execute("SELECT %s::text[]", (TextArray(["a", "\ud800"]),))
+
+
+def test_text_is_the_same_whatever_encoding_the_session_was_asked_for(
+    new_postgresql_url: Callable[..., str],
+) -> None:
+    url = new_postgresql_url(migrated=False)
+    wanted = f"{url}{'&' if '?' in url else '?'}client_encoding=latin1"
+    database = Database(DatabaseUrl.parse(wanted), Environment())
+    with database.writer() as connection:
+        row = connection.exec_driver_sql(
+            "SELECT length(t), t, %s::text FROM unnest(%s::text[]) AS t", ("é", TextArray(["café"]))
+        ).one()
+    database.dispose()
+    assert tuple(row) == (4, "café", "é")

@@ -15,7 +15,12 @@ from holdfast.watchdog import TaskWatchdog, WatchdogReport
 from holdfast_watchdog import passes
 from holdfast_watchdog.enforcement import EnforceActivityDeadline, EnforceRunDeadline, FireTimers
 from holdfast_workflow.environment import SystemClock
-from holdfast_workflow.errors import InvalidOptionError, RefusedError, StoreUnreachableError
+from holdfast_workflow.errors import (
+    InvalidOptionError,
+    OutcomeUnknownError,
+    RefusedError,
+    StoreUnreachableError,
+)
 from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
 
 ONCE = ActivityOptions(start_to_close_timeout=20, retry_policy=RetryPolicy(max_attempts=1))
@@ -327,6 +332,24 @@ async def test_an_error_of_one_row_alone_sets_that_row_aside(
     monkeypatch.setattr(stage.hub.journal, "submit", fail_runs)
     report = await stage.watchdog.run_pass()
     assert (report.counts, report.set_aside) == ({"timer_fired": 1}, 1)
+
+
+async def test_an_outcome_that_nobody_knows_is_no_fault_of_the_row(
+    memory_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by seed 102117: the pass ends, and the next one looks what is left to do."""
+    stage = memory_stage
+    run_id = await stage.start()
+    await stage.set_timer(run_id, 20)
+    stage.clock.advance(20)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            stage.hub.journal, "submit", lambda change, callback: callback(None, OutcomeUnknownError("lost"))
+        )
+        with pytest.raises(OutcomeUnknownError):
+            await stage.watchdog.run_pass()
+    report = await stage.watchdog.run_pass()
+    assert (report.counts, report.set_aside) == ({"timer_fired": 1}, 0)
 
 
 # --- what it says ---------------------------------------------------------------------------------------------------

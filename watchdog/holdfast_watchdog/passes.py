@@ -55,6 +55,7 @@ from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import (
     ForkedConnectionError,
     JournalClosedError,
+    OutcomeUnknownError,
     RefusedError,
     StoreError,
     StoreReadOnlyError,
@@ -67,7 +68,8 @@ RowT = TypeVar("RowT")
 
 RUNS_IN_A_CHANGE = 100
 RUN_KINDS = (TimeoutKind.EXECUTION_TIMEOUT, TimeoutKind.RUN_TIMEOUT)
-NO_WRITING = (ForkedConnectionError, JournalClosedError, StoreReadOnlyError)
+NOT_THE_ROWS = (ForkedConnectionError, JournalClosedError, OutcomeUnknownError, StoreReadOnlyError)
+"""What keeps a change from being written whatever row it is for."""
 
 
 class WatchedHub(Protocol):
@@ -374,7 +376,7 @@ class Pass:
         outcomes = await apply_all(self._hub.journal, changes)
         failed = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
         if failed:
-            if isinstance(failed[0], NO_WRITING) or len(failed) == len(outcomes) > 1:
+            if isinstance(failed[0], NOT_THE_ROWS) or len(failed) == len(outcomes) > 1:
                 raise failed[0]
             await self._hub.read(scans.look)  # raises where the database is away: then it was not the row
         return outcomes

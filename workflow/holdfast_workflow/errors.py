@@ -15,6 +15,7 @@
     ├── StoreError                             the database
     │   ├── StoreUnreachableError              … does not answer
     │   ├── StoreReadOnlyError                 … can't be written
+    │   ├── OutcomeUnknownError                … was away for too long to tell what became of a change
     │   ├── SchemaMissingError                 … has no tables yet
     │   ├── SchemaTooOldError                  … has tables of an earlier version
     │   ├── SchemaTooNewError                  … has tables of a later version
@@ -187,6 +188,10 @@ class StoreUnreachableError(StoreError):
 
 class StoreReadOnlyError(StoreError):
     """The database can't be written."""
+
+
+class OutcomeUnknownError(StoreError):
+    """Whether a change was written can't be known any more: the database was away too long."""
 
 
 class SchemaMissingError(StoreError):
