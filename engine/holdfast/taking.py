@@ -57,6 +57,7 @@ class RunTaker:
         self.arriving: set[str] = set()
         """Runs claimed and not activated yet: they may need slots."""
         self._claiming = False
+        self._again = False
         self._anyway: asyncio.TimerHandle | None = None
         self._stopped = False
         self.paused = False
@@ -64,7 +65,10 @@ class RunTaker:
 
     def claim(self) -> None:
         """Take over runs that wait for an owner, as there is room."""
-        if self._claiming or self._stopped or self.paused or not self._types:
+        if self._claiming:  # what waits now may have come behind its look
+            self._again = True
+            return
+        if self._stopped or self.paused or not self._types:
             return
         room = self._dispatcher.room
         limit = MOST_CLAIMED if room is None else min(MOST_CLAIMED, room - len(self.arriving))
@@ -103,6 +107,7 @@ class RunTaker:
 
     def _claimed(self, change: ClaimRuns, runs: list[RunRow] | None, error: BaseException | None) -> None:
         self._claiming = False
+        again, self._again = self._again, False
         if error is not None:
             logger.debug("no runs could be claimed: %s", error)
             return
@@ -113,7 +118,7 @@ class RunTaker:
                 self._loader.load(run.run_id)
             else:
                 self._loader.hand_in((run, history))
-        if change.more and runs:
+        if again or (change.more and runs):
             self.claim()
         elif change.more:  # another transaction holds them all: it will be over soon
             self._hub.loop.call_later(CLAIM_AGAIN_AFTER, self.claim)

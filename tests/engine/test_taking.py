@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.conformance.changes import start
 
 from holdfast import Client, activity, workflow
 from holdfast.taking import ANYWAY_AFTER_S, MOST_CLAIMED
@@ -79,3 +80,18 @@ async def test_a_worker_without_slots_takes_all_runs() -> None:
         async with env.new_worker(workflows=[toiling], activities=[toil], max_concurrent_activities=0):
             await env.sleep(ANYWAY_AFTER_S / 2)
             assert await unowned(env.client) == 0
+
+
+@workflow.defn(name="Tried")
+async def tried(_: None) -> str:
+    return "done"
+
+
+async def test_a_run_that_comes_in_the_batch_of_a_claim_is_claimed_too() -> None:
+    """The claim has looked before; in memory nobody polls."""
+    async with TestEnvironment() as env, env.new_worker(workflows=[tried]):
+        await env.sleep(0.1)
+        hub = env.client.hub
+        hub.workers[0].taker.claim()
+        await hub.journal.apply(start(hub.environment, "w", input=[None]))
+        assert await asyncio.wait_for(env.client.handle("w").result(), 60) == "done"
