@@ -29,24 +29,20 @@ class Executes(Protocol):
 class Link:
     """The driver's connection under one of SQLAlchemy's, for as long as that is open. One thread at a time."""
 
-    __slots__ = ("_pipelined", "connection", "exec_driver_sql", "qmark")
+    __slots__ = ("_driver", "connection", "exec_driver_sql", "pipelined", "qmark")
 
     def __init__(self, connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         self.connection = connection
         self.exec_driver_sql: Callable[..., Any] = driver.execute
         self.qmark = connection.dialect.paramstyle == "qmark"
-        can = isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported()
-        self._pipelined: psycopg.Connection[Any] | None = driver if can else None
+        self.pipelined = isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported()
+        """Whether the driver can send statements :meth:`together`."""
+        self._driver = driver
 
     def marked(self, text: str) -> str:
         """A statement written with ``?`` marks, as this driver writes them."""
         return text if self.qmark else text.replace("?", "%s")
-
-    @property
-    def pipelined(self) -> bool:
-        """Whether the driver can send statements :meth:`together`."""
-        return self._pipelined is not None
 
     @contextmanager
     def together(self) -> Generator[None]:
@@ -54,8 +50,7 @@ class Link:
 
         The server passes over everything after a statement that fails, and that one's error is raised.
         """
-        assert self._pipelined is not None
-        pipeline = self._pipelined.pipeline()
+        pipeline = self._driver.pipeline()
         pipeline.__enter__()
         try:
             yield
@@ -71,7 +66,7 @@ class Link:
         psycopg takes a statement for prepared when it has been sent; what a failed block has passed over never was. Its
         own rollback forgets all of them, here and on the server.
         """
-        if self._pipelined is not None and not self._pipelined.closed:
-            self._pipelined.rollback()
+        if self.pipelined and not self._driver.closed:
+            self._driver.rollback()
         else:
             self.exec_driver_sql("ROLLBACK")
