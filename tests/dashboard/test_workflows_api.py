@@ -174,6 +174,18 @@ async def test_a_signal_arrives_and_its_key_counts_once(served: Served) -> None:
     assert events.count("SignalReceived") == 1
 
 
+@pytest.mark.parametrize("path", ["", "/{id}/signals/say", "/{id}/updates/rename"])
+async def test_an_empty_key_is_none_and_is_refused(served: Served, path: str) -> None:
+    """A fuzzer found that an update with one was taken, as if no key had been sent."""
+    id = await started(served)
+    answer = await served.web.post(
+        f"/api/workflows{path.format(id=id)}",
+        json={"workflow_type": "Greeting", "args": ["x"]} if not path else {"args": ["x"]},
+        headers={"idempotency-key": ""},
+    )
+    assert (answer.status_code, answer.json()["field"]) == (422, "header.idempotency-key"), answer.text
+
+
 async def test_a_query_is_answered_and_one_that_is_not_there_says_what_is(served: Served) -> None:
     id = await started(served)
     answer = await served.web.post(f"/api/workflows/{id}/queries/heard", json={"args": ["!"]})

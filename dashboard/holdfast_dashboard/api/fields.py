@@ -75,6 +75,6 @@ RunId = Annotated[
 ]
 IdempotencyKey = Annotated[
     str | None,
-    Header(description="A key of your own: the request with it is carried out once."),
+    Header(description="A key of your own: the request with it is carried out once.", min_length=1),
     WithJsonSchema(NAME_SCHEMA),
 ]
