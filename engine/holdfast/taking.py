@@ -67,7 +67,10 @@ class RunTaker:
         """Take over runs that wait for an owner, as there is room."""
         if self._claiming:  # what waits now may have come behind its look
             self._again = True
-            return
+        else:
+            self._claim_for_room()
+
+    def _claim_for_room(self) -> None:
         if self._stopped or self.paused or not self._types:
             return
         room = self._dispatcher.room
@@ -119,7 +122,7 @@ class RunTaker:
             else:
                 self._loader.hand_in((run, history))
         if again or (change.more and runs):
-            self.claim()
+            self._claim_for_room()
         elif change.more:  # another transaction holds them all: it will be over soon
             self._hub.loop.call_later(CLAIM_AGAIN_AFTER, self.claim)
 
