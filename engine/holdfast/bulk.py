@@ -89,7 +89,7 @@ class Bulk:
         return self._each(
             lambda run: self._of(run).reset(
                 to, reason=reason, execution_timeout=execution_timeout, signals=signals
-            ),
+            )
         )
 
     def delete(self) -> AsyncIterator[BulkOutcome]:

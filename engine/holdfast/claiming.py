@@ -99,10 +99,11 @@ class Claimer:
                 logger.warning("no activities could be claimed: %s", error)
                 self._hub.loop.call_later(RETRY_AFTER, self.claim)
             return
-        if len(claimed) < wanted:
+        all_there_was = len(claimed) < wanted
+        if all_there_was:
             self.waiting = False
         self._on_claimed(change, claimed)
-        if len(claimed) < wanted:
+        if all_there_was:
             self._hub.spawn(self.look(), "holdfast-look-ahead")
 
     async def look(self) -> None:

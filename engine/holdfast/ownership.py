@@ -7,17 +7,17 @@ paused, partitioned or declared dead is refused rather than merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.rows import RunRow, WorkerRow
+from holdfast_store.statements import Values
 from holdfast_store.tables import history_events
-
-Values = tuple[Any, ...]
 
 STEAL_AFTER = 10_000_000
 SHORT_BYTES = 16 * 1024
+"""A history no longer than this is read with the claim."""
 SPARE = 20
+"""So many more candidates are looked at than are wanted: others may hold the first of them."""
 
 
 class RegisterWorker(BaseChange):

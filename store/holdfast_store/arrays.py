@@ -48,6 +48,8 @@ class BooleanArray(list[Any]):
 def _text(value: Any) -> bytes:
     if value is None:
         return _NULL
+    if "\0" in value:
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
     data: bytes = value.encode()
     return _LENGTH(len(data)) + data
 
@@ -88,13 +90,6 @@ class _ArrayDumper(Dumper):
 class _TextArrayDumper(_ArrayDumper):
     element_oid = 25
     write = staticmethod(_text)
-
-    def dump(self, obj: Any) -> bytes:
-        """As psycopg does for a single string: no NUL, which the server can't hold."""
-        for value in obj:
-            if value is not None and "\0" in value:
-                raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-        return super().dump(obj)
 
 
 class _BigintArrayDumper(_ArrayDumper):

@@ -217,9 +217,8 @@ class Committer:
             trusted = batch.trusted()
             self.cache.forget(*trusted)
             self._roll_back()
-            if any(trusted) and is_conflict(
-                error
-            ):  # an event that another process wrote: the guard failed too
+            # An event that another process wrote stands where this one's was to be: the guard failed as well.
+            if any(trusted) and is_conflict(error):
                 raise StaleRows from error
             raise
         self._in_doubt = (number, outcomes, committed)

@@ -47,8 +47,8 @@ _TRANSIENT: Final = frozenset(
 )
 # The server ended the session: shutdown, crash, starting up, dropped database, idle too long.
 _SESSION_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+# The session has not the prepared statements that the driver believes it has.
 _PLAN_LOST: Final = "26000"
-"""The session has not the prepared statements that the driver believes it has: another one has."""
 
 
 def driver_error(error: BaseException) -> BaseException:

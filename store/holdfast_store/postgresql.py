@@ -125,9 +125,8 @@ def _prepare_session(
     wanted = (
         f"SET {name} = {round(seconds * 1000)}" for name, seconds in timeouts if f"{name}=" not in given
     )
-    statement = "; ".join(
-        ("SET client_encoding = 'UTF8'", *wanted)
-    )  # binary text is not translated by the driver
+    utf8 = "SET client_encoding = 'UTF8'"  # which is what binary arrays hold, whatever the database's own
+    statement = "; ".join((utf8, *wanted))
 
     def prepare(connection: psycopg.Connection[Any], _record: object) -> None:
         connection.prepared_max = settings.prepared_max

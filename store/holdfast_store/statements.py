@@ -291,9 +291,8 @@ _ARRAYS = {"text": TextArray, "bigint": BigintArray, "boolean": BooleanArray}
 
 def _arrays(table: Table, names: tuple[str, ...], rows: Sequence[Values]) -> tuple[Any, ...]:
     """One array a column."""
-    return tuple(
-        [kind(column) for kind, column in zip(_kinds(table, names), zip(*rows, strict=True), strict=True)]
-    )
+    columns = zip(*rows, strict=True)
+    return tuple([kind(column) for kind, column in zip(_kinds(table, names), columns, strict=True)])
 
 
 @lru_cache(1024)

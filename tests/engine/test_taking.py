@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.changes import start
 
 from holdfast import Client, activity, workflow
+from holdfast.ownership import ClaimRuns, RegisterWorker
 from holdfast.taking import ANYWAY_AFTER_S, MOST_CLAIMED
 from holdfast.testing import TestEnvironment, VirtualLoop
 from holdfast_store.queries import fetch
@@ -80,6 +81,25 @@ async def test_a_worker_without_slots_takes_all_runs() -> None:
         async with env.new_worker(workflows=[toiling], activities=[toil], max_concurrent_activities=0):
             await env.sleep(ANYWAY_AFTER_S / 2)
             assert await unowned(env.client) == 0
+
+
+async def test_nothing_is_claimed_while_its_worker_is_not_registered() -> None:
+    """Who lost the lease has a new id, which nobody knows yet: what it claimed would be taken for a dead worker's."""
+    async with TestEnvironment() as env, env.new_worker(workflows=[at_once]) as worker:
+        hub = env.client.hub
+        submit, told = hub.journal.submit, []
+
+        def noted(change: Any, callback: Any) -> None:
+            if isinstance(change, ClaimRuns | RegisterWorker):
+                told.append(type(change).__name__)
+            submit(change, callback)
+
+        hub.journal.submit = noted  # type: ignore[method-assign]
+        worker.local._declared_dead()
+        worker.local.owner.taker.claim()
+        await env.sleep(1)
+        worker.local.owner.taker.claim()
+        assert told == ["RegisterWorker", "ClaimRuns"]
 
 
 @workflow.defn(name="Tried")

@@ -99,10 +99,8 @@ class TaskWatchdog:
         self._connected_at = 0.0
         self._nearest = NEVER
         self._shortest_s = SHORTEST_SLEEP_S
-        self._worked = False
-        """Whether the last pass did anything."""
         self._ahead = 0
-        """How long it took then, in microseconds: the next one reads so far ahead."""
+        """How long the last pass took, if it did anything, in microseconds: the next one reads so far ahead."""
         self._asleep = False
         self._woken = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -149,8 +147,7 @@ class TaskWatchdog:
             if self._connected_since is None:
                 self._connected_since = began
             report.duration_s = self._connected_at - began
-            self._worked = report.done > 0
-            self._ahead = round(min(report.duration_s, MOST_AHEAD_S) * 1_000_000) if self._worked else 0
+            self._ahead = round(min(report.duration_s, MOST_AHEAD_S) * 1_000_000) if report.counts else 0
             self._metrics.passed(report)
             return report
 
@@ -231,7 +228,7 @@ class TaskWatchdog:
                     self._nearest = min(self._nearest, before)
                 if report.next_deadline_at is not None and report.next_deadline_at < self._nearest:
                     self._nearest = report.next_deadline_at
-                self._shortest_s = SLEEP_AFTER_WORK_S if self._worked else SHORTEST_SLEEP_S
+                self._shortest_s = SLEEP_AFTER_WORK_S if report.counts else SHORTEST_SLEEP_S
                 if report.reached_limit:
                     self._woken.set()
                     await asyncio.sleep(0)
