@@ -27,16 +27,13 @@ from holdfast_store.committed import Cache as Cache
 from holdfast_store.committed import Committed as Committed
 from holdfast_store.link import Link
 from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, Row, RunRow
-from holdfast_store.statements import Counts, Statements, Values
+from holdfast_store.statements import StaleRows as StaleRows
+from holdfast_store.statements import Statements, Values
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.events import Event
 
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound=Row)
-
-
-class StaleRows(Exception):
-    """A cached row was not what the database holds, or a decision needs rows read under their lock."""
 
 
 class Change(Protocol[T_co]):
@@ -151,8 +148,6 @@ class Batch:
         self._attempts: list[Values] = []
         self._failures: list[Values] = []
         self._touched = False
-        self._guarded: list[tuple[list[Counts], int]] = []
-        """What the guarded updates gave back, and how many rows each must have changed."""
         self._opened: dict[str, Opened] = {}
         self._named_timers: dict[tuple[str, int], int | None] = {}
         self.answered: dict[RequestKey, Answer] = {}
@@ -525,7 +520,11 @@ class Batch:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write everything: one statement per table and shape. What they answer is for :meth:`confirm`."""
+        """Write everything: one statement per table and shape.
+
+        Raises:
+            StaleRows: a cached row was not what the database holds. PostgreSQL says so by an error of its own.
+        """
         link, statements = self.link, self._statements
         if self._unconfirmed:
             keys = [(key,) for key in sorted(self._unconfirmed)]
@@ -564,19 +563,10 @@ class Batch:
         if new:
             self._statements.insert(self.link, table, new)
         for names, rows in changed.items():
-            self._guarded.append((self._statements.update(self.link, table, guard, names, rows), len(rows)))
+            self._statements.update(self.link, table, guard, names, rows)
 
-    def confirm(self) -> Committed:
-        """Once the database has answered :meth:`flush`: what a commit makes true.
-
-        Raises:
-            StaleRows: a guard failed.
-        """
-        for results, wanted in self._guarded:
-            for result in results:
-                wanted -= result.rowcount
-            if wanted:
-                raise StaleRows
+    def committed(self) -> Committed:
+        """What a commit makes true of what :meth:`flush` has written."""
         committed = Committed(self.now)
         committed.events = self._appended
         for run_id, entry in self._runs.items():

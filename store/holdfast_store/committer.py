@@ -6,9 +6,11 @@ For every batch it tries, in this order:
 2. again with every row read under its lock;
 3. an error that is transient (deadlock, serialisation, busy) runs the batch again after a short pause;
 4. a lost connection leaves the outcome **unknown**. Each journal has a row ``(journal_id, batch_no)`` that every
-   batch's transaction advances: on a new connection the row is locked (which waits for a commit still under way) and
-   compared. Equal: the batch was applied, and its outcome is the one computed. Less: it was not, and runs again. If
-   the row is gone (:mod:`holdfast_store.journals`), nobody can know: the callers are told so, nothing is done twice;
+   batch's transaction brings from the number before to its own. On a new connection the number is brought past that of
+   the batch in doubt, if it has not been reached: this waits for a commit still under way, and whatever of the old
+   transaction is yet to arrive (it may stand in a buffer, or in a network that is cut) fails from then on. Is it the
+   batch's, the batch was applied, and its outcome is the one computed; else it was not, never will be, and runs again.
+   If the row is gone (:mod:`holdfast_store.journals`), nobody can know: the callers are told so, nothing is done twice;
 5. any other error runs the batch again in halves, until the culprit stands alone and is refused alone.
 
 Where the database stays away for longer than ``patience`` the callers get the error: nothing waits for ever. If a
@@ -30,10 +32,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast_store.batch import Batch, Cache, Change, Committed, StaleRows
 from holdfast_store.database import Database, is_disconnect, is_transient, translate
-from holdfast_store.driver_errors import is_conflict
+from holdfast_store.driver_errors import is_conflict, stale_rows_of
 from holdfast_store.forks import forked
 from holdfast_store.link import Link
-from holdfast_store.statements import statements_for
+from holdfast_store.statements import advance, statements_for
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import HoldfastError, OutcomeUnknownError, StoreError
 
@@ -61,7 +63,7 @@ class TryAgain(Exception):
 
 
 class Forgotten(Exception):
-    """The journal's row is gone: it is made anew before anything is written."""
+    """The journal's row is gone, or of another time: it is made anew before anything is written."""
 
 
 Result = tuple[list[Outcome], list[Committed]]
@@ -79,7 +81,7 @@ class Committer:
         self._statements = statements_for(database.backend)
         self._begin = "BEGIN IMMEDIATE" if database.backend == "sqlite" else "BEGIN"
         mark = "?" if database.backend == "sqlite" else "%s"
-        self._advance = f"UPDATE journals SET batch_no = {mark} WHERE journal_id = {mark}"
+        self._advance, self._bar = advance(database.backend)
         self._register = f"INSERT INTO journals (journal_id, batch_no) VALUES ({mark}, {mark})"
         lock = "" if database.backend == "sqlite" else " FOR UPDATE"
         self._position = f"SELECT batch_no FROM journals WHERE journal_id = {mark}{lock}"
@@ -161,14 +163,19 @@ class Committer:
         """Run the changes as one transaction, or in halves. Raises :class:`TryAgain`; never another error."""
         if os.getpid() != self._pid:  # the connection is the parent's: not even to be closed
             return [Outcome(None, forked()) for _ in changes], []
-        try:
-            if self._given_up:
-                self._settle_given_up()
-            result = self._resolve_doubt() or self._try(changes)
-        except TryAgain:
-            raise
-        except Exception as error:  # whatever it is, every waiter learns of it
-            result = self._after_error(changes, error)
+        result = None
+        if self._in_doubt is not None:
+            try:
+                result = self._settle_doubt()
+            except Exception as error:  # and it stays in doubt
+                if is_disconnect(error) or isinstance(error, StoreError):
+                    self._drop_connection()
+                return self._again_or_give_up(changes, error)
+        if result is None:
+            try:
+                result = self._try(changes)
+            except Exception as error:  # whatever it is, every waiter learns of it
+                result = self._after_error(changes, error)
         self._failing_since = None
         self._pause = FIRST_PAUSE
         if self._late:
@@ -188,48 +195,49 @@ class Committer:
         return self._transaction(changes, None)
 
     def _transaction(self, changes: Sequence[Change[Any]], cache: Cache | None) -> Result:
-        self.connect()
+        if self._link is None:
+            self.connect()
         link = self._link
         assert link is not None
-        link.exec_driver_sql(self._begin)
+        if link.pipelined:
+            link.begin(self._begin)
+        else:
+            link.exec_driver_sql(self._begin)
         batch = Batch(link, self._statements, cache, self._environment)
         clock = self._environment.clock
         try:
             batch.load(changes, clock.now())
             batch.now = clock.now()
             outcomes = [self._apply(batch, change) for change in changes]
-            number = self.batches + 1
-            if link.pipelined:  # one round trip, in which this thread asks for the interpreter but once
+            if link.pipelined:
                 with link.together():
-                    batch.flush()
-                    advanced = link.exec_driver_sql(self._advance, (number, self._journal_id))
+                    self._write(link, batch, outcomes)
             else:
-                batch.flush()
-                advanced = link.exec_driver_sql(self._advance, (number, self._journal_id))
-            committed = batch.confirm()
-            if advanced.rowcount != 1:
-                raise Forgotten
-        except StaleRows:
-            link.exec_driver_sql("ROLLBACK")
-            self.cache.forget(*batch.trusted())
-            raise
+                self._write(link, batch, outcomes)
         except BaseException as error:
+            if self._in_doubt is not None and (is_disconnect(error) or not isinstance(error, Exception)):
+                raise
+            self._in_doubt = None  # it failed on a live connection: nothing was applied
             trusted = batch.trusted()
             self.cache.forget(*trusted)
             self._roll_back()
+            stale = stale_rows_of(error)
+            if stale == "journals":
+                raise Forgotten from error
             # An event that another process wrote stands where this one's was to be: the guard failed as well.
-            if any(trusted) and is_conflict(error):
+            if stale is not None or (any(trusted) and is_conflict(error)):
                 raise StaleRows from error
             raise
-        self._in_doubt = (number, outcomes, committed)
-        try:
-            link.exec_driver_sql("COMMIT")
-        except Exception as error:
-            if not is_disconnect(error):  # it failed on a live connection: nothing was applied
-                self._in_doubt = None
-                self._roll_back()
-            raise
         return self._settled()
+
+    def _write(self, link: Link, batch: Batch, outcomes: list[Outcome]) -> None:
+        """Write the batch and commit it. If they are sent together the server passes over a COMMIT after a failure."""
+        batch.flush()
+        number = self.batches + 1
+        if link.exec_driver_sql(self._advance, (number, self._journal_id, self.batches)).rowcount == 0:
+            raise Forgotten
+        self._in_doubt = (number, outcomes, batch.committed())
+        link.exec_driver_sql("COMMIT")
 
     def _settled(self) -> Result:
         assert self._in_doubt is not None
@@ -292,9 +300,14 @@ class Committer:
                 self._environment.pause(again.pause)
 
     def _make_anew(self) -> None:
-        """The row is gone; no commit is in doubt, for that is settled before a batch begins."""
+        """The row is gone, or a server took over that had not heard of it yet (a standby that was not in step).
+
+        No commit is in doubt, for that is settled before a batch begins.
+        """
         try:
-            self.connect().exec_driver_sql(self._register, (self._journal_id, self.batches))
+            connection = self.connect()
+            connection.exec_driver_sql(self._remove, (self._journal_id,))
+            connection.exec_driver_sql(self._register, (self._journal_id, self.batches))
         except (SQLAlchemyError, StoreError):  # the next batch finds out what is wrong
             self._drop_connection()
 
@@ -314,27 +327,34 @@ class Committer:
         """Whether callers were told an error about a batch that may have been applied."""
         return self._given_up
 
-    def _settle_given_up(self) -> None:
-        """The callers of a batch in doubt were told an error: if it was applied, the listeners are to hear of it."""
+    def _settle_doubt(self) -> Result | None:
+        """What became of the batch in doubt; ``None``: it was not applied, or those who asked for it have their error.
+
+        If it was applied after all, the listeners are to hear of it late.
+        """
         settled = self._resolve_doubt()
+        if not self._given_up:
+            return settled
         self._given_up = False
         if settled is not None:
             for committed in settled[1]:
                 committed.late = True
                 self._late.append(committed)
+        return None
 
     def _resolve_doubt(self) -> Result | None:
-        """After a lost connection: was the batch that was being committed applied?"""
-        if self._in_doubt is None:
-            return None
+        """After a lost connection: was the batch that was being committed applied? If not, it never will be."""
+        assert self._in_doubt is not None
+        number, outcomes, _ = self._in_doubt
         connection = self.connect()
+        connection.exec_driver_sql(self._bar, (number + 1, self._journal_id, number - 1))
         row = connection.exec_driver_sql(self._position, (self._journal_id,)).fetchone()
-        if row is not None and int(row[0]) == self._in_doubt[0]:
+        if row is not None and int(row[0]) == number:
             return self._settled()
-        (_, outcomes, _), self._in_doubt = self._in_doubt, None
-        if not self._lost_track:
+        self._in_doubt, self.batches = None, number + 1
+        lost_track, self._lost_track = self._lost_track or row is None, False
+        if not lost_track:
             return None
-        self._lost_track = False
         unknown = OutcomeUnknownError(
             "whether a change was written can't be known any more, for the database was away too long: look at what "
             "is there before you ask again"

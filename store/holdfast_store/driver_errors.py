@@ -6,12 +6,14 @@ than the primary message of the server.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import Final
 
 import psycopg
 from sqlalchemy import exc as sqlalchemy_errors
 
+from holdfast_store.statements import STALE
 from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.errors import (
     HoldfastError,
@@ -49,6 +51,8 @@ _TRANSIENT: Final = frozenset(
 _SESSION_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 # The session has not the prepared statements that the driver believes it has.
 _PLAN_LOST: Final = "26000"
+_NO_NUMBER: Final = "22P02"
+_STALE: Final = re.compile(rf"{STALE}(\w+)")
 
 
 def driver_error(error: BaseException) -> BaseException:
@@ -87,6 +91,15 @@ def is_transient(error: BaseException) -> bool:
 def is_conflict(error: BaseException) -> bool:
     """Whether a constraint refused a row: most likely somebody else has written one in its place."""
     return isinstance(driver_error(error), sqlite3.IntegrityError | psycopg.IntegrityError)
+
+
+def stale_rows_of(error: BaseException) -> str | None:
+    """The table in which a guarded statement on PostgreSQL has found rows other than those it was given."""
+    raw = driver_error(error)
+    if not isinstance(raw, psycopg.Error) or raw.sqlstate != _NO_NUMBER:
+        return None
+    found = _STALE.search(raw.diag.message_primary or "")
+    return found[1] if found is not None else None
 
 
 def lasts(error: BaseException | None) -> bool:

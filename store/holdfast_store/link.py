@@ -8,7 +8,7 @@ Errors are the driver's own; :mod:`holdfast_store.driver_errors` knows both kind
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 import psycopg
@@ -29,20 +29,44 @@ class Executes(Protocol):
 class Link:
     """The driver's connection under one of SQLAlchemy's, for as long as that is open. One thread at a time."""
 
-    __slots__ = ("_driver", "connection", "exec_driver_sql", "pipelined", "qmark")
+    __slots__ = (
+        "_beginning",
+        "_driver",
+        "_execute",
+        "_sending",
+        "connection",
+        "exec_driver_sql",
+        "pipelined",
+        "qmark",
+    )
 
     def __init__(self, connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         self.connection = connection
         self.exec_driver_sql: Callable[..., Any] = driver.execute
+        self._execute: Callable[..., Any] = driver.execute
         self.qmark = connection.dialect.paramstyle == "qmark"
         self.pipelined = isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported()
         """Whether the driver can send statements :meth:`together`."""
         self._driver = driver
+        self._beginning = ""
+        self._sending = False
+        """Whether a block of :meth:`together` is under way."""
 
     def marked(self, text: str) -> str:
         """A statement written with ``?`` marks, as this driver writes them."""
         return text if self.qmark else text.replace("?", "%s")
+
+    def begin(self, text: str) -> None:
+        """Begin a transaction, together with the first statement that follows."""
+        self._beginning = text
+        self.exec_driver_sql = self._first
+
+    def _first(self, text: str, values: Values | None = None) -> Any:
+        self.exec_driver_sql = execute = self._execute
+        with nullcontext() if self._sending else self.together():
+            execute(self._beginning)
+            return execute(text, values)
 
     @contextmanager
     def together(self) -> Generator[None]:
@@ -50,6 +74,7 @@ class Link:
 
         The server passes over everything after a statement that fails, and that one's error is raised.
         """
+        self._sending = True
         pipeline = self._driver.pipeline()
         pipeline.__enter__()
         try:
@@ -58,14 +83,17 @@ class Link:
             with suppress(psycopg.Error):  # with an error in hand psycopg would log this one, values quoted
                 pipeline.__exit__(None, None, None)
             raise
+        finally:
+            self._sending = False
         pipeline.__exit__(None, None, None)
 
     def roll_back(self) -> None:
         """Undo the transaction under way.
 
         psycopg takes a statement for prepared when it has been sent; what a failed block has passed over never was. Its
-        own rollback forgets all of them, here and on the server.
+        own rollback forgets all of them, here and on the server. What was never begun needs none.
         """
+        self.exec_driver_sql = self._execute
         if self.pipelined and not self._driver.closed:
             self._driver.rollback()
         else:

@@ -5,8 +5,10 @@ because compiling (or binding by name) for each batch costs more than the databa
 ``VALUES`` list, cut into chunks of a few sizes so that there are few distinct texts; on PostgreSQL they are one array
 a column, so that there is one text whatever their number.
 
-An ``UPDATE`` here is a compare-and-set: it names the key *and* what the row is expected to be, and its caller compares
-the number of rows that it changed.
+An ``UPDATE`` here is a compare-and-set: it names the key *and* what the row is expected to be, and fails as a whole
+where it has not changed as many rows as it was given (:class:`StaleRows`). On PostgreSQL the server itself sees to that
+(:func:`_guarded`), so that a transaction's ``COMMIT`` can be sent behind its statements without waiting for what they
+answer: the server passes over it once one has failed.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from holdfast_store.link import Executes
 Values = tuple[Any, ...]
 
 MOST_PARAMETERS = 8_000
+STALE = "stale rows of "
+"""How the error of a guarded statement on PostgreSQL begins; the table's name follows, and how many rows were right."""
 SIZES = (128, 64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
 """How many rows a statement may have: few texts for large batches, a text for each number of rows of a small one."""
 
@@ -34,13 +38,8 @@ def columns_of(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns)
 
 
-class Counts(Protocol):
-    """What a statement gives back."""
-
-    @property
-    def rowcount(self) -> int:
-        """How many rows it changed."""
-        ...
+class StaleRows(Exception):
+    """A row was not what it was taken for (from PostgreSQL: the error that :func:`_guarded` makes)."""
 
 
 class Statements(Protocol):
@@ -61,10 +60,11 @@ class Statements(Protocol):
         where: tuple[str, ...],
         columns: tuple[str, ...],
         rows: Sequence[Values],
-    ) -> list[Counts]:
+    ) -> None:
         """Set ``columns`` where the ``where`` columns equal; a row is the new values, then the expected ones.
 
-        What is returned tells by its ``rowcount``, once the database has answered, how many rows were changed.
+        Raises:
+            StaleRows: fewer rows were changed than given; PostgreSQL says so by an error of its own.
         """
         ...
 
@@ -133,13 +133,14 @@ class SqliteStatements:
         where: tuple[str, ...],
         columns: tuple[str, ...],
         rows: Sequence[Values],
-    ) -> list[Counts]:
+    ) -> None:
         """See :class:`Statements`."""
-        results: list[Counts] = []
+        missing = len(rows)
         for chunk in _chunks(rows, len(rows[0])):
             text = _sqlite_update(table, where, columns, len(chunk))
-            results.append(connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))))
-        return results
+            missing -= connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
+        if missing:
+            raise StaleRows
 
     def delete(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
@@ -252,10 +253,10 @@ class PostgresStatements:
         where: tuple[str, ...],
         columns: tuple[str, ...],
         rows: Sequence[Values],
-    ) -> list[Counts]:
+    ) -> None:
         """See :class:`Statements`."""
         text = _postgres_update(table, where, columns)
-        return [connection.exec_driver_sql(text, _arrays(table, columns + where, rows))]
+        connection.exec_driver_sql(text, (*_arrays(table, columns + where, rows), len(rows)))
 
     def delete(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
@@ -328,7 +329,17 @@ def _postgres_update(table: Table, where: tuple[str, ...], columns: tuple[str, .
     assignments = ", ".join(f"{name} = v.n{place}" for place, name in enumerate(columns))
     matches = " AND ".join(f"t.{name} = v.w{place}" for place, name in enumerate(where))
     source = f"{_unnest(table, columns + where)} AS v({', '.join(names)})"
-    return f"UPDATE {table.name} AS t SET {assignments} FROM {source} WHERE {matches}"
+    return _guarded(f"UPDATE {table.name} AS t SET {assignments} FROM {source} WHERE {matches}", table.name)
+
+
+def _guarded(update: str, table: str, wanted: str = "%s") -> str:
+    """The update, and an error of the server's unless it changes as many rows as are wanted: by default the last value.
+
+    No SQL raises an error by a condition; a text that is no number, made only where the count is wrong, does.
+    """
+    wrong = f"('{STALE}{table}, ' || count(*) || ' found')::int"
+    check = f"SELECT CASE WHEN count(*) = {wanted} THEN 0 ELSE {wrong} END FROM changed"
+    return f"WITH changed AS ({update} RETURNING 1) {check}"
 
 
 @lru_cache(256)
@@ -348,6 +359,17 @@ def _postgres_lock(table: Table, keys: tuple[str, ...], skip: bool) -> str:
     order = ", ".join(f"t.{key}" for key in keys)
     wait = " SKIP LOCKED" if skip else ""
     return f"{_postgres_select(table, keys)} ORDER BY {order} FOR UPDATE{wait}"
+
+
+def advance(backend: str) -> tuple[str, str]:
+    """How a journal's row is brought from one number to another, by ``(to, journal_id, from)``.
+
+    The first is for a transaction and fails where the row has another number; the second changes nothing then.
+    """
+    text = "UPDATE journals SET batch_no = {0} WHERE journal_id = {0} AND batch_no = {0}"
+    if backend == "sqlite":
+        return text.format("?"), text.format("?")
+    return _guarded(text.format("%s"), "journals", "1"), text.format("%s")
 
 
 def statements_for(backend: str, *, skip_locked: bool = True) -> Statements:

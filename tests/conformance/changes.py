@@ -144,12 +144,17 @@ class FaultyLink(Link):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self.real = self.exec_driver_sql
-        self.exec_driver_sql = self.planned
+        self.sent: list[tuple[str, tuple[Any, ...]]] = []
+        """The statements of the transaction under way."""
+        self.exec_driver_sql = self._execute = self.planned
 
     def planned(self, text: str, values: tuple[Any, ...] = ()) -> Any:
         """Run a statement, or what is planned for it."""
-        if self.plan and text.startswith(self.plan[0][0]):
+        if text.startswith("BEGIN"):
+            self.sent.clear()
+        if self.plan and text.removeprefix("WITH changed AS (").startswith(self.plan[0][0]):
             return self.plan.pop(0)[1](self, text, values)
+        self.sent.append((text, values))
         return self.real(text, values) if values else self.real(text)
 
     def lose(self) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.conformance.changes import (
     Append,
@@ -28,8 +30,9 @@ from holdfast_store import journal as journal_module
 from holdfast_store import journals, queries
 from holdfast_store.batch import BaseChange, Change, Committed
 from holdfast_store.committer import Committer
-from holdfast_store.database import Database
+from holdfast_store.database import Database, PostgresSettings
 from holdfast_store.journal import Journal
+from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.errors import (
     JournalClosedError,
@@ -363,6 +366,93 @@ async def test_a_commit_in_doubt_whose_row_is_gone_is_not_done_again(
     assert await journal.apply(AppendMany(run_id)) == 2 + done
 
 
+@pytest.mark.parametrize("insists", [False, True])
+async def test_a_transaction_that_arrives_after_it_was_given_up_is_refused(
+    on_disk: Database, faults: Faults, journal: Journal, insists: bool
+) -> None:
+    """What a connection had sent when it was lost may reach the server late, out of a network that was cut."""
+    journal.cache.owners.add("me")
+    mine = start(on_disk.environment, "w", owner_id="me")
+    await journal.apply(mine)
+    run_id = mine.run.run_id
+    on_its_way: list[tuple[str, tuple[Any, ...]]] = []
+
+    def held_up(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+        on_its_way.extend([*link.sent, (text, values)])
+        link.lose()
+        raise lost()
+
+    def arrives(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+        assert not _goes_through(on_disk, on_its_way)
+        return link.real(text)
+
+    faults += [("COMMIT", held_up), ("BEGIN", arrives)]
+    change = AppendMany(run_id)
+    change.insists = insists
+    assert await journal.apply(change) == 2
+    assert on_its_way[0][0].startswith("BEGIN")
+    assert change.tried == 2
+    assert len(histories(on_disk, run_id)[0]) == 2
+    assert await journal.apply(AppendMany(run_id)) == 3
+
+
+def _goes_through(database: Database, statements: list[tuple[str, tuple[Any, ...]]]) -> bool:
+    """Whether a server that gets these takes all of them; what it does not take whole, it takes nothing of."""
+    connection = database.writer()
+    driver: Any = connection.connection.driver_connection
+    try:
+        for text, values in statements:
+            if driver.execute(text, values).rowcount == 0:
+                return False
+    except psycopg.DataError:
+        return False
+    finally:
+        driver.rollback()
+        connection.close()
+    return True
+
+
+async def test_a_journal_whose_row_is_of_another_time_makes_it_anew(
+    on_disk: Database, journal: Journal
+) -> None:
+    """As after a failover to a standby that had not heard of the last commits."""
+    run_id = await started(journal)
+    connection = on_disk.writer()
+    connection.exec_driver_sql("UPDATE journals SET batch_no = batch_no - 1")
+    connection.close()
+    assert await journal.apply(AppendMany(run_id)) == 2
+    assert len(histories(on_disk, run_id)[0]) == 2
+    with on_disk.reader() as reader:
+        assert journals.oldest(reader, 1 << 52, 10) == [
+            (journal.committer.journal_id, journal.committer.batches)
+        ]
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("cached", [True, False])
+async def test_a_batch_goes_to_the_server_in_one_round_trip(
+    postgresql_url: str, tmp_path: Path, cached: bool
+) -> None:
+    """And one more for the rows that are read under their lock."""
+    environment = Environment()
+    database = Database(DatabaseUrl.parse(postgresql_url), environment)
+    journal = Journal(database, environment)
+    try:
+        journal.cache.owners.add("me")
+        mine = start(environment, "w", owner_id="me" if cached else "other")
+        await journal.apply(mine)
+        connection = journal.committer.connect().connection.driver_connection
+        assert isinstance(connection, psycopg.Connection)
+        with (tmp_path / "trace").open("w") as trace:
+            connection.pgconn.trace(trace.fileno())
+            await journal.apply(AppendMany(mine.run.run_id))
+            connection.pgconn.untrace()
+        assert (tmp_path / "trace").read_text().count("ReadyForQuery") == (1 if cached else 2)
+    finally:
+        await journal.close()
+        database.dispose()
+
+
 def _forget(database: Database, journal: Journal) -> None:
     """As a watchdog does that takes it for a dead process's."""
     connection = database.writer()
@@ -380,8 +470,6 @@ def _unreachable(self: Database) -> Any:
 async def test_a_backend_that_is_terminated_while_it_commits(
     postgresql_url: str, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast_store.urls import DatabaseUrl
-
     environment = Environment()
     database = Database(DatabaseUrl.parse(postgresql_url), environment)
     journal = Journal(database, environment)
@@ -408,9 +496,6 @@ async def test_a_backend_that_is_terminated_while_it_commits(
 @pytest.mark.postgresql
 async def test_a_commit_still_under_way_is_waited_for(postgresql_url: str, faults: Faults) -> None:
     """Whoever asks too early is told nothing: the journal's row is locked until the old session is through."""
-    from holdfast_store.database import PostgresSettings
-    from holdfast_store.urls import DatabaseUrl
-
     environment = Environment()
     settings = PostgresSettings(lock_timeout_s=0.05)
     database = Database(DatabaseUrl.parse(postgresql_url), environment, postgres=settings)
