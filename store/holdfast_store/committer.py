@@ -32,7 +32,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast_store.batch import Batch, Cache, Change, Committed, StaleRows
 from holdfast_store.database import Database, is_disconnect, is_transient, translate
-from holdfast_store.driver_errors import is_conflict, stale_rows_of
+from holdfast_store.driver_errors import is_conflict, is_refusal, stale_rows_of
 from holdfast_store.forks import forked
 from holdfast_store.link import Link
 from holdfast_store.statements import advance, statements_for
@@ -215,9 +215,10 @@ class Committer:
             else:
                 self._write(link, batch, outcomes)
         except BaseException as error:
-            if self._in_doubt is not None and (is_disconnect(error) or not isinstance(error, Exception)):
+            if self._in_doubt is not None and not is_refusal(error):
+                self._abandon()
                 raise
-            self._in_doubt = None  # it failed on a live connection: nothing was applied
+            self._in_doubt = None
             trusted = batch.trusted()
             self.cache.forget(*trusted)
             self._roll_back()
@@ -242,9 +243,9 @@ class Committer:
     def _settled(self) -> Result:
         assert self._in_doubt is not None
         number, outcomes, committed = self._in_doubt
+        self.cache.remember(committed)
         self._in_doubt = None
         self.batches = number
-        self.cache.remember(committed)
         self.statistics["batches"] += 1
         self.statistics["changes"] += len(outcomes)
         return outcomes, [committed]
@@ -268,12 +269,21 @@ class Committer:
         except (sqlite3.Error, psycopg.Error):
             self._drop_connection()
 
+    def _abandon(self) -> None:
+        """The COMMIT may have arrived or not: leave nothing open that could be taken for its outcome."""
+        if self._database.backend == "sqlite":
+            self._roll_back()
+        else:
+            self._drop_connection()
+
     # --- trouble ----------------------------------------------------------------------------------------------------
 
     def _after_error(self, changes: Sequence[Change[Any]], error: Exception) -> Result:
         """Decide what an error means for the batch: again, again on a new connection, or in halves."""
         if is_disconnect(error) or isinstance(error, StoreError):
             self._drop_connection()
+        if self._in_doubt is not None:
+            return self._again_or_give_up(changes, error)
         if isinstance(error, Forgotten):
             self._make_anew()
             return self._again_or_give_up(changes, error)
@@ -316,6 +326,7 @@ class Committer:
         if self._failing_since is None:
             self._failing_since = now
         if now - self._failing_since > self._patience:
+            self._failing_since, self._pause = None, FIRST_PAUSE
             self._given_up = self._in_doubt is not None
             return [Outcome(None, translate(error)) for _ in changes], []
         self.statistics["retries"] += 1
@@ -349,10 +360,10 @@ class Committer:
         connection = self.connect()
         connection.exec_driver_sql(self._bar, (number + 1, self._journal_id, number - 1))
         row = connection.exec_driver_sql(self._position, (self._journal_id,)).fetchone()
+        lost_track, self._lost_track = self._lost_track or row is None, False
         if row is not None and int(row[0]) == number:
             return self._settled()
         self._in_doubt, self.batches = None, number + 1
-        lost_track, self._lost_track = self._lost_track or row is None, False
         if not lost_track:
             return None
         unknown = OutcomeUnknownError(

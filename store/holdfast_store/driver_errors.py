@@ -49,8 +49,10 @@ _TRANSIENT: Final = frozenset(
 )
 # The server ended the session: shutdown, crash, starting up, dropped database, idle too long.
 _SESSION_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+_FATAL: Final = frozenset({"FATAL", "PANIC"})
 # The session has not the prepared statements that the driver believes it has.
 _PLAN_LOST: Final = "26000"
+_COMPLETION_UNKNOWN: Final = "40003"
 _NO_NUMBER: Final = "22P02"
 _STALE: Final = re.compile(rf"{STALE}(\w+)")
 
@@ -74,8 +76,20 @@ def is_disconnect(error: BaseException) -> bool:
         if state is None:
             # Only what libpq says itself carries no state: no server answered, or none is left to answer.
             return isinstance(raw, psycopg.OperationalError | psycopg.InterfaceError)
+        if raw.diag.severity_nonlocalized in _FATAL:
+            return True
         return state.startswith("08") or state in _SESSION_ENDED or state == _PLAN_LOST
     return isinstance(raw, sqlite3.ProgrammingError) and "closed database" in str(raw)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the database itself has said no, on a connection that lives on: nothing of the transaction holds."""
+    if is_disconnect(error):
+        return False
+    raw = driver_error(error)
+    if isinstance(raw, psycopg.Error):
+        return raw.sqlstate not in (None, _COMPLETION_UNKNOWN)
+    return isinstance(raw, sqlite3.Error)
 
 
 def is_transient(error: BaseException) -> bool:

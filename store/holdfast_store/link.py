@@ -8,7 +8,7 @@ Errors are the driver's own; :mod:`holdfast_store.driver_errors` knows both kind
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import psycopg
@@ -50,23 +50,24 @@ class Link:
         """Whether the driver can send statements :meth:`together`."""
         self._driver = driver
         self._beginning = ""
-        self._sending = False
-        """Whether a block of :meth:`together` is under way."""
 
     def marked(self, text: str) -> str:
         """A statement written with ``?`` marks, as this driver writes them."""
         return text if self.qmark else text.replace("?", "%s")
 
     def begin(self, text: str) -> None:
-        """Begin a transaction, together with the first statement that follows."""
+        """Begin a transaction with the first statement that follows: sent together if that is.
+
+        One that reads gets its answer after the server has said that it waits for the next: from then on it counts how
+        long the session stands idle with its locks. psycopg's blocks end with a message that stops the count.
+        """
         self._beginning = text
         self.exec_driver_sql = self._first
 
     def _first(self, text: str, values: Values | None = None) -> Any:
         self.exec_driver_sql = execute = self._execute
-        with nullcontext() if self._sending else self.together():
-            execute(self._beginning)
-            return execute(text, values)
+        execute(self._beginning)
+        return execute(text, values)
 
     @contextmanager
     def together(self) -> Generator[None]:
@@ -74,17 +75,14 @@ class Link:
 
         The server passes over everything after a statement that fails, and that one's error is raised.
         """
-        self._sending = True
         pipeline = self._driver.pipeline()
         pipeline.__enter__()
         try:
             yield
         except BaseException:
-            with suppress(psycopg.Error):  # with an error in hand psycopg would log this one, values quoted
+            with suppress(Exception):  # with an error in hand psycopg would log this one, values quoted
                 pipeline.__exit__(None, None, None)
             raise
-        finally:
-            self._sending = False
         pipeline.__exit__(None, None, None)
 
     def roll_back(self) -> None:
@@ -96,5 +94,5 @@ class Link:
         self.exec_driver_sql = self._execute
         if self.pipelined and not self._driver.closed:
             self._driver.rollback()
-        else:
+        elif not self.qmark or self._driver.in_transaction:  # SQLite refuses a ROLLBACK outside a transaction
             self.exec_driver_sql("ROLLBACK")

@@ -18,6 +18,7 @@ from holdfast_workflow.environment import Clock, SystemClock
 
 _READERS_KEPT: Final = 2
 _READERS_AT_MOST: Final = 8
+_KEEPALIVES: Final = 3
 _READER_WAIT_S: Final = 10.0
 _CLOCK_ROUND_TRIPS: Final = 5
 _NOT_SUPPORTED: Final = frozenset({"42601", "0A000"})
@@ -36,7 +37,7 @@ class PostgresSettings:
         lock_timeout_s: How long a statement waits for a row.
         statement_timeout_s: How long a statement may take in all.
         idle_in_transaction_timeout_s: How long a transaction may stand between two statements.
-        keepalive_idle_s: After how much silence TCP asks whether the server is still there.
+        keepalive_idle_s: After how much silence TCP asks whether the other side is still there; here and on the server.
         prepare_threshold: How often a statement is run before the server keeps its plan; None for never, which a
             pooler that hands each transaction another session needs.
         prepared_max: How many plans a connection keeps. The journal's statements differ by their number of rows.
@@ -106,7 +107,7 @@ def _connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any
         "keepalives": 1,
         "keepalives_idle": settings.keepalive_idle_s,
         "keepalives_interval": max(1, settings.keepalive_idle_s // 3),
-        "keepalives_count": 3,
+        "keepalives_count": _KEEPALIVES,
     }
     given = url.sqlalchemy_url.query
     kept = {name: value for name, value in defaults.items() if name not in given}
@@ -122,10 +123,23 @@ def _prepare_session(
         ("idle_in_transaction_session_timeout", settings.idle_in_transaction_timeout_s),
     )
     # One round trip, and by statement: poolers refuse these as start-up options.
-    wanted = (
+    wanted = [
         f"SET {name} = {round(seconds * 1000)}" for name, seconds in timeouts if f"{name}=" not in given
-    )
+    ]
     utf8 = "SET client_encoding = 'UTF8'"  # which is what binary arrays hold, whatever the database's own
+    # A session whose client has vanished keeps its locks until the server notices. Not all that speak PostgreSQL's
+    # language have these settings, so only what the server lists is set.
+    keepalives = (
+        ("tcp_keepalives_idle", settings.keepalive_idle_s),
+        ("tcp_keepalives_interval", max(1, settings.keepalive_idle_s // 3)),
+        ("tcp_keepalives_count", _KEEPALIVES),
+    )
+    listed = ", ".join(f"('{name}', '{value}')" for name, value in keepalives if f"{name}=" not in given)
+    if listed:
+        wanted.append(
+            f"SELECT set_config(name, v.value, false) FROM (VALUES {listed}) AS v(name, value) "
+            "JOIN pg_settings USING (name)"
+        )
     statement = "; ".join((utf8, *wanted))
 
     def prepare(connection: psycopg.Connection[Any], _record: object) -> None:
@@ -133,7 +147,7 @@ def _prepare_session(
         connection.adapters.register_dumper(int, _BigIntDumper)
         arrays.register(connection)
         result = connection.pgconn.exec_(statement.encode())
-        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
+        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
             raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
 
     return prepare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from holdfast.testing import VirtualClock
 from holdfast_store import journal as journal_module
 from holdfast_store import journals, queries
 from holdfast_store.batch import BaseChange, Change, Committed
-from holdfast_store.committer import Committer
+from holdfast_store.committer import Committer, TryAgain
 from holdfast_store.database import Database, PostgresSettings
 from holdfast_store.journal import Journal
 from holdfast_store.urls import DatabaseUrl
@@ -396,6 +397,85 @@ async def test_a_transaction_that_arrives_after_it_was_given_up_is_refused(
     assert await journal.apply(AppendMany(run_id)) == 3
 
 
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("error", [OSError("poll"), AssertionError("a driver's bug"), KeyboardInterrupt()])
+async def test_whatever_is_raised_while_it_commits_is_no_answer(
+    database: Database, faults: Faults, error: BaseException, done: bool
+) -> None:
+    """Only the database can say that nothing was applied; all else leaves it in doubt."""
+    committer = Committer(database, database.environment)
+    first = start(database.environment, "w")
+    committer.run([first])
+    run_id = first.run.run_id
+
+    def fail(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+        if done:
+            link.real(text)
+        raise error
+
+    faults.append(("COMMIT", fail))
+    change = AppendMany(run_id)
+    try:
+        committer.run([change])
+    except (TryAgain, KeyboardInterrupt):
+        pass
+    (outcome,), _ = committer.run([change])
+    assert (outcome.value, outcome.error) == (2, None)
+    assert len(histories(database, run_id)[0]) == 2
+    assert change.tried == (1 if done else 2)
+    (outcome,), _ = committer.run([AppendMany(run_id)])
+    assert outcome.value == 3
+    committer.close()
+
+
+async def test_patience_is_whole_again_when_it_has_ended(
+    on_disk: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committer = Committer(on_disk, on_disk.environment, patience=0.05)
+    first = start(on_disk.environment, "w")
+    committer.run([first])
+    monkeypatch.setattr(on_disk.__class__, "writer", _unreachable)
+    faults.append(("COMMIT", lost_before))
+    for _ in range(2):
+        change = AppendMany(first.run.run_id)
+        with pytest.raises(TryAgain):
+            committer.run([change])
+        time.sleep(0.06)
+        (outcome,), _ = committer.run([change])
+        assert isinstance(outcome.error, StoreError)
+    monkeypatch.undo()
+    committer.close()
+
+
+@pytest.mark.postgresql
+async def test_rows_are_not_locked_for_ever_by_who_was_stopped(postgresql_url: str) -> None:
+    """Between what it has read and what it writes, a process may be paused: the server ends its session then."""
+    environment = Environment()
+    settings = PostgresSettings(idle_in_transaction_timeout_s=0.2)
+    database = Database(DatabaseUrl.parse(postgresql_url), environment, postgres=settings)
+    journal = Journal(database, environment)
+    try:
+        change = Paused(await started(journal), 0.6)
+        assert await journal.apply(change) == 2
+        assert change.tried == 2
+    finally:
+        await journal.close()
+        database.dispose()
+
+
+class Paused(AppendMany):
+    """Takes long to decide, the first time."""
+
+    def __init__(self, run_id: str, seconds: float) -> None:
+        super().__init__(run_id)
+        self.seconds = seconds
+
+    def apply(self, batch: Any) -> int:
+        if not self.tried:
+            time.sleep(self.seconds)
+        return super().apply(batch)
+
+
 def _goes_through(database: Database, statements: list[tuple[str, tuple[Any, ...]]]) -> bool:
     """Whether a server that gets these takes all of them; what it does not take whole, it takes nothing of."""
     connection = database.writer()
@@ -433,7 +513,7 @@ async def test_a_journal_whose_row_is_of_another_time_makes_it_anew(
 async def test_a_batch_goes_to_the_server_in_one_round_trip(
     postgresql_url: str, tmp_path: Path, cached: bool
 ) -> None:
-    """And one more for the rows that are read under their lock."""
+    """And two more for rows that are read under their lock: the BEGIN, and the reading."""
     environment = Environment()
     database = Database(DatabaseUrl.parse(postgresql_url), environment)
     journal = Journal(database, environment)
@@ -447,7 +527,7 @@ async def test_a_batch_goes_to_the_server_in_one_round_trip(
             connection.pgconn.trace(trace.fileno())
             await journal.apply(AppendMany(mine.run.run_id))
             connection.pgconn.untrace()
-        assert (tmp_path / "trace").read_text().count("ReadyForQuery") == (1 if cached else 2)
+        assert (tmp_path / "trace").read_text().count("ReadyForQuery") == (1 if cached else 3)
     finally:
         await journal.close()
         database.dispose()
