@@ -112,22 +112,29 @@ class Actor:
 
     # --- news -------------------------------------------------------------------------------------------------------
 
-    def hear(self, run: RunRow, events: Iterable[tuple[int, Event, object]]) -> None:
-        """Take in what a batch of this process did to the run."""
+    def hear(self, run: RunRow, events: Iterable[tuple[int, Event, object]]) -> bool:
+        """Take in what a batch of this process did to the run.
+
+        Returns ``False`` where an activation was written that is not this actor's, for one that was given up can arrive
+        late: what is in memory here is no longer the run's state.
+        """
         self.run = run
         tail, change, seen = self.tail, self.change, self.seen_seq
         recorded = False  # what stands after the record of its own activation was not applied by it
         for seq, event, author in events:
             if seq > seen:
+                if type(event) is WorkflowTaskCompleted:
+                    if author is not change:
+                        return False
+                    recorded = True
                 news = (
                     event.inbound
                     and (recorded or author is not change)
                     and getattr(event, "by", None) is None
                 )
                 tail[seq] = event if news else None
-                if type(event) is WorkflowTaskCompleted and author is change:
-                    recorded = True
         self.advance()
+        return True
 
     def advance(self) -> None:
         """Move along the gapless prefix, and note whether something is missing after it."""

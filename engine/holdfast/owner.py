@@ -109,9 +109,9 @@ class RunOwner:
                 reading[run_id].stale = True
             actor = actors.get(run_id)
             if actor is not None:
-                actor.hear(run, committed.events.get(run_id, ()))
+                known = actor.hear(run, committed.events.get(run_id, ()))
                 if actor.change is None:
-                    self._after_news(actor)
+                    self._after_news(actor, known)
                 continue
             if run.closed_at is None and run.wake_at is not None:
                 if run.owner_id == worker_id:
@@ -123,11 +123,14 @@ class RunOwner:
                 elif run.owner_id is None and self.serves(run.workflow_type, run.task_queue):
                     self._later(max(run.wake_at, run.not_before), self.taker.claim)
 
-    def _after_news(self, actor: Actor) -> None:
+    def _after_news(self, actor: Actor, known: bool) -> None:
         """Something happened to a run that has no activation in flight."""
         run = actor.run
         if run.closed_at is not None or run.owner_id != self.worker_id:
             self._discard(actor)
+        elif not known:
+            self._discard(actor)
+            self.load(run.run_id)
         else:
             self.wake(actor)
 

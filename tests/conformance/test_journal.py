@@ -428,7 +428,7 @@ async def test_whatever_is_raised_while_it_commits_is_no_answer(
     committer.close()
 
 
-async def test_patience_is_whole_again_when_it_has_ended(
+def test_patience_is_whole_again_when_it_has_ended(
     on_disk: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committer = Committer(on_disk, on_disk.environment, patience=0.05)

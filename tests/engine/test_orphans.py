@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.engine.conftest import MakeEnvironment
 from holdfast import Client, Worker, workflow
 from holdfast.activation import Activate
 from holdfast.errors import StoreError, StoreUnreachableError
+from holdfast.testing import TestEnvironment
 from holdfast_activities.changes import CompleteAttempt, EndAttempt
 from holdfast_store import committer, queries
 from holdfast_store.batch import Committed
@@ -24,6 +26,19 @@ from holdfast_store.queries import fetch
 @workflow.defn
 async def adds_elsewhere() -> int:
     return await programs.add.with_options(task_queue="other")(1, 2)
+
+
+@workflow.defn
+async def naps() -> None:
+    await asyncio.sleep(1)
+
+
+@workflow.defn
+async def naps_and_waits_for_a_nap() -> None:
+    await asyncio.sleep(1)
+    child = workflow.start_child(naps, id="child")
+    await child.started()
+    await child
 
 
 VALUE = psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
@@ -159,3 +174,36 @@ async def test_a_worker_stops_though_the_database_is_away(
 def fetch_all(client: Client, text: str) -> list[Any]:
     with client.hub.database.reader() as connection:
         return fetch(connection, text)
+
+
+async def test_an_activation_that_was_given_up_and_arrives_late_is_not_done_again() -> None:
+    """Its run is in memory again by then, as it was before; a busy loop lets it stand so for a while."""
+    async with TestEnvironment() as env, env.new_worker(workflows=[naps, naps_and_waits_for_a_nap]):
+        hub = env.client.hub
+        owner: Any = hub.workers[0]
+        submit, activate = hub.journal.submit, owner._activate
+        given_up: list[Activate] = []
+        late: list[Any] = []
+
+        def submitted(change: Any, callback: Any) -> None:
+            if type(change) is Activate and not given_up:
+                given_up.append(change)
+                hub.loop.call_soon(callback, None, StoreUnreachableError("nobody answers"))
+            else:
+                submit(change, callback)
+
+        def activated(actor: Any) -> None:
+            if given_up and not late:
+                late.append(actor)
+                submit(given_up[0], lambda value, error: None)
+                hub.loop.call_later(0.05, activate, actor)
+            else:
+                activate(actor)
+
+        hub.journal.submit = submitted  # type: ignore[method-assign]
+        owner._activate = activated
+        handle = await env.client.start(naps_and_waits_for_a_nap, id="w")
+        await handle.result()
+        assert late
+        types = [event.type async for event in handle.history()]
+        assert types.count("ChildWorkflowScheduled") == types.count("ChildWorkflowStarted") == 1
