@@ -48,7 +48,7 @@ class Link:
         self.qmark = connection.dialect.paramstyle == "qmark"
         self.pipelined = isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported()
         """Whether the driver can send statements :meth:`together`."""
-        self._driver = driver
+        self._driver: Any = driver
         self._beginning = ""
 
     def marked(self, text: str) -> str:
