@@ -1,6 +1,6 @@
 """The far side of ``executor="process"``: what runs in the other process.
 
-Only JSON and ids cross the border. What is to come back on the way (heartbeats) goes through one queue; what is to be
+Only JSON and ids cross the border. What is to come back on the way (heartbeats) goes through one pipe; what is to be
 told (stop, and why) is one byte of shared memory per attempt, so that asking costs nothing.
 """
 
@@ -11,7 +11,9 @@ import os
 import signal
 import threading
 from dataclasses import dataclass
-from typing import Any, Protocol
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Lock
+from typing import Any
 
 from holdfast_activities.attempts import AttemptEnd
 from holdfast_activities.context import CURRENT, RunningActivity, StopReason
@@ -26,12 +28,20 @@ from holdfast_workflow.payloads import Payload
 REASONS = tuple(StopReason)
 
 
-class Sender(Protocol):
-    """The writing end of the heartbeats' queue."""
+@dataclass(slots=True)
+class Sender:
+    """The writing end of the heartbeats' pipe. The other processes take turns by a lock.
+
+    One that is killed in its turn keeps the lock for ever, so nobody on the worker's side ever waits for it.
+    """
+
+    pipe: Connection
+    turn: Lock
 
     def put(self, item: Any) -> None:
         """Send."""
-        ...
+        with self.turn:
+            self.pipe.send(item)
 
 
 @dataclass(slots=True)

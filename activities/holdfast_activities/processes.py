@@ -15,13 +15,14 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from multiprocessing.connection import wait
 from typing import Any
 
 import orjson
 
 from holdfast_activities import children
 from holdfast_activities.attempts import HANDED_BACK, AttemptEnd
-from holdfast_activities.children import REASONS, Order, Report
+from holdfast_activities.children import REASONS, Order, Report, Sender
 from holdfast_activities.context import RunningActivity, StopReason
 from holdfast_activities.heartbeats import Heartbeats
 from holdfast_activities.outcomes import Outcome, Outcomes
@@ -100,7 +101,7 @@ class ProcessRunner:
 
 
 class Pool:
-    """One set of processes, with its queue and its shared memory."""
+    """One set of processes, with its pipe and its shared memory."""
 
     def __init__(
         self,
@@ -119,12 +120,13 @@ class Pool:
         self._under_way: dict[int, tuple[int, RunningActivity]] = {}
         context = multiprocessing.get_context("spawn")
         self._flags: Any = context.RawArray("b", slots)
-        self._queue: Any = context.SimpleQueue()
+        self._heard, self._told = context.Pipe(duplex=False)
+        self._stopped, self._stop = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(
             min(slots, os.cpu_count() or 1),
             mp_context=context,
             initializer=children.set_up,
-            initargs=(self._queue, self._flags, outcomes.limits),
+            initargs=(Sender(self._told, context.Lock()), self._flags, outcomes.limits),
         )
         self._listener = threading.Thread(
             target=self._listen, name="holdfast-process-heartbeats", daemon=True
@@ -167,9 +169,11 @@ class Pool:
         if under_way:  # nobody can take what they would return, and this process could not exit
             for process in processes:
                 process.terminate()
-        self._queue.put(None)
+        self._told.close()  # the pipe ends with its processes then, half-way through a message if need be
+        self._stop.close()
         self._listener.join()
-        self._queue.close()
+        self._heard.close()
+        self._stopped.close()
 
     def _release(self, place: int) -> None:
         with self._lock:
@@ -177,8 +181,12 @@ class Pool:
             self._free.append(place)
 
     def _listen(self) -> None:
-        while (message := self._queue.get()) is not None:
-            place, number, data = message
+        """Until nobody can write any more, or all that was written is read and it is to stop."""
+        while self._heard in wait([self._heard, self._stopped]):
+            try:
+                place, number, data = self._heard.recv()
+            except (EOFError, OSError):
+                return
             details = tuple(orjson.loads(data)) if data is not None else ()
             with self._lock:  # a message that comes after the attempt's report is older than what that says
                 known = self._under_way.get(place)

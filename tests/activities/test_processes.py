@@ -22,6 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast_activities import children
 from holdfast_activities import context as activity
 from holdfast_activities.definitions import defn
 from holdfast_workflow.errors import ApplicationError
@@ -58,6 +59,15 @@ def leave() -> None:
 @defn(executor="process")
 def die() -> None:
     os._exit(9)
+
+
+@defn(executor="process")
+def die_telling(begun: bool) -> None:
+    sender = children._child.sender
+    sender.turn.acquire()
+    if begun:
+        os.write(sender.pipe.fileno(), b"\\0\\0")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @defn(executor="process")
@@ -189,6 +199,16 @@ async def test_a_process_that_dies_fails_its_attempt_and_the_next_gets_another(p
     assert end.failure["type"] == "ProcessDied"
     assert await pool.run(jobs.add, jobs.Order(1), 2) == {"number": 3}
     assert pool.runner.free == 4
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_one_that_is_killed_while_it_tells_something_stops_nobody(
+    pool: Any, jobs: ModuleType, begun: bool
+):
+    """Neither in its turn to write nor half-way through a message: the worker's loop never waits for it."""
+    end = await pool.run(jobs.die_telling, begun)
+    assert end.failure["type"] == "ProcessDied"
+    assert await pool.run(jobs.add, jobs.Order(1), 2) == {"number": 3}
 
 
 async def test_closing_ends_what_still_runs(pool: Any, jobs: ModuleType, tmp_path: Path):

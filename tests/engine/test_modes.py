@@ -71,12 +71,13 @@ def an_event_is_taken_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """An actor that does not look whether it knows an event already."""
     hear = Actor.hear
 
-    def forgetful(actor: Actor, run: Any, events: Iterable[tuple[int, Event, object]]) -> None:
+    def forgetful(actor: Actor, run: Any, events: Iterable[tuple[int, Event, object]]) -> bool:
         known = actor.seen_seq
-        hear(actor, run, events)
+        ours = hear(actor, run, events)
         actor.pending += [
             event for seq, event, _ in events if seq <= known and event.type == "SignalReceived"
         ]
+        return ours
 
     monkeypatch.setattr(Actor, "hear", forgetful)
 
