@@ -286,6 +286,7 @@ class Committer:
             return self._again_or_give_up(changes, error)
         if isinstance(error, Forgotten):
             self._make_anew()
+            self._failing_since = None  # the database answers: however long it was away, patience begins anew
             return self._again_or_give_up(changes, error)
         if is_transient(error) or is_disconnect(error) or isinstance(error, StoreError):
             return self._again_or_give_up(changes, error)

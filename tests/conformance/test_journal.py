@@ -428,6 +428,28 @@ async def test_whatever_is_raised_while_it_commits_is_no_answer(
     committer.close()
 
 
+async def test_a_row_that_is_gone_is_no_end_of_patience(
+    on_disk: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was paused between two attempts finds its row gone, and is told of no error for it."""
+    committer = Committer(on_disk, on_disk.environment, patience=0.05)
+    first = start(on_disk.environment, "w")
+    committer.run([first])
+    faults.append(("BEGIN", busy))
+    change = AppendMany(first.run.run_id)
+    with pytest.raises(TryAgain):
+        committer.run([change])
+    await asyncio.sleep(0.06)
+    connection = on_disk.writer()
+    connection.exec_driver_sql("DELETE FROM journals")
+    connection.close()
+    with pytest.raises(TryAgain):
+        committer.run([change])
+    (outcome,), _ = committer.run([change])
+    assert (outcome.value, outcome.error) == (2, None)
+    committer.close()
+
+
 def test_patience_is_whole_again_when_it_has_ended(
     on_disk: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
