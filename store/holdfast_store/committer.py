@@ -163,19 +163,11 @@ class Committer:
         """Run the changes as one transaction, or in halves. Raises :class:`TryAgain`; never another error."""
         if os.getpid() != self._pid:  # the connection is the parent's: not even to be closed
             return [Outcome(None, forked()) for _ in changes], []
-        result = None
-        if self._in_doubt is not None:
-            try:
-                result = self._settle_doubt()
-            except Exception as error:  # and it stays in doubt
-                if is_disconnect(error) or isinstance(error, StoreError):
-                    self._drop_connection()
-                return self._again_or_give_up(changes, error)
-        if result is None:
-            try:
-                result = self._try(changes)
-            except Exception as error:  # whatever it is, every waiter learns of it
-                result = self._after_error(changes, error)
+        try:
+            settled = self._settle_doubt() if self._in_doubt is not None else None
+            result = settled or self._try(changes)
+        except Exception as error:  # whatever it is, every waiter learns of it
+            result = self._after_error(changes, error)
         self._failing_since = None
         self._pause = FIRST_PAUSE
         if self._late:
@@ -327,7 +319,6 @@ class Committer:
         if self._failing_since is None:
             self._failing_since = now
         if now - self._failing_since > self._patience:
-            self._failing_since, self._pause = None, FIRST_PAUSE
             self._given_up = self._in_doubt is not None
             return [Outcome(None, translate(error)) for _ in changes], []
         self.statistics["retries"] += 1

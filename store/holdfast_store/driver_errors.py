@@ -52,7 +52,9 @@ _SESSION_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 _FATAL: Final = frozenset({"FATAL", "PANIC"})
 # The session has not the prepared statements that the driver believes it has.
 _PLAN_LOST: Final = "26000"
+# The server can't say itself whether the transaction was committed (distributed databases do).
 _COMPLETION_UNKNOWN: Final = "40003"
+# What a guarded statement raises: a text that is no number.
 _NO_NUMBER: Final = "22P02"
 _STALE: Final = re.compile(rf"{STALE}(\w+)")
 

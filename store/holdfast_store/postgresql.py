@@ -105,13 +105,17 @@ def _connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any
         "application_name": "holdfast",
         "connect_timeout": settings.connect_timeout_s,
         "keepalives": 1,
-        "keepalives_idle": settings.keepalive_idle_s,
-        "keepalives_interval": max(1, settings.keepalive_idle_s // 3),
-        "keepalives_count": _KEEPALIVES,
+        **_keepalives("keepalives", settings),
     }
     given = url.sqlalchemy_url.query
     kept = {name: value for name, value in defaults.items() if name not in given}
     return {**kept, "autocommit": True, "prepare_threshold": settings.prepare_threshold}
+
+
+def _keepalives(prefix: str, settings: PostgresSettings) -> dict[str, int]:
+    """When TCP asks whether the other side is still there, under the names of the driver's options or the server's."""
+    idle = settings.keepalive_idle_s
+    return {f"{prefix}_idle": idle, f"{prefix}_interval": max(1, idle // 3), f"{prefix}_count": _KEEPALIVES}
 
 
 def _prepare_session(
@@ -129,11 +133,7 @@ def _prepare_session(
     utf8 = "SET client_encoding = 'UTF8'"  # which is what binary arrays hold, whatever the database's own
     # A session whose client has vanished keeps its locks until the server notices. Not all that speak PostgreSQL's
     # language have these settings, so only what the server lists is set.
-    keepalives = (
-        ("tcp_keepalives_idle", settings.keepalive_idle_s),
-        ("tcp_keepalives_interval", max(1, settings.keepalive_idle_s // 3)),
-        ("tcp_keepalives_count", _KEEPALIVES),
-    )
+    keepalives = _keepalives("tcp_keepalives", settings).items()
     listed = ", ".join(f"('{name}', '{value}')" for name, value in keepalives if f"{name}=" not in given)
     if listed:
         wanted.append(

@@ -219,9 +219,8 @@ async def test_closing_ends_what_still_runs(pool: Any, jobs: ModuleType, tmp_pat
     pool.runner.close()
     for process in processes:
         await asyncio.to_thread(process.join, 30)
-        for _ in range(
-            1000
-        ):  # the pool's own thread may be the one that waits for it, and notes its end a moment later
+        # The pool's own thread may be the one that waits for it, and notes its end a moment later.
+        for _ in range(1000):
             if process.exitcode is not None:
                 break
             await asyncio.sleep(0.01)

@@ -428,9 +428,7 @@ async def test_whatever_is_raised_while_it_commits_is_no_answer(
     committer.close()
 
 
-async def test_a_row_that_is_gone_is_no_end_of_patience(
-    on_disk: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_is_gone_is_no_end_of_patience(on_disk: Database, faults: Faults) -> None:
     """A process that was paused between two attempts finds its row gone, and is told of no error for it."""
     committer = Committer(on_disk, on_disk.environment, patience=0.05)
     first = start(on_disk.environment, "w")
@@ -439,7 +437,7 @@ async def test_a_row_that_is_gone_is_no_end_of_patience(
     change = AppendMany(first.run.run_id)
     with pytest.raises(TryAgain):
         committer.run([change])
-    await asyncio.sleep(0.06)
+    time.sleep(0.06)
     connection = on_disk.writer()
     connection.exec_driver_sql("DELETE FROM journals")
     connection.close()
@@ -477,7 +475,7 @@ async def test_rows_are_not_locked_for_ever_by_who_was_stopped(postgresql_url: s
     database = Database(DatabaseUrl.parse(postgresql_url), environment, postgres=settings)
     journal = Journal(database, environment)
     try:
-        change = Paused(await started(journal), 0.6)
+        change = Paused(await started(journal), database)
         assert await journal.apply(change) == 2
         assert change.tried == 2
     finally:
@@ -486,15 +484,21 @@ async def test_rows_are_not_locked_for_ever_by_who_was_stopped(postgresql_url: s
 
 
 class Paused(AppendMany):
-    """Takes long to decide, the first time."""
+    """Takes so long to decide, the first time, that the server ends its session."""
 
-    def __init__(self, run_id: str, seconds: float) -> None:
+    def __init__(self, run_id: str, database: Database) -> None:
         super().__init__(run_id)
-        self.seconds = seconds
+        self.database = database
 
     def apply(self, batch: Any) -> int:
         if not self.tried:
-            time.sleep(self.seconds)
+            pid = batch.link.connection.connection.driver_connection.info.backend_pid
+            with self.database.reader() as other:
+                ask = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+                for _ in range(1000):
+                    if not other.exec_driver_sql(ask, (pid,)).scalar():
+                        break
+                    time.sleep(0.01)
         return super().apply(batch)
 
 
