@@ -157,6 +157,13 @@ class FaultyLink(Link):
         self.sent.append((text, values))
         return self.real(text, values) if values else self.real(text)
 
+    def settle(self) -> None:
+        """Wait for the answers to all that was sent: a server that finds its client gone may stop half-way."""
+        if self.pipelined:
+            driver: Any = self.connection.connection.driver_connection
+            with driver.pipeline():  # inside another, its beginning and its end wait
+                pass
+
     def lose(self) -> None:
         """Close the connection under everybody."""
         driver: Any = self.connection.connection.driver_connection
@@ -177,6 +184,7 @@ def lost_before(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
 def lost_after(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
     """The statement is done, but nobody hears of it."""
     link.real(text)
+    link.settle()
     link.lose()
     raise lost()
 
