@@ -90,6 +90,8 @@ class LoopWorker:
         self._retention = Retention(client, policy) if policy is not None else None
         self._monitor = ActivationMonitor() if self.hub.environment.threads else None
         self._polling: asyncio.Task[None] | None = None
+        self._rung = False
+        """Whether others may have written since the last look began."""
         self._running = False
         self._lost = False
         self.unfinished = 0
@@ -245,8 +247,17 @@ class LoopWorker:
 
     def _poll(self) -> None:
         """Others may have written: look for runs and activities."""
-        if self._running and not self._lost and (self._polling is None or self._polling.done()):
-            self._polling = self.hub.task(self._look(), "holdfast-poll")
+        if not self._running or self._lost:
+            return
+        self._rung = True
+        if self._polling is None or self._polling.done():
+            self._polling = self.hub.task(self._look_while_rung(), "holdfast-poll")
+
+    async def _look_while_rung(self) -> None:
+        """What was written while a look was under way may have come behind it: look once more."""
+        while self._rung and self._running and not self._lost:
+            self._rung = False
+            await self._look()
 
     async def _look(self) -> None:
         now = self.hub.environment.clock.now()

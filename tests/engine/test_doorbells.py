@@ -18,7 +18,8 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.process import until_so
 
 from holdfast import Client, Worker, doorbell
-from holdfast.doorbell import CHANNEL
+from holdfast.doorbell import CHANNEL, POLL_INTERVAL
+from holdfast_store import queries
 from holdfast_store.queries import fetch
 
 MOST_A_SECOND = 5
@@ -62,6 +63,32 @@ async def test_an_idle_worker_asks_seldom(engine: MakeEnvironment, asked: Counte
             await env.sleep(seconds)
             assert env.client.hub.journal.committer.statistics["batches"] == batches
             assert asked.total() <= MOST_A_SECOND * seconds, asked
+
+
+@pytest.mark.usefixtures("one_worker")
+async def test_a_bell_that_rings_during_a_look_is_heard(
+    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it rings for may have been written behind the look, which would find it a poll later."""
+    async with engine() as env:
+        hub = env.client.hub
+        await env.sleep(10.3 * POLL_INTERVAL)
+        looks = 0
+        read = hub.read
+
+        async def read_slowly(question: Any, *args: Any) -> Any:
+            nonlocal looks
+            found = await read(question, *args)
+            if question is queries.look:
+                looks += 1
+                if looks == 1:
+                    await hub._ring()
+            return found
+
+        monkeypatch.setattr(hub, "read", read_slowly)
+        await hub._ring()
+        await env.sleep(0.1 * POLL_INTERVAL)
+        assert looks == 2
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
