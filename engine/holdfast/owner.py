@@ -324,6 +324,7 @@ class RunOwner:
             return
         if run.last_seq >= actor.run.last_seq:
             actor.run = run
+        self.hub.journal.cache.forget((run.run_id,), ())  # as it is remembered it would be refused
         actor.seen_inbox = run.inbox
         if waiting is not None:
             actor.updates = [acceptance(row) for row in waiting]
