@@ -2,8 +2,9 @@
 
 SQLAlchemy's tables say which columns there are; the text is made here and run by ``exec_driver_sql`` with tuples,
 because compiling (or binding by name) for each batch costs more than the database does. On SQLite many rows are one
-``VALUES`` list, cut into chunks of a few sizes so that there are few distinct texts; on PostgreSQL they are one array
-a column, so that there is one text whatever their number.
+``VALUES`` list, cut into chunks of a few sizes so that there are few distinct texts. On PostgreSQL they are one array
+a column, so that there is one text whatever their number; a few are written as on SQLite, for to the driver and the
+server an array costs more than its values do, and a lone workflow writes few rows.
 
 An ``UPDATE`` here is a compare-and-set: it names the key *and* what the row is expected to be, and fails as a whole
 where it has not changed as many rows as it was given (:class:`StaleRows`). On PostgreSQL the server itself sees to that
@@ -30,6 +31,8 @@ STALE = "stale rows of "
 """How the error of a guarded statement on PostgreSQL begins; the table's name follows, and how many rows were right."""
 SIZES = (128, 64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
 """How many rows a statement may have: few texts for large batches, a text for each number of rows of a small one."""
+FEW_VALUES = 50
+"""So many values are given to PostgreSQL one by one, more as arrays: a text with more is converted anew each time."""
 
 
 @lru_cache(256)
@@ -114,14 +117,14 @@ class SqliteStatements:
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
         for chunk in _chunks(rows, len(rows[0])):
-            text = _sqlite_insert(table, len(chunk))
+            text = _insert(table, len(chunk))
             connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
         """See :class:`Statements`."""
         inserted: set[Any] = set()
         for chunk in _chunks(rows, len(rows[0])):
-            text = _sqlite_insert_new(table, len(chunk))
+            text = _insert_new(table, len(chunk))
             result = connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
             inserted.update(row[0] for row in result)
         return inserted
@@ -137,7 +140,7 @@ class SqliteStatements:
         """See :class:`Statements`."""
         missing = len(rows)
         for chunk in _chunks(rows, len(rows[0])):
-            text = _sqlite_update(table, where, columns, len(chunk))
+            text = _update(table, where, columns, len(chunk))
             missing -= connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
         if missing:
             raise StaleRows
@@ -147,9 +150,7 @@ class SqliteStatements:
     ) -> None:
         """See :class:`Statements`."""
         for chunk in _chunks(rows, len(keys)):
-            connection.exec_driver_sql(
-                _sqlite_delete(table, keys, len(chunk)), tuple(chain.from_iterable(chunk))
-            )
+            connection.exec_driver_sql(_delete(table, keys, len(chunk)), tuple(chain.from_iterable(chunk)))
 
     def read(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
@@ -186,18 +187,18 @@ def _into(table: Table) -> str:
 
 
 @lru_cache(1024)
-def _sqlite_insert(table: Table, count: int) -> str:
+def _insert(table: Table, count: int) -> str:
     return f"{_into(table)} VALUES {_groups(len(table.columns), count)}"
 
 
 @lru_cache(1024)
-def _sqlite_insert_new(table: Table, count: int) -> str:
+def _insert_new(table: Table, count: int) -> str:
     key = columns_of(table)[0]
-    return f"{_sqlite_insert(table, count)} ON CONFLICT DO NOTHING RETURNING {key}"
+    return f"{_insert(table, count)} ON CONFLICT DO NOTHING RETURNING {key}"
 
 
 @lru_cache(4096)
-def _sqlite_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...], count: int) -> str:
+def _update(table: Table, where: tuple[str, ...], columns: tuple[str, ...], count: int) -> str:
     if count == 1:
         assignments = ", ".join(f"{name} = ?" for name in columns)
         return f"UPDATE {table.name} SET {assignments} WHERE {' AND '.join(f'{name} = ?' for name in where)}"
@@ -211,7 +212,7 @@ def _sqlite_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...
 
 
 @lru_cache(1024)
-def _sqlite_delete(table: Table, keys: tuple[str, ...], count: int) -> str:
+def _delete(table: Table, keys: tuple[str, ...], count: int) -> str:
     if count == 1:
         return f"DELETE FROM {table.name} WHERE {' AND '.join(f'{key} = ?' for key in keys)}"
     return f"DELETE FROM {table.name} WHERE ({', '.join(keys)}) IN (VALUES {_groups(len(keys), count)})"
@@ -225,7 +226,7 @@ def _sqlite_select(table: Table, keys: tuple[str, ...], count: int) -> str:
 
 
 class PostgresStatements:
-    """Many rows as one array a column; rows are locked in key order.
+    """Many rows as one array a column, few by their values; rows are locked in key order.
 
     Args:
         skip_locked: Whether the database has ``SKIP LOCKED``. Where it has not, a claim waits for the transaction that
@@ -237,13 +238,14 @@ class PostgresStatements:
 
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
-        connection.exec_driver_sql(_postgres_insert(table), _arrays(table, columns_of(table), rows))
+        few = len(rows) if len(rows) * len(rows[0]) <= FEW_VALUES else 0
+        connection.exec_driver_sql(_postgres_insert(table, few), _given(table, columns_of(table), rows, few))
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
         """See :class:`Statements`."""
-        result = connection.exec_driver_sql(
-            _postgres_insert_new(table), _arrays(table, columns_of(table), rows)
-        )
+        one = len(rows) == 1
+        text = _postgres_insert_new(table, one)
+        result = connection.exec_driver_sql(text, _given(table, columns_of(table), rows, one))
         return {row[0] for row in result}
 
     def update(
@@ -255,21 +257,24 @@ class PostgresStatements:
         rows: Sequence[Values],
     ) -> None:
         """See :class:`Statements`."""
-        text = _postgres_update(table, where, columns)
-        connection.exec_driver_sql(text, (*_arrays(table, columns + where, rows), len(rows)))
+        one = len(rows) == 1
+        text = _postgres_update(table, where, columns, one)
+        connection.exec_driver_sql(text, (*_given(table, columns + where, rows, one), len(rows)))
 
     def delete(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> None:
         """See :class:`Statements`."""
-        connection.exec_driver_sql(_postgres_delete(table, keys), _arrays(table, keys, rows))
+        one = len(rows) == 1
+        connection.exec_driver_sql(_postgres_delete(table, keys, one), _given(table, keys, rows, one))
 
     def read(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> list[Values]:
         """See :class:`Statements`."""
-        result = connection.exec_driver_sql(_postgres_select(table, keys), _arrays(table, keys, rows))
-        return [tuple(row) for row in result]
+        one = len(rows) == 1
+        text = _postgres_select(table, keys, one)
+        return [tuple(row) for row in connection.exec_driver_sql(text, _given(table, keys, rows, one))]
 
     def lock(
         self,
@@ -281,10 +286,14 @@ class PostgresStatements:
         skip: bool = False,
     ) -> list[Values]:
         """See :class:`Statements`."""
-        result = connection.exec_driver_sql(
-            _postgres_lock(table, keys, skip and self._skip_locked), _arrays(table, keys, rows)
-        )
-        return [tuple(row) for row in result]
+        one = len(rows) == 1
+        text = _postgres_lock(table, keys, one, skip and self._skip_locked)
+        return [tuple(row) for row in connection.exec_driver_sql(text, _given(table, keys, rows, one))]
+
+
+def _given(table: Table, names: tuple[str, ...], rows: Sequence[Values], few: int) -> Values:
+    """What a text for few rows takes (none: for any number, by arrays)."""
+    return tuple(chain.from_iterable(rows)) if few else _arrays(table, names, rows)
 
 
 _ARRAYS = {"text": TextArray, "bigint": BigintArray, "boolean": BooleanArray}
@@ -312,19 +321,30 @@ def _unnest(table: Table, names: tuple[str, ...]) -> str:
     return "unnest(" + ", ".join(f"%s::{_postgres_type(table, name)}[]" for name in names) + ")"
 
 
+def _marked(text: str) -> str:
+    """A statement written for SQLite with the marks of PostgreSQL's driver."""
+    return text.replace("?", "%s")
+
+
 @lru_cache(256)
-def _postgres_insert(table: Table) -> str:
+def _postgres_insert(table: Table, few: int) -> str:
+    if few:
+        return _marked(_insert(table, few))
     return f"{_into(table)} SELECT * FROM {_unnest(table, columns_of(table))}"
 
 
 @lru_cache(256)
-def _postgres_insert_new(table: Table) -> str:
+def _postgres_insert_new(table: Table, one: bool) -> str:
+    if one:
+        return _marked(_insert_new(table, 1))
     key = columns_of(table)[0]
-    return f"{_postgres_insert(table)} ORDER BY 1 ON CONFLICT DO NOTHING RETURNING {key}"
+    return f"{_postgres_insert(table, 0)} ORDER BY 1 ON CONFLICT DO NOTHING RETURNING {key}"
 
 
 @lru_cache(1024)
-def _postgres_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...]) -> str:
+def _postgres_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...], one: bool) -> str:
+    if one:
+        return _guarded(_marked(_update(table, where, columns, 1)), table.name)
     names = [f"n{place}" for place in range(len(columns))] + [f"w{place}" for place in range(len(where))]
     assignments = ", ".join(f"{name} = v.n{place}" for place, name in enumerate(columns))
     matches = " AND ".join(f"t.{name} = v.w{place}" for place, name in enumerate(where))
@@ -343,22 +363,27 @@ def _guarded(update: str, table: str, wanted: str = "%s") -> str:
 
 
 @lru_cache(256)
-def _postgres_delete(table: Table, keys: tuple[str, ...]) -> str:
+def _postgres_delete(table: Table, keys: tuple[str, ...], one: bool) -> str:
+    if one:
+        return _marked(_delete(table, keys, 1))
     return f"DELETE FROM {table.name} WHERE ({', '.join(keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
 
 
 @lru_cache(256)
-def _postgres_select(table: Table, keys: tuple[str, ...]) -> str:
+def _postgres_select(table: Table, keys: tuple[str, ...], one: bool) -> str:
     columns = ", ".join(f"t.{name}" for name in columns_of(table))
-    matches = f"({', '.join(f't.{key}' for key in keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
+    if one:
+        matches = " AND ".join(f"t.{key} = %s" for key in keys)
+    else:
+        matches = f"({', '.join(f't.{key}' for key in keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
     return f"SELECT {columns} FROM {table.name} AS t WHERE {matches}"
 
 
 @lru_cache(256)
-def _postgres_lock(table: Table, keys: tuple[str, ...], skip: bool) -> str:
+def _postgres_lock(table: Table, keys: tuple[str, ...], one: bool, skip: bool) -> str:
     order = ", ".join(f"t.{key}" for key in keys)
     wait = " SKIP LOCKED" if skip else ""
-    return f"{_postgres_select(table, keys)} ORDER BY {order} FOR UPDATE{wait}"
+    return f"{_postgres_select(table, keys, one)} ORDER BY {order} FOR UPDATE{wait}"
 
 
 def advance(backend: str) -> tuple[str, str]:
