@@ -47,6 +47,21 @@ async def test_one_id_from_many_clients_is_one_update(answering: MakeEnvironment
         assert len(await handle.result()) == 5
 
 
+async def test_what_others_ask_costs_the_owner_no_refused_batch(answering: MakeEnvironment) -> None:
+    """Its row as it is remembered here is old then, and is read anew instead of being tried."""
+    async with answering() as first, answering(seed=1, workflows=[], activities=[]) as second:
+        await first.client.start(Cart.run, "ada", id="c")
+        cart = second.client.handle("c")
+        await cart.execute_update(Cart.put, Line(name="tea"), timeout=600)
+        statistics = first.client.hub.journal.committer.statistics
+        before = dict(statistics)
+        for _ in range(5):
+            await cart.execute_update(Cart.put, Line(name="tea"), timeout=600)
+        await cart.execute_update(Cart.close, timeout=600)
+        assert statistics["batches"] > before["batches"]
+        assert statistics["stale"] == before["stale"]
+
+
 async def test_another_worker_finishes_what_one_accepted(answering: MakeEnvironment) -> None:
     async with answering() as first, answering(seed=1, workflows=[], activities=[]) as second:
         handle = await first.client.start(Cart.run, "ada", id="c")
