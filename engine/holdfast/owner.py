@@ -324,7 +324,11 @@ class RunOwner:
             return
         if run.last_seq >= actor.run.last_seq:
             actor.run = run
-        self.hub.journal.cache.forget((run.run_id,), ())  # as it is remembered it would be refused
+        remembered = self.hub.journal.cache.runs.get(run.run_id)
+        if remembered is not None and (remembered.last_seq, remembered.inbox) < (run.last_seq, run.inbox):
+            self.hub.journal.cache.forget(
+                (run.run_id,), ()
+            )  # a change of it as it is remembered would be refused
         actor.seen_inbox = run.inbox
         if waiting is not None:
             actor.updates = [acceptance(row) for row in waiting]
