@@ -324,11 +324,10 @@ class RunOwner:
             return
         if run.last_seq >= actor.run.last_seq:
             actor.run = run
-        remembered = self.hub.journal.cache.runs.get(run.run_id)
+        cache = self.hub.journal.cache
+        remembered = cache.runs.get(run.run_id)
         if remembered is not None and (remembered.last_seq, remembered.inbox) < (run.last_seq, run.inbox):
-            self.hub.journal.cache.forget(
-                (run.run_id,), ()
-            )  # a change of it as it is remembered would be refused
+            cache.forget((run.run_id,), ())  # a change of the row as it is remembered would be refused
         actor.seen_inbox = run.inbox
         if waiting is not None:
             actor.updates = [acceptance(row) for row in waiting]
