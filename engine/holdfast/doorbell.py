@@ -14,6 +14,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection
@@ -32,6 +34,8 @@ POLL_INTERVAL: Final = 1.0
 VERSION_INTERVAL: Final = 0.01
 RING_GAP: Final = 0.005
 LISTEN_FOR: Final = 0.5
+LAST_BELL_S: Final = 1.0
+"""So long a client that is closed waits until its last bell has rung."""
 RECONNECT_AFTER: Final = 1.0
 HOUR: Final = 3600.0
 UNKNOWN_WORDS: Final = frozenset({"0A000", "42601"})
@@ -88,7 +92,7 @@ class VersionDoorbell:
 
 
 class NotifyDoorbell:
-    """PostgreSQL's: LISTEN on a thread, NOTIFY on the pulse's."""
+    """PostgreSQL's: LISTEN on a thread once somebody waits, NOTIFY on the pulse's from the beginning."""
 
     def __init__(self, database: Database, journal: Journal, pulse: Pulse) -> None:
         self._database = database
@@ -106,26 +110,31 @@ class NotifyDoorbell:
         self._beat = f"doorbell {id(self)}"
         self._ring_later: asyncio.TimerHandle | None = None
         self._rang_at = 0.0
+        self._bells = 0
+        self._all_rung = asyncio.Event()
+        journal.subscribe(self._on_commit)
 
     def start(self) -> None:
-        """Listen, and ring for what this process commits."""
+        """Listen. Bells are rung in any case: whoever only starts workflows waits for nothing."""
         if self._thread is not None:
             return
-        self._journal.subscribe(self._on_commit)
-        self._pulse.add(self._beat, HOUR, self._notify)
         self._thread = threading.Thread(target=self._listen, name="holdfast-doorbell", daemon=True)
         self._thread.start()
 
     async def stop(self) -> None:
-        """End the thread: a bell of our own wakes it up."""
-        if self._thread is None:
-            return
+        """Ring for the last commits; end the thread, which a bell of our own wakes up."""
         self._stopping.set()
         self._journal.unsubscribe(self._on_commit)
         if self._ring_later is not None:
             self._ring_later.cancel()
-        self._pulse.wake(self._beat)
-        await asyncio.to_thread(self._thread.join)
+        if self._ring_later is not None or self._thread is not None:
+            self._ring()
+        if self._bells:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_BELL_S):
+                    await self._all_rung.wait()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
         self._pulse.remove(self._beat)
 
     async def wait(self) -> None:
@@ -157,18 +166,29 @@ class NotifyDoorbell:
     def _ring(self) -> None:
         self._ring_later = None
         self._rang_at = self._loop.time()
-        if not self._dumb:
+        if self._dumb:
+            return
+        self._bells += 1
+        self._all_rung.clear()
+        if self._bells == 1:
+            self._pulse.add(self._beat, HOUR, self._notify)
+        else:
             self._pulse.wake(self._beat)
 
     def _notify(self, connection: Connection, now: int) -> None:
         """On the pulse's thread."""
-        if self._dumb:
-            return
-        try:
-            connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
-        except DBAPIError as error:
-            if not self._is_dumb(error):
-                raise
+        bells = self._bells
+        if not self._dumb:
+            try:
+                connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+            except DBAPIError as error:
+                if not self._is_dumb(error):
+                    raise
+        self._call(partial(self._rang, bells))
+
+    def _rang(self, bells: int) -> None:
+        if bells == self._bells:
+            self._all_rung.set()
 
     def _is_dumb(self, error: Exception) -> bool:
         """Whether an error says that the database does not know what it was told; the first one is logged."""

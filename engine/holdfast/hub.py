@@ -163,12 +163,12 @@ class Hub:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
-        if self._doorbell is not None:
-            await self._doorbell.stop()
         for run_id in tuple(self._waiters):
             self._release(run_id)  # who waits for its end looks once more, and is told that this is closed
         self.answers.close()
         await self.journal.close()
+        if self._doorbell is not None:
+            await self._doorbell.stop()
         self.pulse.stop()
         if self._own_pool is not None:
             self._own_pool.shutdown(wait=True)
@@ -315,14 +315,14 @@ class Hub:
             wanted = [run_id for run_id in wanted if not self.is_open_here(run_id)]
         for start in range(0, len(wanted), 500):
             for run_id in await self.read(queries.ended_among, wanted[start : start + 500]):
-                if self.is_open_here(run_id):
-                    self._ended_elsewhere(run_id)
+                self._ended_elsewhere(run_id)
                 self._release(run_id)
         if self.answers.awaited:
             await self.answers.look(everywhere=everywhere)
 
     def _ended_elsewhere(self, run_id: str) -> None:
-        """Somebody else has ended a run that a worker here keeps in memory."""
+        """Somebody else may have ended a run that a worker here keeps in memory."""
         self.journal.cache.forget((run_id,), ())
         for owner in self.workers:
-            owner.look_again(run_id)
+            if run_id in owner.actors:
+                owner.look_again(run_id)

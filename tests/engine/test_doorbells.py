@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import psycopg
@@ -89,6 +90,23 @@ async def test_a_bell_that_rings_during_a_look_is_heard(
         await hub._ring()
         await env.sleep(0.1 * POLL_INTERVAL)
         assert looks == 2
+
+
+@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_client_that_waits_for_nothing_rings(
+    postgresql_url: str, closes: bool, anyio_backend: Any
+) -> None:
+    """Else what it starts, or sends, waits for a poll; also where it leaves at once."""
+    with psycopg.connect(postgresql_url, autocommit=True) as listener:
+        listener.execute(f"LISTEN {CHANNEL}")
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(Client.connect(postgresql_url))
+            await client.start(programs.nothing, id="w")
+            if closes:
+                await stack.aclose()
+            heard = await asyncio.to_thread(lambda: list(listener.notifies(timeout=20, stop_after=1)))
+        assert [bell.channel for bell in heard] == [CHANNEL]
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -18,11 +18,17 @@ from holdfast_workflow.errors import JournalClosedError, RunNotFoundError
 from holdfast_workflow.request_errors import UpdateFailedError
 
 
-async def test_the_owner_hears_of_an_end_that_another_process_wrote(sqlite_url: str) -> None:
+@pytest.mark.parametrize("remembered", [True, False])
+async def test_the_owner_hears_of_an_end_that_another_process_wrote(
+    sqlite_url: str, remembered: bool
+) -> None:
     async with TestEnvironment(workflows=[napping], url=sqlite_url) as env:
         handle = await env.client.start(napping, 100_000.0, id="n")
         waiting = asyncio.ensure_future(handle.result())
         await env.sleep(5)
+        if not remembered:  # the journal's row of it was old, and is read when it is written again
+            (run_id,) = env.worker.local.owner.actors
+            env.client.hub.journal.cache.forget((run_id,), ())
         elsewhere = Environment(env.clock, rng=random.Random(1), threads=False)
         async with Client.connect(sqlite_url, environment=elsewhere) as other:
             await other.handle("n").terminate("not needed")
