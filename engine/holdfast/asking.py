@@ -40,7 +40,7 @@ async def ask_run(hub: Hub, run: RunRow, question: Question, timeout: float) -> 
     try:
         async with asyncio.timeout(timeout):
             if able:
-                reply: Reply = await able[0].queries.answer(run.run_id, question)
+                reply: Reply = await able[0].queries.answer(run.run_id, question, run)
                 return reply
             return await _ask_others(hub, run, question, timeout)
     except TimeoutError:

@@ -79,27 +79,43 @@ class Queries:
 
     # --- one question -----------------------------------------------------------------------------------------------
 
-    async def answer(self, run_id: str, question: Question) -> Reply:
+    async def answer(self, run_id: str, question: Question, run: RunRow | None = None) -> Reply:
         """Answer a question about a run.
+
+        Args:
+            run_id: The run.
+            question: What is asked.
+            run: Its row, where it was read since the question was asked.
 
         Raises:
             RunNotFoundError: There is no such run.
         """
         pause, waited = FIRST_PAUSE_S, 0.0
         while True:
+            if run is None:
+                run = await self._row(run_id)
             actor = self._cached(run_id)
-            if actor is not None:
+            if actor is not None and _knows(actor, run):
                 reply = await self._wait_for(actor, question)
                 if reply is not None:
                     return reply
-            run = await self._hub.read(queries.run, run_id)
-            if run is None:
-                raise RunNotFoundError(run_id)
-            if waited >= PATIENCE_S or not self._is_due(run):
+                actor, run = None, await self._row(run_id)
+            if waited >= PATIENCE_S or not (self._is_due(run) or self._is_coming(actor, run)):
                 return await self._from_history(run_id, question)
+            run = None
             await asyncio.sleep(pause)
             waited += pause
             pause *= 2
+
+    async def _row(self, run_id: str) -> RunRow:
+        run = await self._hub.read(queries.run, run_id)
+        if run is None:
+            raise RunNotFoundError(run_id)
+        return run
+
+    def _is_coming(self, actor: Actor | None, run: RunRow) -> bool:
+        """Whether memory is about to learn what the row says: it is ours still, and a commit or a bell under way."""
+        return actor is not None and run.is_open and run.fence == actor.run.fence
 
     def _is_due(self, run: RunRow) -> bool:
         """Whether the run is about to be activated: what was sent before the question is handled then."""
@@ -184,6 +200,12 @@ class Queries:
             logger.warning("query %s of run %s could not be answered: %s", row.name, row.run_id, error)
         finally:
             self._hub.loop.call_later(1.0, partial(self._answering.discard, row.key))
+
+
+def _knows(actor: Actor, run: RunRow) -> bool:
+    """Whether memory is no older than the row: whoever was frozen may have lost the run to another owner since."""
+    known = actor.run
+    return run.fence <= known.fence and run.last_seq <= known.last_seq and run.inbox <= known.inbox
 
 
 def ask(machine: WorkflowMachine, question: Question, settings: WorkerSettings) -> tuple[Reply, bool]:

@@ -26,7 +26,7 @@ COSTS = {
     "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_630, calls=406),
     "signal": Cost(commits=1, statements=5, reads=0, rows=4, bytes=471, calls=175),
     "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_532, calls=350),
-    "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_186, calls=84),
+    "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_186, calls=85),
     "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_033, calls=124),
 }
 

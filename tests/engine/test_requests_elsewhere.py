@@ -12,10 +12,13 @@ from tests.engine.answerers import Cart, Line, Relay
 from tests.engine.conftest import MakeEnvironment
 
 from holdfast.client import Client
+from holdfast.ownership import ReleaseRuns
+from holdfast.questions import Question, Reply
 from holdfast.testing import TestEnvironment
 from holdfast_store.database import Database
 from holdfast_workflow.errors import WorkflowClosedError, WorkflowTerminatedError
 from holdfast_workflow.options import StartOptions
+from holdfast_workflow.payloads import Payload
 from holdfast_workflow.request_errors import UpdateFailedError
 
 
@@ -130,6 +133,30 @@ async def test_queries_while_a_run_closes_are_answered(answering: MakeEnvironmen
 async def seq_of(client: Client, kind: str) -> int:
     (seq, *_) = [event.seq async for event in client.handle("r").history() if event.type == kind]
     return seq
+
+
+@pytest.mark.usefixtures("one_worker")
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+async def test_who_has_lost_a_run_unawares_does_not_answer_from_memory(
+    answering: MakeEnvironment, where: str
+) -> None:
+    """It may have been frozen while another owner went on, and its client was told what that one did."""
+    async with answering() as first, answering(seed=1) as second:
+        handle = await first.client.start(Cart.run, "ada", id="c")
+        await handle.execute_update(Cart.put, Line(name="tea"))
+        frozen: Any = first.worker.local
+        frozen.owner.taker.paused = True
+        run_id = await handle.resolve()
+        await second.client.hub.journal.apply(ReleaseRuns(frozen.worker_id, [run_id]))
+        cart = second.client.handle("c")
+        assert await cart.execute_update(Cart.put, Line(name="milk"), timeout=600) == 2
+        if where == "here":
+            assert await handle.query(Cart.count) == 2
+        else:
+            reply = await frozen.owner.queries.answer(run_id, Question("count", Payload.of([])))
+            assert reply == Reply(Payload.of(2))
+        frozen.owner.taker.paused = False
+        await cart.execute_update(Cart.close, timeout=600)
 
 
 async def test_what_is_under_way_at_a_reset_is_answered_by_it(answering: MakeEnvironment) -> None:
