@@ -326,7 +326,7 @@ class RunOwner:
             actor.run = run
         cache = self.hub.journal.cache
         remembered = cache.runs.get(run.run_id)
-        if remembered is not None and (remembered.last_seq, remembered.inbox) < (run.last_seq, run.inbox):
+        if remembered is not None and remembered.is_behind(run):
             cache.forget((run.run_id,), ())  # a change of the row as it is remembered would be refused
         actor.seen_inbox = run.inbox
         if waiting is not None:

@@ -95,11 +95,12 @@ class Queries:
             if run is None:
                 run = await self._row(run_id)
             actor = self._cached(run_id)
-            if actor is not None and _knows(actor, run):
+            # Whoever was frozen may have lost the run to another owner since, and not know what that one did.
+            if actor is not None and not actor.run.is_behind(run):
                 reply = await self._wait_for(actor, question)
                 if reply is not None:
                     return reply
-                actor, run = None, await self._row(run_id)
+                actor, run = None, await self._row(run_id)  # it has left memory, or has not begun
             if waited >= PATIENCE_S or not (self._is_due(run) or self._is_coming(actor, run)):
                 return await self._from_history(run_id, question)
             run = None
@@ -200,12 +201,6 @@ class Queries:
             logger.warning("query %s of run %s could not be answered: %s", row.name, row.run_id, error)
         finally:
             self._hub.loop.call_later(1.0, partial(self._answering.discard, row.key))
-
-
-def _knows(actor: Actor, run: RunRow) -> bool:
-    """Whether memory is no older than the row: whoever was frozen may have lost the run to another owner since."""
-    known = actor.run
-    return run.fence <= known.fence and run.last_seq <= known.last_seq and run.inbox <= known.inbox
 
 
 def ask(machine: WorkflowMachine, question: Question, settings: WorkerSettings) -> tuple[Reply, bool]:

@@ -7,7 +7,7 @@ import sys
 
 SWITCH_INTERVAL_S = 0.0002
 """How long a computing thread keeps the interpreter each time the event loop has let go of it for a statement. With
-1 ms the rest of a worker is half as fast beside such a thread; Python's default is 5; less than this gains nothing."""
+1 ms the rest of a worker is half as fast beside such a thread; Python's default is 5; less than this gains little."""
 GC_THRESHOLDS = (50_000, 20, 100)
 """A workflow in flight is a few hundred objects that live for milliseconds; Python's defaults look at all of them
 again and again, which costs more than anything else that a workflow does."""

@@ -83,6 +83,10 @@ class RunRow(Row):
         """Whether the run can still take events."""
         return self.closed_at is None
 
+    def is_behind(self, other: RunRow) -> bool:
+        """Whether this is an older state of the run than ``other``."""
+        return self.fence < other.fence or self.last_seq < other.last_seq or self.inbox < other.inbox
+
     def wake(self, now: int) -> None:
         """Say that there is something to do: the lesser of what is set and now (null counts as later)."""
         if self.wake_at is None or self.wake_at > now:

@@ -5,11 +5,13 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.engine.process import until_so
 
 from holdfast_activities.attempts import CANCELLED, HANDED_BACK
 from holdfast_workflow.converter import DataConverter
@@ -211,6 +213,11 @@ async def test_one_that_is_killed_while_it_tells_something_stops_nobody(
     assert await pool.run(jobs.add, jobs.Order(1), 2) == {"number": 3}
 
 
+async def ended(process: Any) -> bool:
+    """Whether it is noted, which the pool's own thread may do a moment after another has waited for it."""
+    return process.exitcode is not None
+
+
 async def test_closing_ends_what_still_runs(pool: Any, jobs: ModuleType, tmp_path: Path):
     task = pool.start(jobs.wait_for, str(tmp_path / "never"))
     await heard(pool, task)
@@ -218,10 +225,4 @@ async def test_closing_ends_what_still_runs(pool: Any, jobs: ModuleType, tmp_pat
     processes = list(pool.runner._processes._pool._executor._processes.values())
     pool.runner.close()
     for process in processes:
-        await asyncio.to_thread(process.join, 30)
-        # The pool's own thread may be the one that waits for it, and notes its end a moment later.
-        for _ in range(1000):
-            if process.exitcode is not None:
-                break
-            await asyncio.sleep(0.01)
-        assert process.exitcode is not None
+        await until_so(partial(ended, process))

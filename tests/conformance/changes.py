@@ -160,8 +160,7 @@ class FaultyLink(Link):
     def settle(self) -> None:
         """Wait for the answers to all that was sent: a server that finds its client gone may stop half-way."""
         if self.pipelined:
-            driver: Any = self.connection.connection.driver_connection
-            with driver.pipeline():  # inside another, its beginning and its end wait
+            with self.together():  # inside another, its beginning and its end wait
                 pass
 
     def lose(self) -> None:
