@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -149,16 +150,37 @@ def database_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def shared_url(request: pytest.FixtureRequest) -> str:
+    """A fresh database that several connections, threads and processes can share, on each backend that has such."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
+    return url
+
+
 @pytest.fixture
 def on_disk(database: Database) -> Database:
     """The database, where it has more than one connection, and losing one does not lose the database."""
     return database
 
 
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """An open database at head on each backend in turn."""
-    opened = Database(DatabaseUrl.parse(database_url), Environment())
+@contextmanager
+def at_head(url: str) -> Iterator[Database]:
+    """A database, opened and migrated."""
+    opened = Database(DatabaseUrl.parse(url), Environment())
     ensure_schema(opened)
     yield opened
     opened.dispose()
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """An open database at head on each backend in turn."""
+    with at_head(database_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shared_database(shared_url: str) -> Iterator[Database]:
+    """The same, opened, at head."""
+    with at_head(shared_url) as opened:
+        yield opened

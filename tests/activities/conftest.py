@@ -7,18 +7,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.activities.running import START, running_row
 
 from holdfast_activities.attempts import AttemptEnd
 from holdfast_activities.definitions import ActivityDefinition
 from holdfast_activities.heartbeats import Heartbeats
 from holdfast_activities.runner import ActivityRunner
 from holdfast_activities.task import ActivityTask
-from holdfast_store.rows import ActivityRow
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.environment import Environment
 from holdfast_workflow.payloads import Payload
-
-START = 1_800_000_000_000_000
 
 
 class Bench:
@@ -44,35 +42,8 @@ class Bench:
     def task(self, definition: Any, *args: Any, **columns: Any) -> ActivityTask:
         self.definitions[definition.name] = definition
         self.given += 1
-        values: dict[str, Any] = {
-            "run_id": "run-1",
-            "activity_id": self.given,
-            "activity_type": definition.name,
-            "task_queue": "default",
-            "priority": 5,
-            "scheduled_seq": 3,
-            "status": "running",
-            "attempt": 1,
-            "uncharged": 0,
-            "rescues": 0,
-            "scheduled_at": START,
-            "available_at": START,
-            "claimed_by": "worker-1",
-            "started_at": START + 1_000_000,
-            "heartbeat_at": None,
-            "heartbeat_details": None,
-            "options": definition.options.snapshot.json.decode(),
-            "last_failure": None,
-            "schedule_to_start_deadline_at": None,
-            "start_to_close_deadline_at": None,
-            "schedule_to_close_deadline_at": None,
-            "heartbeat_deadline_at": None,
-            "next_deadline_at": None,
-            "cancel_requested": False,
-            "local": False,
-            "closed_at": None,
-        }
-        row = ActivityRow(**{**values, **columns})
+        given = {"activity_id": self.given, "activity_type": definition.name, "started_at": START + 1_000_000}
+        row = running_row(definition.options, **{**given, **columns})
         return ActivityTask(row, self.converter.encode_args(args), "order-1", "Order")
 
     def start(self, definition: Any, *args: Any, **columns: Any) -> ActivityTask:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection
+from tests.activities.running import START, running_row
 
 from holdfast_activities.heartbeats import Heartbeats, Lost
 from holdfast_activities.task import ActivityTask
@@ -20,7 +21,6 @@ from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import ActivityOptions
 from holdfast_workflow.payloads import Payload
 
-START = 1_800_000_000_000_000
 SECOND = 1_000_000
 
 
@@ -61,35 +61,13 @@ class Ward:
         """Insert a running activity with a heartbeat timeout of 10 s and an attempt of 60 s."""
         heartbeat = columns.pop("heartbeat", 10)
         options = ActivityOptions(heartbeat_timeout=heartbeat, start_to_close_timeout=60)
-        values: dict[str, Any] = {
-            "run_id": "run-1",
+        given = {
             "activity_id": activity_id,
-            "activity_type": "work",
-            "task_queue": "default",
-            "priority": 5,
-            "scheduled_seq": 3,
-            "status": "running",
-            "attempt": 1,
-            "uncharged": 0,
-            "rescues": 0,
-            "scheduled_at": START,
-            "available_at": START,
-            "claimed_by": "worker-1",
-            "started_at": START,
-            "heartbeat_at": None,
-            "heartbeat_details": None,
-            "options": options.snapshot.json.decode(),
-            "last_failure": None,
-            "schedule_to_start_deadline_at": None,
             "start_to_close_deadline_at": START + 60 * SECOND,
-            "schedule_to_close_deadline_at": None,
             "heartbeat_deadline_at": START + heartbeat * SECOND if heartbeat else None,
             "next_deadline_at": START + (heartbeat or 60) * SECOND,
-            "cancel_requested": False,
-            "local": False,
-            "closed_at": None,
         }
-        row = ActivityRow(**{**values, **columns})
+        row = running_row(options, **{**given, **columns})
         statements = statements_for(self.database.backend)
         statements.insert(self.connection, tables.activity_executions, [tuple(vars(row).values())])
         return ActivityTask(row, Payload(b"[]"), "order-1", "Order")

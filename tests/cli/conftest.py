@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -18,8 +17,8 @@ from typing import Any
 
 import pytest
 from tests.cli import programs
+from tests.worker_thread import worker_in_a_thread
 
-from holdfast import Client, Worker
 from holdfast.cli.main import run
 
 ROOT = Path(__file__).parents[2]
@@ -64,11 +63,9 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
-@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def url(request: pytest.FixtureRequest) -> str:
-    """A database that outlives a command."""
-    found: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
-    return found
+@pytest.fixture
+def url(shared_url: str) -> str:
+    return shared_url
 
 
 @pytest.fixture
@@ -93,31 +90,9 @@ def holdfast(bare: Command, url: str) -> Command:
 @pytest.fixture
 def worker(url: str) -> Iterator[None]:
     """A worker for all programs, in a thread of its own."""
-    started = threading.Event()
-    stop: list[Callable[[], Any]] = []
-
-    async def work() -> None:
-        async with (
-            Client.connect(url) as client,
-            Worker(
-                client,
-                workflows=programs.WORKFLOWS,
-                activities=programs.ACTIVITIES,
-                graceful_shutdown_timeout=0.1,
-            ),
-        ):
-            over = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            stop.append(lambda: loop.call_soon_threadsafe(over.set))
-            started.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(work()))
-    thread.start()
-    assert started.wait(30)
-    yield
-    stop[0]()
-    thread.join()
+    options = {"workflows": programs.WORKFLOWS, "activities": programs.ACTIVITIES}
+    with worker_in_a_thread(url, graceful_shutdown_timeout=0.1, **options):
+        yield
 
 
 def environment(**more: str) -> dict[str, str]:

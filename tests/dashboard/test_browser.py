@@ -40,12 +40,9 @@ def shot(page: Page, name: str) -> None:
         page.screenshot(path=str(Path(SCREENSHOTS) / f"{name}.png"), full_page=True)
 
 
-@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """A database that several processes can share."""
-    name = {"sqlite-file": "sqlite_url", "postgresql": "postgresql_url"}[request.param]
-    url: str = request.getfixturevalue(name)
-    return url
+@pytest.fixture
+def database_url(shared_url: str) -> str:
+    return shared_url
 
 
 def test_a_run_is_watched_live_through_heartbeat_retry_timeout_and_continue_as_new(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine import programs
+from tests.engine import family, programs
 from tests.engine.modes import EVERY_DAY, MODES, TwoWorkers, deliver_twice
 
 from holdfast.testing import TestEnvironment, VirtualLoop
@@ -83,6 +84,13 @@ def engine(database_url: str, mode: str, max_cached: int, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
+def families(engine: MakeEnvironment) -> MakeEnvironment:
+    """As ``engine``, with the programs that have children, too."""
+    workflows = [*programs.WORKFLOWS, *family.WORKFLOWS]
+    return lambda **options: engine(**{"workflows": workflows, **options})
+
+
+@pytest.fixture
 def in_memory() -> MakeEnvironment:
     """As ``engine``, in memory only: for what no store and no mode makes a difference to."""
 
@@ -91,3 +99,13 @@ def in_memory() -> MakeEnvironment:
         return TestEnvironment(**{**given, **options})
 
     return make
+
+
+@pytest.fixture
+def diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this process, and those that it starts, write what they do: see :mod:`tests.engine.process`."""
+    path = tmp_path / "diary"
+    path.touch()
+    monkeypatch.setenv("DIARY", str(path))
+    monkeypatch.setenv("NAME", "parent")
+    return path

@@ -7,15 +7,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.worker_thread import worker_in_a_thread
 
-import holdfast
-from holdfast import RunStatus, StartOptions, Worker, activity, workflow
+from holdfast import RunStatus, StartOptions, activity, workflow
 from holdfast.blocking import BlockedLoopError, BlockingHandle, Client, StillRunningError
 from holdfast.errors import (
     HoldfastError,
@@ -78,36 +78,16 @@ class Till:
         return self.sum
 
 
-@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def url(request: pytest.FixtureRequest) -> str:
-    """A database that several loops of a process can share."""
-    found: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
-    return found
+@pytest.fixture
+def url(shared_url: str) -> str:
+    return shared_url
 
 
 @pytest.fixture
 def worker(url: str) -> Iterator[None]:
     """A worker in a thread of its own."""
-    started = threading.Event()
-    stop: list[Callable[[], Any]] = []
-
-    async def work() -> None:
-        async with (
-            holdfast.Client.connect(url) as client,
-            Worker(client, workflows=[Doubling, Till, fail, sleep_long], activities=[double]),
-        ):
-            over = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            stop.append(lambda: loop.call_soon_threadsafe(over.set))
-            started.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(work()))
-    thread.start()
-    assert started.wait(30)
-    yield
-    stop[0]()
-    thread.join()
+    with worker_in_a_thread(url, workflows=[Doubling, Till, fail, sleep_long], activities=[double]):
+        yield
 
 
 @pytest.fixture

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from tests.engine import family, programs
 from tests.engine.conftest import MakeEnvironment
+from tests.engine.histories import types_of
 
-from holdfast.testing import TestEnvironment
 from holdfast_workflow.errors import (
     ApplicationError,
     WorkflowCancelledError,
@@ -17,28 +16,12 @@ from holdfast_workflow.errors import (
     WorkflowTerminatedError,
 )
 
-
-@pytest.fixture
-def engine(engine: MakeEnvironment) -> MakeEnvironment:
-    """The engine with families."""
-
-    def make(**options: Any) -> TestEnvironment:
-        workflows = [*programs.WORKFLOWS, *family.WORKFLOWS]
-        return engine(**{"workflows": workflows, **options})
-
-    return make
-
-
-async def types_of(env: TestEnvironment, workflow_id: str) -> list[str]:
-    return [event.type async for event in env.client.handle(workflow_id).history()]
-
-
 # --- activities -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["try", "wait", "abandon"])
-async def test_a_running_activity(engine: MakeEnvironment, kind: str) -> None:
-    async with engine() as env:
+async def test_a_running_activity(families: MakeEnvironment, kind: str) -> None:
+    async with families() as env:
         handle = await env.client.start(family.waits_for_its_activity, kind, id="w")
         await env.sleep(5)
         await handle.cancel()
@@ -47,21 +30,21 @@ async def test_a_running_activity(engine: MakeEnvironment, kind: str) -> None:
         await env.sleep(1)
         assert programs.calls["went on"] >= 1
         assert programs.calls["wait_long"] == 1
-        types = await types_of(env, "w")
+        types = await types_of(env.client, "w")
         assert ("ActivityCancelRequested" in types) == (kind != "abandon")
         if kind == "wait":  # the end of the activity is applied, and leads to that of the run
             assert types.index("ActivityCancelled") < types.index("WorkflowCancelled")
             assert programs.calls["wait_long cancelled"] == 1
 
 
-async def test_an_activity_that_nobody_runs_is_waited_for_no_longer(engine: MakeEnvironment) -> None:
-    async with engine(activities=()) as env:
+async def test_an_activity_that_nobody_runs_is_waited_for_no_longer(families: MakeEnvironment) -> None:
+    async with families(activities=()) as env:
         handle = await env.client.start(family.waits_for_its_activity, "wait", id="w")
         await env.sleep(5)
         await handle.cancel()
         with pytest.raises(WorkflowCancelledError):
             await handle.result()
-        types = await types_of(env, "w")
+        types = await types_of(env.client, "w")
         assert types[-4:] == [
             "ActivityCancelRequested",
             "ActivityCancelled",
@@ -74,8 +57,8 @@ async def test_an_activity_that_nobody_runs_is_waited_for_no_longer(engine: Make
 
 
 @pytest.mark.parametrize("kind", ["try", "wait", "abandon"])
-async def test_a_parent_that_is_cancelled(engine: MakeEnvironment, kind: str) -> None:
-    async with engine() as env:
+async def test_a_parent_that_is_cancelled(families: MakeEnvironment, kind: str) -> None:
+    async with families() as env:
         handle = await env.client.start(family.cancelled_parent, kind, "abandon", id="parent")
         await env.sleep(5)
         began = env.now()
@@ -96,9 +79,9 @@ async def test_a_parent_that_is_cancelled(engine: MakeEnvironment, kind: str) ->
 
 
 async def test_by_default_a_child_may_clean_up_before_its_parents_end_terminates_it(
-    engine: MakeEnvironment,
+    families: MakeEnvironment,
 ) -> None:
-    async with engine() as env:
+    async with families() as env:
         for kind, error in (("wait", WorkflowCancelledError), ("try", WorkflowTerminatedError)):
             handle = await env.client.start(family.cancelled_parent, kind, "terminate", id=f"parent-{kind}")
             await env.sleep(5)
@@ -110,37 +93,37 @@ async def test_by_default_a_child_may_clean_up_before_its_parents_end_terminates
         assert programs.calls["child cleaned up"] == 1
 
 
-async def test_a_child_that_does_not_give_way_is_waited_for(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_child_that_does_not_give_way_is_waited_for(families: MakeEnvironment) -> None:
+    async with families() as env:
         handle = await env.client.start(family.cancelled_parent_of_a_stubborn_child, id="parent")
         await env.sleep(5)
         await handle.cancel()
         assert await handle.result() == "done all the same"
 
 
-async def test_a_child_that_is_given_up_at_once_is_never_started(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_child_that_is_given_up_at_once_is_never_started(families: MakeEnvironment) -> None:
+    async with families() as env:
         assert await env.client.execute(family.gives_up_before, id="parent") == [0, True]
-        assert "ChildWorkflowScheduled" not in await types_of(env, "parent")
+        assert "ChildWorkflowScheduled" not in await types_of(env.client, "parent")
 
 
 @pytest.mark.parametrize(("kind", "waited"), [("wait", 7), ("try", 0), ("abandon", 0)])
-async def test_a_parent_that_gives_up_a_child(engine: MakeEnvironment, kind: str, waited: float) -> None:
-    async with engine() as env:
+async def test_a_parent_that_gives_up_a_child(families: MakeEnvironment, kind: str, waited: float) -> None:
+    async with families() as env:
         handle = await env.client.start(family.gives_up_a_child, kind, id="parent")
         assert await handle.result() == [waited, True]
-        types = await types_of(env, "parent")
+        types = await types_of(env.client, "parent")
         assert types.count("ChildWorkflowCancelRequested") == (0 if kind == "abandon" else 1)
 
 
-async def test_a_timeout_around_a_child_asks_it_to_cancel(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_timeout_around_a_child_asks_it_to_cancel(families: MakeEnvironment) -> None:
+    async with families() as env:
         assert await env.client.execute(family.timed_out_of_waiting, id="parent") == [10]
         assert programs.calls["child cleaned up"] == 1
 
 
-async def test_a_cancel_reaches_the_latest_run_of_a_childs_chain(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_cancel_reaches_the_latest_run_of_a_childs_chain(families: MakeEnvironment) -> None:
+    async with families() as env:
         handle = await env.client.start("waits_for_a_chain", id="parent")
         await env.sleep(25)
         await handle.cancel()
@@ -153,8 +136,8 @@ async def test_a_cancel_reaches_the_latest_run_of_a_childs_chain(engine: MakeEnv
 # --- shields --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_shield_lets_work_end_and_then_lets_the_cancel_through(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_shield_lets_work_end_and_then_lets_the_cancel_through(families: MakeEnvironment) -> None:
+    async with families() as env:
         assert await env.client.execute(family.shields, 20.0) == ["inner timeout", "middle"]
         handle = await env.client.start(family.shields, 20.0, id="w")
         await env.sleep(5)
@@ -164,8 +147,8 @@ async def test_a_shield_lets_work_end_and_then_lets_the_cancel_through(engine: M
         assert programs.calls["cleanup"] == 1
 
 
-async def test_asyncios_own_shield_works_too(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_asyncios_own_shield_works_too(families: MakeEnvironment) -> None:
+    async with families() as env:
         handle = await env.client.start(family.shields_as_asyncio_does, 20.0, id="w")
         await env.sleep(5)
         await handle.cancel()
@@ -173,8 +156,8 @@ async def test_asyncios_own_shield_works_too(engine: MakeEnvironment) -> None:
         assert programs.calls["wait_long cancelled"] == 0
 
 
-async def test_a_failure_under_a_shield_goes_before_the_cancel(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_failure_under_a_shield_goes_before_the_cancel(families: MakeEnvironment) -> None:
+    async with families() as env:
         handle = await env.client.start(family.shields_a_failure, id="w")
         await env.sleep(5)
         await handle.cancel()
@@ -187,8 +170,8 @@ async def test_a_failure_under_a_shield_goes_before_the_cancel(engine: MakeEnvir
 # --- arriving together ----------------------------------------------------------------------------------------------
 
 
-async def test_a_result_that_arrived_before_the_cancel_counts(engine: MakeEnvironment) -> None:
-    async with engine(workflows=(), activities=()) as env:
+async def test_a_result_that_arrived_before_the_cancel_counts(families: MakeEnvironment) -> None:
+    async with families(workflows=(), activities=()) as env:
         handle = await env.client.start("whichever_came_first", 10.0, id="w")
         async with env.new_worker(workflows=family.WORKFLOWS):
             await env.settle()
@@ -198,7 +181,7 @@ async def test_a_result_that_arrived_before_the_cancel_counts(engine: MakeEnviro
         async with env.new_worker(workflows=family.WORKFLOWS):
             with pytest.raises(WorkflowCancelledError):
                 await handle.result()
-        types = await types_of(env, "w")
+        types = await types_of(env.client, "w")
         assert types.index("ActivityCompleted") < types.index("WorkflowCancelRequested")
         assert "ActivityCancelRequested" not in types
         assert "TimerCancelled" in types or "TimerScheduled" not in types

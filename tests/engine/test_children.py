@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.engine import family, programs
+from tests.engine import family
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.family import Parent
+from tests.engine.histories import types_of
 
 from holdfast import workflow
-from holdfast.client import Client
-from holdfast.testing import TestEnvironment
 from holdfast_store import queries
 from holdfast_workflow.child_errors import ChildWorkflowError
 from holdfast_workflow.errors import (
@@ -26,23 +25,8 @@ from holdfast_workflow.limits import StructuralLimits
 from holdfast_workflow.options import StartOptions
 
 
-@pytest.fixture
-def engine(engine: MakeEnvironment) -> MakeEnvironment:
-    """The engine with families."""
-
-    def make(**options: Any) -> TestEnvironment:
-        workflows = [*programs.WORKFLOWS, *family.WORKFLOWS]
-        return engine(**{"workflows": workflows, **options})
-
-    return make
-
-
-async def types_of(client: Client, workflow_id: str) -> list[str]:
-    return [event.type async for event in client.handle(workflow_id).history()]
-
-
-async def test_a_parent_gets_its_childs_result(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_parent_gets_its_childs_result(families: MakeEnvironment) -> None:
+    async with families() as env:
         assert await env.client.execute(Parent.run, 2, 3, id="parent") == 5
         assert await env.client.handle("child").result() == 5
         assert await types_of(env.client, "parent") == [
@@ -56,16 +40,16 @@ async def test_a_parent_gets_its_childs_result(engine: MakeEnvironment) -> None:
         ]
 
 
-async def test_children_of_all_kinds(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_children_of_all_kinds(families: MakeEnvironment) -> None:
+    async with families() as env:
         result = await env.client.execute(family.parent_of_all_kinds, id="parent")
         assert result == ["rested", "rested", 30, 2, len("napper"), 36]
         description = await env.client.describe("napper")
         assert description.run.memo == {"who": "napper"}
 
 
-async def test_a_child_knows_its_parent_and_inherits_its_priority(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_child_knows_its_parent_and_inherits_its_priority(families: MakeEnvironment) -> None:
+    async with families() as env:
         options = StartOptions(priority=3)
         (parent_id, run_id, priority), childs = await env.client.execute(
             family.parent_of_kin, id="parent", options=options
@@ -73,8 +57,8 @@ async def test_a_child_knows_its_parent_and_inherits_its_priority(engine: MakeEn
         assert childs[:3] == [parent_id, run_id, priority] == ["parent", run_id, 3]
 
 
-async def test_many_children_at_once(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_many_children_at_once(families: MakeEnvironment) -> None:
+    async with families() as env:
         assert await env.client.execute(family.fan_out, 40) == sum(range(1, 41)) + 2
 
 
@@ -88,9 +72,9 @@ async def test_many_children_at_once(engine: MakeEnvironment) -> None:
     ],
 )
 async def test_a_parent_sees_how_its_child_ended(
-    engine: MakeEnvironment, kind: str, cause: str, facts: dict[str, Any]
+    families: MakeEnvironment, kind: str, cause: str, facts: dict[str, Any]
 ) -> None:
-    async with engine() as env:
+    async with families() as env:
         await env.client.start(family.napping, 1000.0, id="taken")
         await env.settle()
         found = await env.client.execute(family.told_how_it_ended, kind, id="parent")
@@ -102,8 +86,8 @@ async def test_a_parent_sees_how_its_child_ended(
             assert (await env.client.describe("parent")).failures[0].source_kind == "child_workflow"
 
 
-async def test_a_parent_sees_that_its_child_was_terminated_or_cancelled(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_parent_sees_that_its_child_was_terminated_or_cancelled(families: MakeEnvironment) -> None:
+    async with families() as env:
         for kind, cause in (("terminate", "WorkflowTerminatedError"), ("cancel", "WorkflowCancelledError")):
             handle = await env.client.start(family.told_how_it_ended, "slow", id=f"parent-{kind}")
             await env.settle()
@@ -113,8 +97,8 @@ async def test_a_parent_sees_that_its_child_was_terminated_or_cancelled(engine: 
             assert found[5] == {"reason": "why not"}
 
 
-async def test_a_childs_failure_that_nobody_catches_fails_its_parent(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_childs_failure_that_nobody_catches_fails_its_parent(families: MakeEnvironment) -> None:
+    async with families() as env:
         with pytest.raises(WorkflowFailedError) as caught:
             await env.client.execute(family.lets_it_through, "no way", id="parent")
         error = caught.value.__cause__
@@ -127,8 +111,8 @@ async def test_a_childs_failure_that_nobody_catches_fails_its_parent(engine: Mak
         assert {row.failure_category for row in failures} == {"child_workflow"}
 
 
-async def test_a_parent_is_told_once_at_the_end_of_the_childs_chain(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_parent_is_told_once_at_the_end_of_the_childs_chain(families: MakeEnvironment) -> None:
+    async with families() as env:
         handle = await env.client.start("relay", id="parent")
         assert await handle.result() == ["counted", 3]
         types = await types_of(env.client, "parent")
@@ -136,23 +120,25 @@ async def test_a_parent_is_told_once_at_the_end_of_the_childs_chain(engine: Make
         assert (await env.client.describe("counted")).run_count == 4
 
 
-async def test_a_child_with_a_closed_id_begins_a_new_chain(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_child_with_a_closed_id_begins_a_new_chain(families: MakeEnvironment) -> None:
+    async with families() as env:
         assert await env.client.execute(Parent.run, 1, 1, id="parent") == 2
         assert await env.client.execute(Parent.run, 2, 2, id="parent-2") == 4
         assert await env.client.handle("child").result() == 4
 
 
-async def test_a_child_starts_even_if_its_parent_ends_in_the_same_activation(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_child_starts_even_if_its_parent_ends_in_the_same_activation(
+    families: MakeEnvironment,
+) -> None:
+    async with families() as env:
         assert await env.client.execute(family.leaves, "abandon", 1, id="parent") == "left"
         await env.settle()
         assert (await env.client.describe("child-0")).run.status == "running"
         await env.client.handle("child-0").terminate()
 
 
-async def test_a_parent_that_ended_is_not_told(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_parent_that_ended_is_not_told(families: MakeEnvironment) -> None:
+    async with families() as env:
         run_id = await env.client.execute(family.waits_for_the_start_only, id="parent")
         child = await env.client.describe("child")
         assert child.run.run_id == run_id
@@ -162,9 +148,9 @@ async def test_a_parent_that_ended_is_not_told(engine: MakeEnvironment) -> None:
 
 
 async def test_a_child_that_is_terminated_with_its_parent_gets_the_parents_deadline(
-    engine: MakeEnvironment,
+    families: MakeEnvironment,
 ) -> None:
-    async with engine() as env:
+    async with families() as env:
         options = StartOptions(execution_timeout=60)
         handle = await env.client.start(family.told_how_it_ended, "slow", id="parent", options=options)
         await env.settle()
@@ -180,16 +166,16 @@ async def test_a_child_that_is_terminated_with_its_parent_gets_the_parents_deadl
         assert caught.value.timeout_kind == "execution_timeout"
 
 
-async def test_too_many_open_children_fail_the_run(engine: MakeEnvironment) -> None:
-    async with engine(limits=StructuralLimits(open_children=3)) as env:
+async def test_too_many_open_children_fail_the_run(families: MakeEnvironment) -> None:
+    async with families(limits=StructuralLimits(open_children=3)) as env:
         with pytest.raises(WorkflowFailedError) as caught:
             await env.client.execute(family.fan_out, 4)
         assert isinstance(caught.value.__cause__, StructuralLimitError)
         assert caught.value.__cause__.kind == "open_children"
 
 
-async def test_a_refused_start_of_a_parent_leaves_no_child(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_refused_start_of_a_parent_leaves_no_child(families: MakeEnvironment) -> None:
+    async with families() as env:
         await env.client.start(family.napping, 1000.0, id="parent")
         with pytest.raises(Exception, match="already started"):
             await env.client.start(Parent.run, 1, 2, id="parent")
@@ -233,8 +219,8 @@ def tells_its_child_plainly() -> list[str]:
     return child.result()
 
 
-async def test_a_handle_to_a_child_signals_it(engine: MakeEnvironment) -> None:
-    async with engine(workflows=[Hears, tells_its_child, tells_its_child_plainly], activities=()) as env:
+async def test_a_handle_to_a_child_signals_it(families: MakeEnvironment) -> None:
+    async with families(workflows=[Hears, tells_its_child, tells_its_child_plainly], activities=()) as env:
         assert await env.client.execute(tells_its_child, id="tells") == [
             ["before it is known to have started", "after", "after"],
             "hears",

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.engine import family, programs
 from tests.engine.conftest import MakeEnvironment
+from tests.engine.histories import types_of
 
 from holdfast.client import Client
-from holdfast.testing import TestEnvironment
 from holdfast.watchdog import TaskWatchdog
 from holdfast_store import queries
 from holdfast_store.parents import NOT_YET
@@ -21,27 +21,12 @@ from holdfast_workflow.errors import (
 from holdfast_workflow.options import StartOptions
 
 
-@pytest.fixture
-def engine(engine: MakeEnvironment) -> MakeEnvironment:
-    """The engine with families."""
-
-    def make(**options: Any) -> TestEnvironment:
-        workflows = [*programs.WORKFLOWS, *family.WORKFLOWS]
-        return engine(**{"workflows": workflows, **options})
-
-    return make
-
-
-async def types_of(client: Client, workflow_id: str) -> list[str]:
-    return [event.type async for event in client.handle(workflow_id).history()]
-
-
 async def status_of(client: Client, workflow_id: str) -> str:
     return (await client.handle(workflow_id).run()).status
 
 
-async def test_children_are_terminated_by_default(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_children_are_terminated_by_default(families: MakeEnvironment) -> None:
+    async with families() as env:
         assert await env.client.execute(family.leaves_later, "terminate", 3, 5.0, id="parent") == "left"
         await env.sleep(1)
         for number in range(3):
@@ -52,15 +37,15 @@ async def test_children_are_terminated_by_default(engine: MakeEnvironment) -> No
         assert (await env.client.handle("parent").run()).cascade_at is None
 
 
-async def test_children_that_begin_as_their_parent_ends_meet_its_policy(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_children_that_begin_as_their_parent_ends_meet_its_policy(families: MakeEnvironment) -> None:
+    async with families() as env:
         await env.client.execute(family.leaves, "terminate", 2, id="parent")
         await env.sleep(1)
         assert [await status_of(env.client, f"child-{n}") for n in range(2)] == ["terminated"] * 2
 
 
-async def test_abandoned_children_live_on(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_abandoned_children_live_on(families: MakeEnvironment) -> None:
+    async with families() as env:
         await env.client.execute(family.leaves_later, "abandon", 2, 5.0, id="parent")
         await env.sleep(60)
         assert [await status_of(env.client, f"child-{n}") for n in range(2)] == ["running"] * 2
@@ -68,8 +53,8 @@ async def test_abandoned_children_live_on(engine: MakeEnvironment) -> None:
         assert (await env.client.handle("parent").run()).cascade_at is None
 
 
-async def test_children_are_asked_to_cancel_and_may_clean_up(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_children_are_asked_to_cancel_and_may_clean_up(families: MakeEnvironment) -> None:
+    async with families() as env:
         await env.client.execute(family.leaves_later, "request_cancel", 2, 5.0, id="parent")
         await env.sleep(1)
         assert await status_of(env.client, "child-0") == "running"
@@ -84,8 +69,8 @@ async def test_children_are_asked_to_cancel_and_may_clean_up(engine: MakeEnviron
 
 
 @pytest.mark.parametrize("end", ["terminate", "cancel", "timeout"])
-async def test_policy_applies_however_the_parent_ends(engine: MakeEnvironment, end: str) -> None:
-    async with engine() as env:
+async def test_policy_applies_however_the_parent_ends(families: MakeEnvironment, end: str) -> None:
+    async with families() as env:
         options = StartOptions(run_timeout=20) if end == "timeout" else None
         handle = await env.client.start(
             family.leaves_later, "terminate", 2, 100.0, id="parent", options=options
@@ -99,8 +84,8 @@ async def test_policy_applies_however_the_parent_ends(engine: MakeEnvironment, e
         assert [await status_of(env.client, f"child-{n}") for n in range(2)] == ["terminated"] * 2
 
 
-async def test_policy_waits_for_the_end_of_the_chain(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_policy_waits_for_the_end_of_the_chain(families: MakeEnvironment) -> None:
+    async with families() as env:
         handle = await env.client.start(family.goes_on, 3, "terminate", id="parent")
         await env.sleep(35)
         assert [await status_of(env.client, f"child-{n}") for n in range(4)] == ["running"] * 4
@@ -112,18 +97,18 @@ async def test_policy_waits_for_the_end_of_the_chain(engine: MakeEnvironment) ->
 
 
 async def test_a_long_chain_is_walked_in_steps(
-    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+    families: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast_store.children.RUNS_IN_A_STEP", 2)
-    async with engine() as env:
+    async with families() as env:
         handle = await env.client.start(family.goes_on, 6, "terminate", id="parent")
         assert await handle.result() == "ended"
         await env.sleep(1)
         assert [await status_of(env.client, f"child-{n}") for n in range(7)] == ["terminated"] * 7
 
 
-async def test_a_family_ends_down_to_the_grandchildren(engine: MakeEnvironment) -> None:
-    async with engine() as env:
+async def test_a_family_ends_down_to_the_grandchildren(families: MakeEnvironment) -> None:
+    async with families() as env:
         handle = await env.client.start(family.grandparent, id="grandparent")
         await env.sleep(1)
         await handle.terminate()
@@ -134,9 +119,9 @@ async def test_a_family_ends_down_to_the_grandchildren(engine: MakeEnvironment) 
 
 
 async def test_a_child_past_its_own_deadline_is_timed_out_instead(
-    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+    families: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with engine() as env:
+    async with families() as env:
         options = StartOptions(execution_timeout=60)
         handle = await env.client.start(
             family.leaves_later, "terminate", 3, 100_000.0, id="parent", options=options
@@ -149,10 +134,10 @@ async def test_a_child_past_its_own_deadline_is_timed_out_instead(
 
 @pytest.mark.usefixtures("one_worker")
 async def test_many_children_end_in_bounded_steps_that_survive_a_crash(
-    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+    families: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast_store.children.CHILDREN_IN_A_STEP", 4)
-    async with engine() as env:
+    async with families() as env:
         await env.worker.stop()
         worker = env.new_worker(
             workflows=[*programs.WORKFLOWS, *family.WORKFLOWS], activities=programs.ACTIVITIES, watchdog=False

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import random
 import threading
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -226,10 +225,10 @@ async def test_runs_that_start_during_a_walk_belong_to_the_next_one(database_url
     "wanted", [RunFilter(), RunFilter(open=True), RunFilter(where=(Wanted("a", ("b",)),))]
 )
 def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
-    new_database: Callable[[], Database], wanted: RunFilter
+    shared_database: Database, wanted: RunFilter
 ) -> None:
     """Another thread inserts runs all the while, with ids above, below and between the walk's, and closes some."""
-    database = new_database()
+    database = shared_database
     rows = [
         run_row(number, created_at=NOW + number // 5 * 1000, search_attributes='{"a":"b"}')
         for number in range(1000)
@@ -383,27 +382,6 @@ def test_a_status_may_be_one_or_several_by_name_or_member() -> None:
 # --- by the indexes -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[], Database]]:
-    """Opens a fresh database on the backends that have a planner worth asking and more than one connection."""
-    from holdfast.schema import ensure_schema
-    from holdfast_store.urls import DatabaseUrl
-    from holdfast_workflow.environment import Environment
-
-    url = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
-    opened: list[Database] = []
-
-    def make() -> Database:
-        database = Database(DatabaseUrl.parse(url), Environment())
-        ensure_schema(database)
-        opened.append(database)
-        return database
-
-    yield make
-    for database in opened:
-        database.dispose()
-
-
 MANY = 100_000
 
 PLANS: list[tuple[RunFilter, str]] = [
@@ -423,9 +401,9 @@ PLANS: list[tuple[RunFilter, str]] = [
 ]
 
 
-def test_common_questions_are_answered_by_the_indexes(new_database: Callable[[], Database]) -> None:
+def test_common_questions_are_answered_by_the_indexes(shared_database: Database) -> None:
     """With 100,000 runs, nearly all completed; what is asked for is rare, and nothing reads the whole table for it."""
-    database = new_database()
+    database = shared_database
     writer = database.writer()
     rows = []
     for number in range(MANY):

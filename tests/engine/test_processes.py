@@ -28,22 +28,6 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def shared_url(request: pytest.FixtureRequest) -> str:
-    """A database that several processes can use."""
-    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite-file" else "postgresql_url")
-    return url
-
-
-@pytest.fixture
-def diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "diary"
-    path.touch()
-    monkeypatch.setenv("DIARY", str(path))
-    monkeypatch.setenv("NAME", "parent")
-    return path
-
-
 def told(diary: Path) -> Counter[str]:
     return Counter(diary.read_text().splitlines())
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
+from tests.engine.histories import types_of
 from tests.engine.programs import Colour, Order, Part, Sleeper, Sum
 
-from holdfast.client import Client
 from holdfast_workflow.errors import (
     ActivityError,
     ApplicationError,
@@ -21,10 +21,6 @@ from holdfast_workflow.errors import (
     WorkflowFailedError,
 )
 from holdfast_workflow.limits import StructuralLimits
-
-
-async def types_of(client: Client, workflow_id: str) -> list[str]:
-    return [event.type async for event in client.handle(workflow_id).history()]
 
 
 async def test_a_class_workflow_returns_its_result(engine: MakeEnvironment) -> None:

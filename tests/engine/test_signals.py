@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from tests.engine import programs, talkers
 from tests.engine.conftest import MakeEnvironment
+from tests.engine.histories import types_of
 from tests.engine.talkers import (
     Approval,
     Busy,
@@ -21,7 +22,6 @@ from tests.engine.talkers import (
 )
 
 from holdfast import workflow
-from holdfast.client import Client
 from holdfast.testing import TestEnvironment
 from holdfast_workflow.errors import (
     DurableCallError,
@@ -42,10 +42,6 @@ def talking(engine: MakeEnvironment) -> MakeEnvironment:
         return engine(**{"workflows": talkers.WORKFLOWS, **options})
 
     return make
-
-
-async def types_of(client: Client, workflow_id: str, run_id: str | None = None) -> list[str]:
-    return [event.type async for event in client.handle(workflow_id, run_id=run_id).history()]
 
 
 async def test_a_signal_is_handled(talking: MakeEnvironment) -> None:

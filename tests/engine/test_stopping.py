@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
+from tests.engine.histories import types_of
 from tests.engine.programs import Careful, Sleeper, Sum
-from tests.engine.test_running import types_of
 
 from holdfast import workflow
 from holdfast_workflow.errors import WorkflowCancelledError, WorkflowClosedError, WorkflowTerminatedError

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
+from tests.engine.histories import types_of
 from tests.engine.programs import add, multiply, wait_long
-from tests.engine.test_running import types_of
 
 from holdfast import activity, workflow
 from holdfast.testing import TestEnvironment

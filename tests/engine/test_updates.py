@@ -10,8 +10,8 @@ import pytest
 from tests.engine import answerers, programs
 from tests.engine.answerers import Anything, Brief, Cart, Failing, Hasty, Line, Meddler, Ordered, Relay
 from tests.engine.conftest import MakeEnvironment
+from tests.engine.histories import types_of
 
-from holdfast.client import Client
 from holdfast.testing import TestEnvironment
 from holdfast_workflow.converter import DataConverter
 from holdfast_workflow.errors import (
@@ -41,10 +41,6 @@ def answering(engine: MakeEnvironment) -> MakeEnvironment:
         return engine(**{"workflows": answerers.WORKFLOWS, **options})
 
     return make
-
-
-async def types_of(client: Client, workflow_id: str, run_id: str | None = None) -> list[str]:
-    return [event.type async for event in client.handle(workflow_id, run_id=run_id).history()]
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.workflow import driver
+from tests.workflow import driver, leftovers
 
 settings.register_profile(
     "holdfast",
@@ -21,3 +22,14 @@ def evict_machines() -> Iterator[None]:
     yield
     while driver.made:
         driver.made.pop().evict()
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """No garbage collection, so that :func:`tests.workflow.leftovers.left_behind` sees what needs one."""
+    gc.collect()
+    leftovers.BEFORE[:] = leftovers.left_behind()
+    gc.disable()
+    yield
+    gc.enable()
+    leftovers.BEFORE.clear()

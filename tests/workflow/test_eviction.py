@@ -1,43 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
 from tests.workflow import driver
 from tests.workflow.driver import START, Driver, new_machine, started
+from tests.workflow.leftovers import left_behind
 from tests.workflow.programs import program
 
 from holdfast_workflow import api as workflow
 from holdfast_workflow.definitions import defn
 from holdfast_workflow.log import logger
-from holdfast_workflow.tasks import DeterministicFuture, DeterministicTask
-
-BEFORE: list[Any] = []
-"""What other tests left behind (a simulated process that vanishes evicts nothing); held, so that ids stay theirs."""
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.collect()
-    BEFORE[:] = left_behind()
-    gc.disable()
-    yield
-    gc.enable()
-    BEFORE.clear()
-
-
-def left_behind() -> list[Any]:
-    found = [
-        thing for thing in gc.get_objects() if isinstance(thing, DeterministicTask | DeterministicFuture)
-    ]
-    known = {id(thing) for thing in BEFORE}
-    return [thing for thing in found if id(thing) not in known]
 
 
 async def chain(depth: int, event: asyncio.Event) -> None:

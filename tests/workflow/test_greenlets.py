@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import traceback
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pytest
 from greenlet import greenlet
 from tests.workflow import driver
 from tests.workflow.driver import START, Driver, new_machine, result_of, started
+from tests.workflow.leftovers import left_behind
 from tests.workflow.twins import TWINS, PlainSaga, charge, plain_steps, refund, steps
 
 from holdfast_workflow import api as workflow
@@ -38,20 +38,6 @@ from holdfast_workflow.handlers import signal
 from holdfast_workflow.machine import WorkflowMachine
 from holdfast_workflow.payloads import Payload
 from holdfast_workflow.replay import replay
-from holdfast_workflow.tasks import DeterministicFuture, DeterministicTask
-
-BEFORE: list[Any] = []
-"""What other tests left behind."""
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.collect()
-    BEFORE[:] = left_behind()
-    gc.disable()
-    yield
-    gc.enable()
-    BEFORE.clear()
 
 
 def begin(code: Any, *args: Any) -> WorkflowMachine:
@@ -339,12 +325,6 @@ def test_a_wrong_timeout_fails_the_task():
 # --- leaving memory ---------------------------------------------------------------------------------------------------
 
 
-def left_behind() -> list[Any]:
-    kinds = DeterministicTask | DeterministicFuture | PlainCode
-    known = {id(thing) for thing in BEFORE}
-    return [thing for thing in gc.get_objects() if isinstance(thing, kinds) and id(thing) not in known]
-
-
 def test_nothing_is_left_to_the_garbage_collector(no_collector: None):
     @defn
     class Order:
@@ -416,9 +396,8 @@ def test_code_that_swallows_its_eviction_is_given_up_and_named(caplog: pytest.Lo
 
     begin(order).evict()
     assert "swallows BaseException" in caplog.text
-    for (
-        thing
-    ) in left_behind():  # a greenlet can't be dropped half-way: this one stays for as long as it likes
+    # A greenlet can't be dropped half-way: this one stays for as long as it likes.
+    for thing in left_behind():
         while isinstance(thing, PlainCode) and not thing.dead:
             thing.throw(RunEvicted)
 

@@ -1,0 +1,19 @@
+"""What a run that left memory has left to the garbage collector: nothing, if all is well."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from holdfast_workflow.greenlets import PlainCode
+from holdfast_workflow.tasks import DeterministicFuture, DeterministicTask
+
+BEFORE: list[Any] = []
+"""What other tests left behind (a simulated process that vanishes evicts nothing); held, so that ids stay theirs."""
+
+
+def left_behind() -> list[Any]:
+    """The tasks, futures and plain code that are still there and were not before the test."""
+    kinds = DeterministicTask | DeterministicFuture | PlainCode
+    known = {id(thing) for thing in BEFORE}
+    return [thing for thing in gc.get_objects() if isinstance(thing, kinds) and id(thing) not in known]
