@@ -39,6 +39,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 4
+CLOCK_INTERVAL_S = 10.0
+"""How often the database's clock is measured anew."""
 
 _hubs: dict[tuple[str, int, int], Hub] = {}
 
@@ -109,8 +111,7 @@ class Hub:
         try:
             ensure_schema(database, migrate=migrate)
             hub = cls(url, environment, database)
-            with database.reader() as connection:
-                hub.measure_clock(connection)
+            hub._follow_the_databases_clock()
             hub.journal.committer.connect()
         except BaseException as error:
             database.dispose()
@@ -139,11 +140,18 @@ class Hub:
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s failed", task.get_name(), exc_info=task.exception())
 
-    def measure_clock(self, connection: Connection) -> None:
-        """On PostgreSQL the engine's clock is the database's: measure by how much this machine's differs."""
+    def _follow_the_databases_clock(self) -> None:
+        """On PostgreSQL the engine's clock is the database's: measured now, and again and again on the pulse."""
         clock = self.environment.clock
-        if self.url.backend == "postgresql" and isinstance(clock, SystemClock):
-            clock.offset = database_clock_offset(connection)
+        if self.url.backend != "postgresql" or not isinstance(clock, SystemClock):
+            return
+
+        def measure(connection: Connection, _now: int = 0) -> None:
+            clock.follow(database_clock_offset(connection, clock))
+
+        with self.database.reader() as connection:
+            measure(connection)
+        self.pulse.add("clock", CLOCK_INTERVAL_S, measure, at_once=False)
 
     def measure(self, provider: MeterProvider | None = None) -> None:
         """Count what is committed from now on, if the process (or ``provider``) does anything with numbers."""

@@ -193,8 +193,7 @@ class LoopWorker:
         self.hub.journal.cache.owners.add(self.worker_id)
 
     def _renew(self, connection: Connection, now: int) -> None:
-        """On the pulse's thread: extend the lease, or learn that it is gone; measure the database's clock anew."""
-        self.hub.measure_clock(connection)
+        """On the pulse's thread: extend the lease, or learn that it is gone."""
         expires_at = now + int(self.settings.lease_duration * 1_000_000)
         if not queries.renew_lease(connection, self.worker_id, expires_at):
             self.hub.loop.call_soon_threadsafe(self._declared_dead)

@@ -13,6 +13,7 @@ from holdfast_migrations import HEAD, REVISIONS, current_revision
 from holdfast_migrations import migrate as run_migrations
 from holdfast_store.database import Database, translate
 from holdfast_store.driver_errors import schema_missing
+from holdfast_store.postgresql import wait_for_ever
 from holdfast_workflow.errors import SchemaTooNewError, SchemaTooOldError
 
 
@@ -46,6 +47,7 @@ def _ensure(connection: Connection, database: Database, *, migrate: bool) -> Non
     if found is not None and found not in REVISIONS:
         raise SchemaTooNewError(found, HEAD)
     if migrate:
+        wait_for_ever(connection)  # a migration takes as long as it takes
         run_migrations(connection)
     elif found is None:
         raise schema_missing(database.url.display)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg import pq
+from psycopg.abc import PQGen
 from psycopg.types.numeric import Int8Dumper
-from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
+from sqlalchemy import Connection, Dialect, Engine, NullPool, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from holdfast_store import arrays
@@ -21,6 +21,9 @@ _READERS_AT_MOST: Final = 8
 _KEEPALIVES: Final = 3
 _READER_WAIT_S: Final = 10.0
 _CLOCK_ROUND_TRIPS: Final = 5
+_CLOCK: Final = SystemClock()
+_ANSWER_GRACE_S: Final = 3.0
+"""How much longer than a statement may take its answer may be on the way."""
 _NOT_SUPPORTED: Final = frozenset({"42601", "0A000"})
 """Syntax error, feature not supported."""
 
@@ -53,6 +56,52 @@ class PostgresSettings:
     prepare_threshold: int | None = 3
     prepared_max: int = 512
     skip_locked: bool | None = None
+
+
+T = TypeVar("T")
+
+
+class Silence(psycopg.OperationalError):
+    """The server has not answered, and has not said that it is gone either. The connection is closed."""
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """A connection that does not wait for ever.
+
+    A server ends a statement that takes too long, but one that is stopped, or lost behind a network that swallows all,
+    ends nothing. TCP sees that after minutes, if ever: so whoever waits for an answer counts the time.
+    """
+
+    answer_timeout_s: float | None = None
+    """How long the answer to one statement, or one pipeline, may take; None: as long as it likes."""
+
+    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        """See psycopg. Raises :class:`Silence`, too."""
+        if self.answer_timeout_s is None:
+            return super().wait(gen, *args, **kwargs)
+        try:
+            return super().wait(_within(self.answer_timeout_s, gen), *args, **kwargs)
+        except Silence:
+            self.pgconn.finish()
+            raise
+
+
+def _within(seconds: float, gen: PQGen[T]) -> PQGen[T]:
+    """What psycopg waits for, until it has heard nothing for so long. It looks in every tenth of a second."""
+    until = _CLOCK.monotonic() + seconds
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            now = _CLOCK.monotonic()
+            if ready:
+                until = now + seconds
+            elif now > until:
+                raise Silence(f"the server has not answered for {seconds:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class _BigIntDumper(Int8Dumper):
@@ -94,10 +143,17 @@ def _engine(url: DatabaseUrl, settings: PostgresSettings, **pool: Any) -> Engine
         pool_reset_on_return=None,  # in autocommit there is nothing to roll back, and a cut connection would say so
         **pool,
     )
+    event.listen(engine, "do_connect", _connect)
     event.listen(
         engine, "connect", _prepare_session(settings, str(url.sqlalchemy_url.query.get("options", "")))
     )
     return engine
+
+
+def _connect(
+    _dialect: Dialect, _record: object, args: list[Any], options: dict[str, Any]
+) -> PatientConnection:
+    return PatientConnection.connect(*args, **options)
 
 
 def _connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any]:
@@ -118,9 +174,7 @@ def _keepalives(prefix: str, settings: PostgresSettings) -> dict[str, int]:
     return {f"{prefix}_idle": idle, f"{prefix}_interval": max(1, idle // 3), f"{prefix}_count": _KEEPALIVES}
 
 
-def _prepare_session(
-    settings: PostgresSettings, given: str
-) -> Callable[[psycopg.Connection[Any], object], None]:
+def _prepare_session(settings: PostgresSettings, given: str) -> Callable[[Any, object], None]:
     timeouts = (
         ("lock_timeout", settings.lock_timeout_s),
         ("statement_timeout", settings.statement_timeout_s),
@@ -140,17 +194,28 @@ def _prepare_session(
             f"SELECT set_config(name, v.value, false) FROM (VALUES {listed}) AS v(name, value) "
             "JOIN pg_settings USING (name)"
         )
+    wanted.append("SELECT max(setting::bigint) FROM pg_settings WHERE name = 'statement_timeout'")
     statement = "; ".join((utf8, *wanted))
 
-    def prepare(connection: psycopg.Connection[Any], _record: object) -> None:
+    def prepare(connection: PatientConnection, _record: object) -> None:
         connection.prepared_max = settings.prepared_max
         connection.adapters.register_dumper(int, _BigIntDumper)
         arrays.register(connection)
-        result = connection.pgconn.exec_(statement.encode())
-        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
-            raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
+        connection.answer_timeout_s = settings.connect_timeout_s
+        cursor = connection.execute(statement)
+        while cursor.nextset():
+            pass
+        ((milliseconds,),) = cursor.fetchall()
+        connection.answer_timeout_s = milliseconds / 1000 + _ANSWER_GRACE_S if milliseconds else None
 
     return prepare
+
+
+def wait_for_ever(connection: Connection) -> None:
+    """For what has no limit on the server either: an answer may take as long as it likes from now on."""
+    driver = connection.connection.driver_connection
+    if isinstance(driver, PatientConnection):
+        driver.answer_timeout_s = None
 
 
 def has_skip_locked(connection: Connection) -> bool:
@@ -166,25 +231,23 @@ def has_skip_locked(connection: Connection) -> bool:
     return True
 
 
-def database_clock_offset(connection: Connection, clock: Clock | None = None) -> int:
-    """How far the server's clock is ahead of this machine's, in microseconds.
+def database_clock_offset(connection: Connection, clock: Clock) -> int:
+    """How far the server's clock is ahead of this process's monotonic clock, in microseconds.
 
     The engine of a shared database runs on the database's clock, so that deadlines mean the same in every process.
     Of a few round trips the fastest counts: its answer was the least old (Cristian, 1989).
 
     Args:
         connection: A connection to PostgreSQL.
-        clock: The machine's clock; the system's by default.
+        clock: Whose monotonic clock.
     """
-    machine = clock if clock is not None else SystemClock()
     best_trip, best_offset = None, 0
     for _ in range(_CLOCK_ROUND_TRIPS):
-        before = machine.now()
+        before = round(clock.monotonic() * 1_000_000)
         row = connection.exec_driver_sql(
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         ).one()
-        after = machine.now()
-        trip = after - before
+        trip = round(clock.monotonic() * 1_000_000) - before
         if best_trip is None or trip < best_trip:
             best_trip, best_offset = trip, row[0] - (before + trip // 2)
     return best_offset

@@ -74,10 +74,11 @@ class Pulse:
         else:
             self._driver = LoopDriver(self)
 
-    def add(self, name: str, interval_s: float, fn: BeatFunction) -> None:
-        """Run ``fn`` every ``interval_s`` seconds from now on, the first time at once."""
+    def add(self, name: str, interval_s: float, fn: BeatFunction, *, at_once: bool = True) -> None:
+        """Run ``fn`` every ``interval_s`` seconds from now on, the first time at once or after the first of them."""
         with self._lock:
-            self._beats[name] = Beat(name, interval_s, fn, self._clock.monotonic())
+            due_at = self._clock.monotonic() + (0.0 if at_once else interval_s)
+            self._beats[name] = Beat(name, interval_s, fn, due_at)
         self._driver.notice()
 
     def remove(self, name: str) -> None:

@@ -24,7 +24,7 @@ from holdfast_store.database import (
 )
 from holdfast_store.driver_errors import lasts
 from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
+from holdfast_workflow.environment import Environment, SystemClock
 from holdfast_workflow.errors import (
     ForkedConnectionError,
     HoldfastError,
@@ -172,22 +172,13 @@ def test_a_statement_is_prepared_once_whatever_its_values(postgresql_url: str, o
     writer.close()
 
 
-def test_the_clocks_of_one_machine_agree(postgresql_url: str, open_database) -> None:
+def test_the_offset_is_what_the_servers_clock_is_ahead_of_the_monotonic_one(
+    postgresql_url: str, open_database
+) -> None:
     writer = open_database(postgresql_url).writer()
-    assert abs(database_clock_offset(writer)) < 1_000_000
-    writer.close()
-
-
-def test_the_offset_is_what_the_servers_clock_is_ahead(postgresql_url: str, open_database) -> None:
-    class SlowClock:
-        def now(self) -> int:
-            return Environment().clock.now() - 3_600_000_000
-
-        def monotonic(self) -> float:
-            return 0.0
-
-    writer = open_database(postgresql_url).writer()
-    assert abs(database_clock_offset(writer, SlowClock()) - 3_600_000_000) < 1_000_000
+    clock = SystemClock()
+    clock.follow(database_clock_offset(writer, clock))
+    assert abs(clock.now() - SystemClock().now()) < 1_000_000  # both are of this machine
     writer.close()
 
 

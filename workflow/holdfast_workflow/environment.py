@@ -28,16 +28,24 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks, with an offset for a database whose clock is the engine's."""
+    """The machine's own clocks; once it follows a database's clock, that one, in step with the monotonic clock.
 
-    __slots__ = ("offset",)
+    Whoever sets this machine's clock moves nothing then: between two measurements only the monotonic one counts.
+    """
+
+    __slots__ = ("_offset",)
 
     def __init__(self) -> None:
-        self.offset = 0
+        self._offset: int | None = None
+
+    def follow(self, offset: int) -> None:
+        """From now on be so many microseconds ahead of the monotonic clock."""
+        self._offset = offset
 
     def now(self) -> int:
         """Microseconds since the epoch, UTC."""
-        return time.time_ns() // 1000 + self.offset
+        offset = self._offset
+        return time.time_ns() // 1000 if offset is None else time.monotonic_ns() // 1000 + offset
 
     def monotonic(self) -> float:
         """Seconds that never go back."""

@@ -1,0 +1,150 @@
+"""A server that has fallen silent: it does not answer, and nothing says that it is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+from tests.conformance.changes import AppendMany, Fault, FaultyLink, start
+
+from holdfast_store import postgresql, queries
+from holdfast_store.database import Database, PostgresSettings
+from holdfast_store.driver_errors import is_disconnect, is_transient, translate
+from holdfast_store.journal import Journal
+from holdfast_store.postgresql import PatientConnection, wait_for_ever
+from holdfast_store.urls import DatabaseUrl
+from holdfast_workflow.environment import Environment
+from holdfast_workflow.errors import StoreUnreachableError
+
+pytestmark = pytest.mark.postgresql
+
+Stop = Callable[[Connection], int]
+
+
+@pytest.fixture
+def database(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """One that is waited for as long as everywhere, in small."""
+    monkeypatch.setattr(postgresql, "_ANSWER_GRACE_S", 0.2)
+    settings = PostgresSettings(statement_timeout_s=0.5, lock_timeout_s=0.2)
+    database = Database(DatabaseUrl.parse(postgresql_url), Environment(), postgres=settings)
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+async def journal(database: Database) -> AsyncIterator[Journal]:
+    journal = Journal(database, database.environment)
+    journal.committer.connect()
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture
+def stop() -> Iterator[Stop]:
+    """Stops the server's process behind a connection; it goes on when the test has ended, or sooner."""
+    stopped: list[int] = []
+
+    def stop(connection: Connection) -> int:
+        driver: Any = connection.connection.driver_connection
+        stopped.append(driver.info.backend_pid)
+        os.kill(stopped[-1], signal.SIGSTOP)
+        return stopped[-1]
+
+    yield stop
+    for pid in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def is_gone(database: Database, pid: int) -> bool:
+    """Whether the session has ended, waited for a while."""
+    with database.reader() as connection:
+        ask = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+        for _ in range(1000):
+            if not connection.exec_driver_sql(ask, (pid,)).scalar():
+                return True
+            threading.Event().wait(0.01)
+    return False
+
+
+def events(database: Database, run_id: str) -> int:
+    with database.reader() as connection:
+        return len(list(queries.history(connection, run_id)))
+
+
+async def test_what_it_has_not_begun_is_done_on_another_connection_and_once(
+    journal: Journal, database: Database, stop: Stop
+) -> None:
+    change = start(database.environment, "w")
+    await journal.apply(change)
+    run_id = change.run.run_id
+    pid = stop(journal.committer.connect())
+    assert await journal.apply(AppendMany(run_id)) == 2
+    os.kill(pid, signal.SIGCONT)  # all of the old transaction stands in its buffer
+    assert is_gone(database, pid)
+    assert events(database, run_id) == 2
+
+
+async def test_a_commit_that_it_has_not_confirmed_is_waited_for(
+    journal: Journal, database: Database, stop: Stop, faults: list[tuple[str, Fault]]
+) -> None:
+    change = start(database.environment, "w")
+    await journal.apply(change)
+    run_id = change.run.run_id
+    journal.committer._drop_connection()  # the next has a link with faults
+
+    def in_the_middle(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+        link.settle()
+        pid = stop(link.connection)
+        threading.Timer(1.2, os.kill, (pid, signal.SIGCONT)).start()
+        return link.real(text)
+
+    faults.append(("COMMIT", in_the_middle))
+    append = AppendMany(run_id)
+    assert await journal.apply(append) == 2
+    assert append.tried == 1
+    assert events(database, run_id) == 2
+
+
+def test_a_reader_gets_another_connection(database: Database, stop: Stop) -> None:
+    with database.reader() as connection:
+        pid = stop(connection)
+    with database.reader() as connection:
+        assert connection.exec_driver_sql("SELECT pg_backend_pid()").scalar() != pid
+
+
+def test_it_is_a_lost_connection_and_says_for_how_long_it_was_waited(database: Database, stop: Stop) -> None:
+    connection = database.writer()
+    stop(connection)
+    with pytest.raises(Exception, match=r"has not answered for 0\.7 s") as caught:
+        connection.exec_driver_sql("SELECT 1")
+    assert is_disconnect(caught.value)
+    assert is_transient(caught.value)
+    problem = translate(caught.value, database.url)
+    assert isinstance(problem, StoreUnreachableError)
+    assert "has not answered" in str(problem)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [("", 15.0), ("&options=-cstatement_timeout%3D60s", 63.0), ("&options=-cstatement_timeout%3D0", None)],
+)
+def test_an_answer_may_take_as_long_as_the_server_gives_a_statement_and_three_seconds(
+    postgresql_url: str, options: str, seconds: float | None
+) -> None:
+    database = Database(DatabaseUrl.parse(f"{postgresql_url}{options}"), Environment())
+    connection = database.writer()
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, PatientConnection)
+    assert driver.answer_timeout_s == seconds
+    wait_for_ever(connection)
+    assert driver.answer_timeout_s is None
+    connection.close()
+    database.dispose()

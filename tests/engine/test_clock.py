@@ -1,0 +1,54 @@
+"""Real time: on PostgreSQL the engine's clock is the database's, whatever this machine's says."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.engine.process import until_so
+
+from holdfast import hub
+from holdfast.client import Client
+from holdfast_workflow.environment import SystemClock
+
+HOUR_US = 3_600_000_000
+SECOND_US = 1_000_000
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_whoever_sets_the_machines_clock_moves_no_deadline(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Client.connect(postgresql_url) as client:
+        clock = client.hub.environment.clock
+        before = clock.now()
+        set_to = time.time_ns() + HOUR_US * 1000
+        monkeypatch.setattr(time, "time_ns", lambda: set_to)
+        assert 0 <= clock.now() - before < HOUR_US / 2
+
+
+async def test_the_databases_clock_is_measured_again_and_again(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "CLOCK_INTERVAL_S", 0.02)
+    async with Client.connect(postgresql_url) as client:
+        clock = client.hub.environment.clock
+        assert isinstance(clock, SystemClock)
+        clock.follow(HOUR_US)
+
+        async def is_right() -> bool:
+            return abs(clock.now() - time.time_ns() // 1000) < SECOND_US  # the server's machine is this one
+
+        assert not await is_right()
+        await until_so(is_right)
+
+
+async def test_a_file_has_the_machines_clock(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its processes are on one machine, and after a restart it is the same one."""
+    async with Client.connect(sqlite_url) as client:
+        monkeypatch.setattr(time, "time_ns", lambda: HOUR_US * 1000)
+        assert client.hub.environment.clock.now() == HOUR_US
