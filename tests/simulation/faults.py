@@ -114,7 +114,7 @@ class Faults:
             return "answer lost"
         if self.happens("crash_at_commit"):
             return "crash before" if self._random() < 0.5 else "crash after"
-        return None
+        return "full" if self.happens("full") else None
 
     def at_connect(self) -> bool:
         return self.outage or self.happens("unreachable")
