@@ -103,6 +103,43 @@ def test_a_watchdog_enforces_deadlines_without_a_worker(
     assert (done.code, "Traceback" in done.err) == (0, False)
 
 
+@pytest.mark.parametrize("level", ["info", "error"])
+def test_a_watchdog_takes_its_options(
+    start_process: Callable[..., Running], holdfast: Command, url: str, level: str
+) -> None:
+    """It declares a worker dead after half of the lease that it is told: before one that was there sooner, without."""
+    lease = ["--lease-duration", "1s", "--json", "--url", url]
+    worker = start_process("worker", PROGRAMS, "--no-watchdog", *lease)
+    worker.line()
+    patient = start_process("watchdog", "--json", "--url", url)
+    patient.line()
+    watchdog = start_process("watchdog", "--log-level", level, *lease)
+    watchdog.line()
+    worker.stop(signal.SIGKILL)
+    assert watchdog.line()["counts"] == {"worker_lost": 1}
+    patient.stop()
+    ended = watchdog.stop()
+    assert ended.code == 0
+    assert ("is lost" in ended.err) == (level == "info")
+    assert holdfast("workers", "--json").lines == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--interval", "0"], "watchdog interval must be positive"),
+        (["--lease-duration", "long"], "lease duration must be a number of seconds"),
+        (["--lease-duration", "0"], "lease duration must be positive"),
+        (["--log-level", "loud"], "log level must be debug, info, warning or error"),
+    ],
+)
+def test_a_watchdog_refuses_what_can_not_be(holdfast: Command, options: list[str], message: str) -> None:
+    holdfast("migrate")
+    done = holdfast("watchdog", *options)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
 def test_one_pass_of_the_watchdog_prints_its_report(process: Command, holdfast: Command, url: str) -> None:
     holdfast("start", "sleep_long", "--id", "w", "--run-timeout", "1")
     report = process("watchdog", "--once", "--json", "--url", url)

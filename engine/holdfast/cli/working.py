@@ -31,6 +31,10 @@ from holdfast_workflow.errors import InvalidOptionError
 Interval = Annotated[
     str, typer.Option("--interval", metavar="TIME", help="The longest sleep between two passes.")
 ]
+LeaseDuration = Annotated[
+    str, typer.Option("--lease-duration", metavar="TIME", help="How long a worker may be silent.")
+]
+LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 
 
 def worker(
@@ -67,9 +71,7 @@ def worker(
             show_default=False,
         ),
     ] = None,
-    lease_duration: Annotated[
-        str, typer.Option("--lease-duration", metavar="TIME", help="How long it may be silent.")
-    ] = "30s",
+    lease_duration: LeaseDuration = "30s",
     graceful_shutdown_timeout: Annotated[
         str,
         typer.Option(
@@ -98,7 +100,7 @@ def worker(
             show_default=False,
         ),
     ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
     url: Url = None,
     codec: Codec = None,
     json: AsJson = False,
@@ -256,15 +258,19 @@ def _log(level: int) -> None:
 def watchdog(
     once: Annotated[bool, typer.Option("--once", help="Make one pass, print what it did, and end.")] = False,
     interval: Interval = "1s",
+    lease_duration: LeaseDuration = "30s",
+    log_level: LogLevel = "info",
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """Enforce deadlines, fire timers and take over from dead workers, without being one."""
+    """Enforce deadlines, fire timers and take work from dead workers, without being one."""
     longest = duration("interval", interval) or 0
+    lease = duration("lease duration", lease_duration) or 0
+    level = _level(log_level)
 
     async def work(client: Client) -> None:
-        made = _Watchdog(client, longest, json=json)
-        _log(logging.INFO)
+        made = _Watchdog(client, longest, lease, json=json)
+        _log(level)
         if once:
             report = await made.run_pass()
             if not json:
@@ -280,8 +286,8 @@ def watchdog(
 class _Watchdog(TaskWatchdog):
     """One that tells programs what each pass did."""
 
-    def __init__(self, client: Client, interval: float, *, json: bool) -> None:
-        super().__init__(client, interval=interval)
+    def __init__(self, client: Client, interval: float, lease_duration: float, *, json: bool) -> None:
+        super().__init__(client, interval=interval, lease_duration=lease_duration)
         self._json = json
         self._told = False
 
