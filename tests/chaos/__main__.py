@@ -25,9 +25,8 @@ def main() -> int:
     parser.add_argument("--in-flight", type=int, default=12, help="workflows at a time")
     parser.add_argument("--lease", type=float, default=1.0, help="the workers' lease, in seconds")
     parser.add_argument("--only", nargs="*", choices=sorted(WEIGHTS), default=[], help="these faults alone")
-    parser.add_argument(
-        "--at-least", nargs="*", default=[], metavar="FAULT=N", help="go on until there were so many"
-    )
+    parser.add_argument("--without", nargs="*", choices=sorted(WEIGHTS), default=[], help="not these faults")
+    parser.add_argument("--at-least", nargs="*", default=[], metavar="FAULT=N", help="so many in any case")
     parser.add_argument("--keep", type=Path, help="a folder for ledger, effects and log, to be kept")
     given = parser.parse_args()
     wanted = dict(pair.split("=") for pair in given.at_least)
@@ -40,6 +39,7 @@ def main() -> int:
         in_flight=given.in_flight,
         lease_s=given.lease,
         only=tuple(given.only),
+        without=tuple(given.without),
         at_least={name: int(count) for name, count in wanted.items()},
     )
     report = asyncio.run(campaign(plan, keep=given.keep))

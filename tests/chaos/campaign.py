@@ -15,7 +15,9 @@ from tests.chaos.judge import Verdict, judge
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import Load
 from tests.chaos.processes import Crew
+from tests.chaos.programs import trace
 from tests.chaos.stage import PostgresStage, SqliteStage, folder
+from tests.engine.process import until_so
 
 from holdfast import Client
 from holdfast_store.database import Database
@@ -35,6 +37,7 @@ WEIGHTS = {
     "cut": 6,
     "lose_answers": 8,
     "black_hole": 3,
+    "silence": 3,
     "delay": 3,
 }
 
@@ -55,8 +58,10 @@ class Plan:
     lease_s: float = 1.0
     only: tuple[str, ...] = ()
     """These faults alone; all that the database allows if empty."""
+    without: tuple[str, ...] = ()
+    """But not these."""
     at_least: dict[str, int] = field(default_factory=dict)
-    """Faults go on until there were so many of each."""
+    """So many of each there must be: where the time was too short, they are done after it."""
 
 
 @dataclass(slots=True)
@@ -65,9 +70,14 @@ class Report:
 
     plan: Plan
     faults: Counter[str]
+    left_out: dict[str, str]
+    """Faults that can't be done here, and why."""
     verdict: Verdict
     seconds: float
     retries: int
+    ended_by_themselves: int
+    """Processes that nobody had killed."""
+    stopped_badly: int
     log: str
 
     def to_document(self) -> dict[str, Any]:
@@ -77,12 +87,13 @@ class Report:
             "seed": self.plan.seed,
             "seconds": round(self.seconds, 1),
             "faults": dict(sorted(self.faults.items())),
-            "acknowledged": {
-                "starts": verdict.started,
-                "signals": verdict.signalled,
-                "results": verdict.results,
-            },
+            "left_out": self.left_out,
+            "ended_by_themselves": self.ended_by_themselves,
+            "stopped_badly": self.stopped_badly,
+            "acknowledged": dict(sorted(verdict.acknowledged.items())),
             "runs": verdict.runs,
+            "replayed": verdict.replayed,
+            "timed_out": verdict.timed_out,
             "effects": verdict.effects,
             "repeated_effects": verdict.repeated,
             "client_retries": self.retries,
@@ -109,21 +120,21 @@ async def _under_fire(
     effects = place / "effects"
     ledger = Ledger(place / "ledger")
     crew = Crew(stage.url, place, workers=plan.workers, watchdogs=plan.watchdogs, lease_s=plan.lease_s)
-    counts: Counter[str] = Counter()
     try:
         await crew.start()
         async with Client.connect(stage.url) as client:
-            load = Load(client, ledger, rng, plan.in_flight)
+            load = Load(client, ledger, random.Random(plan.seed), plan.in_flight)
             working = asyncio.create_task(load.run())
-            await _fight(plan, stage, crew, rng, counts)
+            await _until_at_work(effects)
+            done = await _fight(plan, stage, crew, rng)
             await stage.calm()
             load.stop()
             async with asyncio.timeout(CALM_S):
                 while not working.done():
-                    counts["ended_by_itself"] += await crew.replace_dead()
+                    await crew.replace_dead()
                     await asyncio.wait([working], timeout=0.5)
                 await working
-        counts["stopped_badly"] = len(await crew.stop())
+        stopped_badly = len(await crew.stop())
     finally:
         crew.kill_all()
         ledger.close()
@@ -134,19 +145,45 @@ async def _under_fire(
     finally:
         database.dispose()
     log = (place / "log").read_text(errors="replace")
-    return Report(plan, +counts, verdict, time.monotonic() - began, load.retries, log)
+    seconds = time.monotonic() - began
+    return Report(
+        plan,
+        done,
+        stage.left_out,
+        verdict,
+        seconds,
+        load.retries,
+        crew.ended_by_themselves,
+        stopped_badly,
+        log,
+    )
+
+
+async def _until_at_work(effects: Path) -> None:
+    """Wait until a worker does something: to kill one that has not begun proves little."""
+
+    async def at_work() -> bool:
+        return bool(trace(effects))
+
+    await until_so(at_work, within_s=CALM_S)
 
 
 async def _fight(
-    plan: Plan, stage: SqliteStage | PostgresStage, crew: Crew, rng: random.Random, counts: Counter[str]
-) -> None:
+    plan: Plan, stage: SqliteStage | PostgresStage, crew: Crew, rng: random.Random
+) -> Counter[str]:
+    """One fault after the other; when the time is over, those alone of which there are to be more."""
     possible = faults(stage, crew, rng, plan.lease_s)
-    names = [name for name in possible if not plan.only or name in plan.only]
-    weights = [WEIGHTS[name] for name in names]
+    if missing := {*plan.only, *plan.at_least} - possible.keys():
+        raise ValueError(f"this can't be done here: {', '.join(sorted(missing))} {stage.left_out or ''}")
+    done: Counter[str] = Counter()
     end = time.monotonic() + plan.seconds
-    while time.monotonic() < end or any(counts[name] < least for name, least in plan.at_least.items()):
+    names = [name for name in plan.only or possible if name not in plan.without]
+    while names:
         await asyncio.sleep(rng.uniform(0.5, 1.5) * plan.pause_s)
-        name = rng.choices(names, weights)[0]
+        name = rng.choices(names, [WEIGHTS[name] for name in names])[0]
         await possible[name]()
-        counts[name] += 1
-        counts["ended_by_itself"] += await crew.replace_dead()
+        done[name] += 1
+        await crew.replace_dead()
+        if time.monotonic() >= end:
+            names = [name for name, least in plan.at_least.items() if done[name] < least]
+    return done

@@ -86,8 +86,13 @@ def _of_postgresql(stage: PostgresStage, rng: random.Random) -> dict[str, Fault]
         await lasting(rng.uniform(0.02, 0.5))
 
     async def black_hole() -> None:
+        """Nothing passes for a while, whoever connects; then all connections are cut."""
         proxy.swallow_answers = proxy.swallow_requests = True
         await lasting(rng.uniform(0.2, 2))
+
+    async def silence() -> None:
+        """Nothing passes any more on the connections that there are, and nothing says so: their owners must notice."""
+        proxy.silence()
 
     async def delay() -> None:
         proxy.delay_s = rng.uniform(0.01, 0.1)
@@ -101,5 +106,6 @@ def _of_postgresql(stage: PostgresStage, rng: random.Random) -> dict[str, Fault]
         "cut": cut,
         "lose_answers": lose_answers,
         "black_hole": black_hole,
+        "silence": silence,
         "delay": delay,
     }

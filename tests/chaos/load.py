@@ -1,4 +1,4 @@
-"""The load: a client that starts workflows, sends signals, waits for results, and keeps a ledger of the answers."""
+"""The load: a client that starts workflows, asks things of them, and keeps a ledger of what it is told."""
 
 from __future__ import annotations
 
@@ -9,30 +9,63 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tests.chaos.ledger import Ledger
-from tests.chaos.programs import Tally, family, laps
+from tests.chaos.programs import Tally, Till, family, laps, patience, vigil
 
-from holdfast import Client, StartOptions
-from holdfast.errors import StoreError, WorkflowAlreadyStartedError, WorkflowResultError
+from holdfast import Client, StartOptions, WorkflowHandle
+from holdfast.errors import (
+    NoWorkerError,
+    RequestError,
+    RequestTimeoutError,
+    StoreError,
+    WorkflowAlreadyStartedError,
+    WorkflowCancelledError,
+    WorkflowClosedError,
+    WorkflowResultError,
+    WorkflowTerminatedError,
+    WorkflowTimeoutError,
+)
 
 T = TypeVar("T")
 
-STEPS = 3
-SIGNALS = 3
-LAPS = 3
-CHILDREN = 3
+STEPS = SIGNALS = LAPS = CHILDREN = UPDATES = 3
+OVERDUE_S = 1.0
+ASK_S = 2.0
 BUSY_S = 0.3
+REASON = "enough"
+UNTOLD = (StoreError, NoWorkerError, RequestTimeoutError)
+"""Nobody can know what came of a request, or nobody is there to answer it: it is to be made again."""
+
+PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "tally": (Tally.run, (STEPS, SIGNALS)),
+    "till": (Till.run, (UPDATES, [])),
+    "laps": (laps, (LAPS,)),
+    "family": (family, (CHILDREN,)),
+    "cancelled": (vigil, (CHILDREN,)),
+    "terminated": (laps, (LAPS,)),
+    "overdue": (vigil, (CHILDREN,)),
+    "patience": (patience, ()),
+}
+"""What is started, by the first word of its workflow id."""
+
+ENDS: dict[str, list[list[Any]]] = {
+    "tally": [["completed", [sum(range(2 * STEPS)), *range(SIGNALS)]]],
+    "till": [["completed", list(range(UPDATES))]],
+    "laps": [["completed", 0]],
+    "family": [["completed", sum(range(CHILDREN))]],
+    "cancelled": [["cancelled", REASON]],
+    "terminated": [["terminated", REASON], ["completed", 0]],  # it may have come to its end before
+    "overdue": [["timed_out", "run_timeout"]],
+    "patience": [["completed", "start_to_close"]],
+}
 
 
-def expected(workflow_id: str) -> Any:
-    """What a workflow must return, from its id alone."""
-    kind = workflow_id.partition("-")[0]
-    if kind == "tally":
-        return [sum(range(2 * STEPS)), *range(SIGNALS)]
-    return {"laps": 0, "family": sum(range(CHILDREN))}[kind]
+def ends(workflow_id: str) -> list[list[Any]]:
+    """How a workflow may end, from its id alone: its status, and what it returned or by what it was ended."""
+    return ENDS[workflow_id.partition("-")[0]]
 
 
 class Load:
-    """So many workflows at a time, until told to stop; each ends before the load does."""
+    """So many workflows at a time, of each kind in turn, until told to stop; all have ended before the load does."""
 
     def __init__(self, client: Client, ledger: Ledger, rng: random.Random, in_flight: int) -> None:
         self._client = client
@@ -52,44 +85,92 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._in_flight):
                 group.create_task(self._customer())
+        await self.until_all_have_ended()
+
+    async def until_all_have_ended(self) -> None:
+        """Children, too, that their parents' ends have to end."""
+        while await self._until_told(partial(self._client.count, open=True)):  # noqa: ASYNC110
+            await asyncio.sleep(BUSY_S)
 
     async def _customer(self) -> None:
+        kinds = list(PROGRAMS)
         while not self._stopping:
             self._number += 1
-            kind = self._rng.choice(["tally", "tally", "laps", "family"])
-            await self._one(f"{kind}-{self._number}", kind)
+            await self.one(f"{kinds[self._number % len(kinds)]}-{self._number}")
 
-    async def _one(self, workflow_id: str, kind: str) -> None:
-        workflow, args = {
-            "tally": (Tally.run, (STEPS, SIGNALS)),
-            "laps": (laps, (LAPS,)),
-            "family": (family, (CHILDREN,)),
-        }[kind]
-        start: Any = self._client.start
-
-        async def start_once() -> Any:
-            try:
-                return await start(workflow, *args, id=workflow_id, options=StartOptions.reject_duplicate())
-            except WorkflowAlreadyStartedError:  # it was: the answer got lost
-                return self._client.handle(workflow_id)
-
-        handle = await self._until_told(start_once)
+    async def one(self, workflow_id: str) -> None:
+        """Start one workflow, ask of it what is asked of its kind, and wait for its end."""
+        kind = workflow_id.partition("-")[0]
+        handle = await self._until_told(partial(self._start, workflow_id, kind))
         self._ledger.note("started", workflow_id)
         if kind == "tally":
             for number in range(SIGNALS):
                 await self._until_told(partial(handle.signal, "add", number, request_id=f"s-{number}"))
                 self._ledger.note("signalled", workflow_id, number)
+        elif kind == "till":
+            await asyncio.gather(*[self._put(handle, number) for number in range(UPDATES)])
+        elif kind in ("cancelled", "terminated"):
+            await asyncio.sleep(self._rng.uniform(0, 0.5))
+            await self._end(handle, kind)
+        self._ledger.note("result", workflow_id, await self._until_told(partial(_end_of, handle)))
+        if kind == "till":
+            await self._update(handle, 0)  # again: the answer is there to stay
+
+    async def _start(self, workflow_id: str, kind: str) -> WorkflowHandle[Any]:
+        workflow, args = PROGRAMS[kind]
+        options = StartOptions(
+            duplicate_policy="reject_duplicate", run_timeout=OVERDUE_S if kind == "overdue" else None
+        )
+        start: Any = self._client.start
         try:
-            result = await self._until_told(handle.result)
-        except WorkflowResultError as error:
-            result = f"{error} ({error.__cause__})"
-        self._ledger.note("result", workflow_id, result)
+            handle: WorkflowHandle[Any] = await start(workflow, *args, id=workflow_id, options=options)
+        except WorkflowAlreadyStartedError:  # it was: the answer got lost
+            handle = self._client.handle(workflow_id)
+        return handle
+
+    async def _put(self, handle: WorkflowHandle[Any], number: int) -> None:
+        """An update; then a query, which must know of it."""
+        await self._update(handle, number)
+        seen = await self._until_told(lambda: handle.query(Till.seen, timeout=ASK_S))
+        self._ledger.note("queried", handle.workflow_id, [number, seen])
+
+    async def _update(self, handle: WorkflowHandle[Any], number: int) -> None:
+        key = f"u-{number}"
+        try:
+            answer: Any = await self._until_told(
+                lambda: handle.execute_update(Till.put, number, id=key, timeout=ASK_S)
+            )
+        except (RequestError, WorkflowClosedError) as error:
+            answer = f"{error} ({error.__cause__})"
+        self._ledger.note("answered", handle.workflow_id, [key, answer])
+
+    async def _end(self, handle: WorkflowHandle[Any], how: str) -> None:
+        ask = handle.cancel if how == "cancelled" else handle.terminate
+        try:
+            await self._until_told(partial(ask, REASON))
+        except WorkflowClosedError:
+            return  # by itself, or by this very request, whose answer got lost
+        self._ledger.note(how, handle.workflow_id)
 
     async def _until_told(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer: every request here bears a key, so asking twice is asking once."""
+        """Ask until there is an answer: every request here bears a key or can be made twice, so that is asking once."""
         while True:
             try:
                 return await ask()
-            except StoreError:
+            except UNTOLD:
                 self.retries += 1
                 await asyncio.sleep(BUSY_S)
+
+
+async def _end_of(handle: WorkflowHandle[Any]) -> list[Any]:
+    """How a workflow has ended, in the words of :func:`ends`."""
+    try:
+        return ["completed", await handle.result()]
+    except WorkflowCancelledError as error:
+        return ["cancelled", error.reason]
+    except WorkflowTerminatedError as error:
+        return ["terminated", error.reason]
+    except WorkflowTimeoutError as error:
+        return ["timed_out", error.timeout_kind]
+    except WorkflowResultError as error:
+        return ["failed", f"{error} ({error.__cause__})"]

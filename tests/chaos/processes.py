@@ -35,6 +35,7 @@ class Crew:
         }
         self._wanted = {"worker": workers, "watchdog": watchdogs}
         self.members: dict[str, list[asyncio.subprocess.Process]] = {"worker": [], "watchdog": []}
+        self.ended_by_themselves = 0
 
     async def start(self) -> None:
         """Start all."""
@@ -67,15 +68,13 @@ class Crew:
         self.members[kind].remove(process)
         await self._add(kind)
 
-    async def replace_dead(self) -> int:
-        """Replace those that ended by themselves; returns how many that were."""
-        found = 0
+    async def replace_dead(self) -> None:
+        """Replace those that ended by themselves."""
         for kind, members in self.members.items():
             for process in [one for one in members if one.returncode is not None]:
-                found += 1
+                self.ended_by_themselves += 1
                 members.remove(process)
                 await self._add(kind)
-        return found
 
     async def stop(self) -> list[int]:
         """Stop all in good order; returns the exit codes of those that did not (too young to listen does not count)."""

@@ -8,12 +8,14 @@ import random
 import time
 from pathlib import Path
 
-from holdfast import ActivityError, activity, workflow
+from holdfast import ActivityError, ActivityTimeoutError, activity, workflow
 from holdfast_activities.context import CURRENT
 from holdfast_workflow.options import RetryPolicy
 
 EFFECTS = "HOLDFAST_CHAOS_EFFECTS"
 SOON = RetryPolicy(initial_interval=0.05, max_interval=0.2)
+HANG_S = 0.4
+"""The start-to-close timeout of what hangs."""
 
 
 def note_effect() -> int:
@@ -52,6 +54,14 @@ def blocking_step(number: int) -> tuple[int, int]:
     activity.heartbeat(number)
     time.sleep(random.uniform(0, 0.02))
     return number, token
+
+
+@activity.defn(start_to_close_timeout=HANG_S, retry_policy=RetryPolicy(initial_interval=0.05, max_attempts=2))
+async def hang() -> tuple[int, int]:
+    """Never returns in time."""
+    token = note_effect()
+    await asyncio.sleep(60)
+    return 0, token
 
 
 async def surely(number: int) -> int:
@@ -111,8 +121,62 @@ async def child(number: int) -> int:
     return await surely(number)
 
 
-WORKFLOWS = [Tally, laps, family, child]
-ACTIVITIES = [step, blocking_step]
+@workflow.defn(name="Till")
+class Till:
+    """A chain of runs that takes so many updates, side by side: each run takes one or more, then the next goes on."""
+
+    @workflow.init
+    def __init__(self, updates: int, taken: list[int]) -> None:
+        self.taken = list(taken)
+
+    @workflow.run
+    async def run(self, updates: int, taken: list[int]) -> list[int]:
+        await workflow.wait_condition(lambda: len(self.taken) > len(taken))
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if len(self.taken) < updates:
+            workflow.continue_as_new(updates, self.taken)
+        return sorted(self.taken)
+
+    @workflow.update
+    async def put(self, number: int) -> list[int]:
+        """Answers with what has been taken so far, in order: that can't be foretold, only looked up."""
+        await surely(number)
+        self.taken.append(number)
+        return list(self.taken)
+
+    @workflow.query
+    def seen(self) -> list[int]:
+        return self.taken
+
+
+@workflow.defn(name="Vigil")
+async def vigil(children: int) -> None:
+    """Waits for ever, and so do its children: it ends because somebody says so, or by its deadline."""
+    waiting = [workflow.start_child(vigil, 0) for _ in range(children)]
+    try:
+        await surely(children)
+        await asyncio.gather(*waiting)
+        await workflow.wait_condition(lambda: False)
+    finally:
+        await surely(children + 1)
+
+
+@workflow.defn(name="Patience")
+async def patience() -> str:
+    """Waits for what hangs; returns by which timeout that ended."""
+    while True:
+        try:
+            await hang()
+        except ActivityTimeoutError as error:
+            return error.timeout_kind
+        except ActivityError:  # its workers died of it too often
+            await workflow.sleep(0.05)
+        else:
+            return "it came back"
+
+
+WORKFLOWS = [Tally, laps, family, child, Till, vigil, patience]
+ACTIVITIES = [step, blocking_step, hang]
 
 
 def trace(path: Path) -> list[tuple[str, int, int]]:

@@ -1,7 +1,8 @@
 """A TCP proxy before PostgreSQL's socket, on the loopback only, that loses things.
 
 It cuts connections; it swallows what the server answers, so that a COMMIT is done and nobody hears of it; it swallows
-everything; it delays. It lives on a thread and loop of its own, because whoever connects may block theirs meanwhile.
+everything, on all connections for a while or for good on those that there are; it delays. It lives on a thread and loop
+of its own, because whoever connects may block theirs meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 CHUNK = 1 << 16
+UNHEARD_S = 2.0
+"""How long after a client has given up a silent connection its server hears of that, as if by TCP's keepalives."""
 
 
 class Proxy:
@@ -24,6 +27,7 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
         self._writers: set[asyncio.StreamWriter] = set()
+        self._silent: set[asyncio.StreamWriter] = set()
         self.delay_s = 0.0
         self.swallow_answers = False
         self.swallow_requests = False
@@ -55,12 +59,16 @@ class Proxy:
         await asyncio.gather(*others, return_exceptions=True)
 
     def cut(self) -> None:
-        """Cut all connections."""
+        """Cut all connections; of silent ones nobody hears that either."""
         self._loop.call_soon_threadsafe(self._cut)
 
     def _cut(self) -> None:
-        for writer in tuple(self._writers):
+        for writer in self._writers - self._silent:
             writer.transport.abort()
+
+    def silence(self) -> None:
+        """From now on nothing passes on the connections that there are, not even their end; new ones are well."""
+        self._loop.call_soon_threadsafe(lambda: self._silent.update(self._writers))
 
     def heal(self) -> None:
         """Pass everything on, at once."""
@@ -79,11 +87,16 @@ class Proxy:
             asyncio.ensure_future(self._pass_on(upstream_reader, writer, answers=True)),
         ]
         try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            with contextlib.suppress(asyncio.CancelledError):  # the proxy stops
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if writer in self._silent:
+                    await asyncio.wait(both[:1])
+                    await asyncio.sleep(UNHEARD_S)
         finally:
             for one in both:
                 one.cancel()
             self._writers -= ends
+            self._silent -= ends
             for end in ends:
                 end.transport.abort()
 
@@ -94,6 +107,7 @@ class Proxy:
             while data := await reader.read(CHUNK):
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
-                if not (self.swallow_answers if answers else self.swallow_requests):
+                swallowed = self.swallow_answers if answers else self.swallow_requests
+                if not swallowed and writer not in self._silent:
                     writer.write(data)
                     await writer.drain()

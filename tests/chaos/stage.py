@@ -22,6 +22,9 @@ from holdfast_store.urls import DatabaseUrl
 from holdfast_workflow.environment import Environment
 
 DISK = "64m"
+OPTIONS = "options=-cstatement_timeout%3D2s"
+"""A silent connection is given up three seconds after the server would have ended a statement: after 5 s with this, not
+15, so that a campaign has many. All else is as users have it: what is cut needs no option to be noticed."""
 
 
 class Stage(Protocol):
@@ -29,6 +32,9 @@ class Stage(Protocol):
 
     url: str
     """How workers and clients reach it."""
+
+    left_out: dict[str, str]
+    """Faults that can't be done to it here, and why."""
 
     async def __aenter__(self) -> Stage: ...
 
@@ -47,10 +53,15 @@ class SqliteStage:
         self._disk.mkdir()
         self.mounted = False
         self.url = f"sqlite:///{self._disk / 'chaos.db'}"
+        self.left_out: dict[str, str] = {}
 
     async def __aenter__(self) -> SqliteStage:
         command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(self._disk)]
         self.mounted = await asyncio.to_thread(_done, command)
+        if not self.mounted:
+            self.left_out["disk_full"] = (
+                "no file system may be mounted here, and the disk is not ours to fill"
+            )
         _migrate(self.url)
         return self
 
@@ -77,6 +88,7 @@ class PostgresStage:
     def __init__(self) -> None:
         self.server = TemporaryPostgres(settings={"max_connections": 200})
         self.url = self.direct_url = ""
+        self.left_out: dict[str, str] = {}
         self.proxy: Proxy
 
     async def __aenter__(self) -> PostgresStage:
@@ -85,8 +97,7 @@ class PostgresStage:
         _migrate(self.direct_url)
         self.proxy = Proxy(self.server.folder / ".s.PGSQL.5432")
         port = self.proxy.start()
-        # What is swallowed is noticed by the client alone: sooner than its defaults would, for the sake of the test.
-        self.url = f"postgresql://postgres@127.0.0.1:{port}/chaos?connect_timeout=2&keepalives_idle=1&tcp_user_timeout=2000"
+        self.url = f"postgresql://postgres@127.0.0.1:{port}/chaos?{OPTIONS}"
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:

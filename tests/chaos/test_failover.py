@@ -75,7 +75,7 @@ async def fail_over(url: str, primary: TemporaryPostgres, standby: TemporaryPost
         verdict = judge(reading, ledger, folder / "effects")
     database.dispose()
     assert verdict.wrong == []
-    assert verdict.results == verdict.started >= 30
+    assert verdict.acknowledged["result"] == verdict.acknowledged["started"] >= 30
 
 
 async def until(holds: Callable[[], bool]) -> None:
