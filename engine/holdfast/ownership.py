@@ -12,6 +12,7 @@ from holdfast_store.batch import BaseChange, Batch
 from holdfast_store.rows import RunRow, WorkerRow
 from holdfast_store.statements import Values
 from holdfast_store.tables import history_events
+from holdfast_watchdog.enforcement import release
 
 STEAL_AFTER = 10_000_000
 SHORT_BYTES = 16 * 1024
@@ -118,7 +119,9 @@ def _is_free(run: RunRow | None) -> bool:
 class StealRuns(BaseChange):
     """Take over runs that have been awake for long and whose owner, though alive, does not activate them.
 
-    Each loss doubles the wait, and is forgotten with the next activation that is committed.
+    Their owner has lost them as if it had died, and the run may be the cause: each loss doubles the wait for the next
+    theft, from the second on the thief lets the run wait before it activates it, and from the third it needs a person.
+    All is forgotten with the next activation that is committed.
     """
 
     def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
@@ -140,9 +143,8 @@ class StealRuns(BaseChange):
             batch.insist()
             awake_since = max(run.wake_at, run.not_before)
             if batch.now - awake_since >= STEAL_AFTER << min(run.owner_losses, 10):
+                release(run, batch.now)
                 run.owner_id = self.worker_id
-                run.fence += 1
-                run.owner_losses += 1
                 stolen.append(run)
         return stolen
 

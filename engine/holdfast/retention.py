@@ -98,7 +98,8 @@ class Retention:
     async def run_pass(self, limit: int | None = None) -> RetentionReport:
         """Delete what has expired, oldest first, at most ``limit`` chains.
 
-        It walks from the oldest run to the first that is too young to have expired, so it costs what is old.
+        It walks from the oldest run to those that are too young to have expired, and with ``days`` a day's runs
+        further, for clocks may differ: so it costs what is old, and not what there is.
         """
         hub, policy, report = self._hub, self._policy, RetentionReport()
         now = hub.environment.clock.now()

@@ -10,12 +10,13 @@ close policy.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from holdfast_store import tables
 from holdfast_store.batch import BaseChange, Batch
+from holdfast_store.listings import GRACE_US, first_id_at
 from holdfast_store.queries import fetch
 from holdfast_workflow.error_root import HoldfastError
 
@@ -140,6 +141,9 @@ def expired(
 ) -> list[Chain]:
     """Closed chains by their last runs, oldest first.
 
+    They are found by their ids, which say when runs were created, and so not after they were closed: the walk ends with
+    what was created too late, and a day's grace for clocks.
+
     Args:
         connection: Where to look.
         after: Only last runs with ids above.
@@ -147,18 +151,19 @@ def expired(
         closed_before: Only those that were closed earlier.
         limit: How many.
     """
-    where, values = "run_id > ?", [after, *([before] if before is not None else [])]
-    if before is not None:
-        where += " AND run_id < ?"
-    more: list[int] = []
+    conditions: list[tuple[str, Any]] = [("run_id > ?", after)]
     if closed_before is not None:
-        where += " AND closed_at < ?"
-        more.append(closed_before)
+        conditions.append(("closed_at < ?", closed_before))
+        created_later = first_id_at(closed_before + GRACE_US)
+        before = min(before or created_later, created_later)
+    if before is not None:
+        conditions.append(("run_id < ?", before))
+    where = " AND ".join(text for text, _ in conditions)
     text = (
         f"SELECT run_id, workflow_id, closed_at FROM workflow_runs WHERE {where} AND next_run_id IS NULL "
         "AND closed_at IS NOT NULL AND cascade_at IS NULL ORDER BY run_id LIMIT ?"
     )
-    return [Chain(*row) for row in fetch(connection, text, (*values, *more, limit))]
+    return [Chain(*row) for row in fetch(connection, text, (*(value for _, value in conditions), limit))]
 
 
 def newest_kept(connection: Connection, count: int) -> str | None:

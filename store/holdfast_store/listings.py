@@ -22,7 +22,8 @@ from holdfast_store.queries import Values, fetch, marks, workers
 from holdfast_store.snapshots import snapshot
 from holdfast_workflow.kinds import OPEN_RUN_STATUSES
 
-_GRACE_US: Final = 24 * 3600 * 1_000_000
+GRACE_US: Final = 24 * 3600 * 1_000_000
+"""By how much the clocks of those that made ids may differ."""
 _INDEXED_ENDS: Final = frozenset({"failed", "timed_out", "cancelled", "terminated"})
 _IN_TROUBLE_INDEX: Final = "status IN ('failed', 'timed_out', 'cancelled', 'terminated')"
 """The condition of the partial index, word for word: SQLite uses the index only where it finds it."""
@@ -136,15 +137,14 @@ def _where(
         inner = "SELECT run_id FROM workflow_runs WHERE workflow_id = ?"
         parts.append((f"parent_run_id IN ({inner})", (wanted.parent,)))
     for column in ("created", "started", "closed"):
-        after, before = getattr(wanted, f"{column}_after"), getattr(wanted, f"{column}_before")
-        if after is not None:
-            parts.append((f"{column}_at >= ?", (after,)))
-        if before is not None:
-            parts.append((f"{column}_at < ?", (before,)))
+        since, until = getattr(wanted, f"{column}_after"), getattr(wanted, f"{column}_before")
+        if since is not None:
+            parts.append((f"{column}_at >= ?", (since,)))
+        if until is not None:  # nothing starts or closes before it is created
+            parts.append((f"{column}_at < ?", (until,)))
+            parts.append(("run_id < ?", (first_id_at(until + GRACE_US),)))
     if wanted.created_after is not None:
-        parts.append(("run_id >= ?", (_first_id_at(wanted.created_after - _GRACE_US),)))
-    if wanted.created_before is not None:
-        parts.append(("run_id < ?", (_first_id_at(wanted.created_before + _GRACE_US),)))
+        parts.append(("run_id >= ?", (first_id_at(wanted.created_after - GRACE_US),)))
     if wanted.deadline_before is not None:
         inner = "SELECT run_id FROM workflow_runs WHERE next_deadline_at < ?"
         parts.append((f"run_id IN ({inner})", (wanted.deadline_before,)))
@@ -222,7 +222,7 @@ def _and(parts: Sequence[tuple[str, Values]]) -> tuple[str, Values]:
     return " AND ".join(text for text, _ in kept), tuple(value for _, values in kept for value in values)
 
 
-def _first_id_at(us: int) -> str:
+def first_id_at(us: int) -> str:
     """The least run id (a UUIDv7) that could be made at an instant."""
     millisecond = min(max(us // 1000, 0), (1 << 48) - 1)
     digits = f"{millisecond:012x}"

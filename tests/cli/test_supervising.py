@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,54 @@ async def test_pauses_between_deaths_double(monkeypatch: pytest.MonkeyPatch, tol
         True
     ] * 4
     assert "was killed by SIGKILL" in told.err
+
+
+@pytest.mark.parametrize("first", ["stay", "0"])
+async def test_a_database_that_is_away_is_waited_for_once_it_was_there(
+    told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str
+) -> None:
+    """Who died, or was recycled, can't start again now: no reason to stop the others."""
+    monkeypatch.setattr(supervising, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(supervising, "AT_ONCE_S", 0.01 if first == "stay" else 3600)
+    supervised = supervisor(lives(tmp_path / "lives", first, *["4"] * 7, "stay"))
+    running = asyncio.ensure_future(supervised.run())
+    if first == "stay":
+        await until_so(partial(has_worked, supervised))
+        await told.until("here")
+        monkeypatch.setattr(supervising, "AT_ONCE_S", 3600)
+        os.kill(supervised._running[1].pid, signal.SIGKILL)
+    await told.until("here", 2 if first == "stay" else 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert told.read().err.count("process 1 ended with exit code 4 after") == 7
+    assert "another one starts in 0.064 s" in told.err
+
+
+async def test_a_database_that_was_never_there_ends_it_all(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "FIRST_PAUSE_S", 0.001)
+    assert await supervisor("raise SystemExit(4)").run() == 4
+    assert "ended with exit code 4 5 times within 10 s of its start" in told.read().err
+
+
+def lives(path: Path, *codes: str) -> str:
+    """A process that ends with another code each time that it is started, or stays."""
+    path.write_text(" ".join(codes))
+    return (
+        f"import pathlib, time; path = pathlib.Path({str(path)!r}); code, *others = path.read_text().split()\n"
+        "path.write_text(' '.join(others))\n"
+        "if code != 'stay': raise SystemExit(int(code))\n"
+        "print('here', flush=True); time.sleep(60)"
+    )
+
+
+async def has_worked(supervised: Supervisor) -> bool:
+    return supervised._worked
+
+
+def test_pauses_grow_to_half_a_minute_and_no_further() -> None:
+    assert [supervising._pause(before) for before in (0, 1, 5, 6, 10_000)] == [0.5, 1, 16, 30, 30]
 
 
 async def test_a_system_short_of_processes_is_asked_again(

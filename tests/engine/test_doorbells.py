@@ -1,4 +1,4 @@
-"""What an idle worker costs, and bells that are hung up again."""
+"""What an idle worker costs, what a bell tells and when it rings, and bells that are hung up again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -20,6 +21,7 @@ from tests.engine.process import until_so
 
 from holdfast import Client, Worker, doorbell
 from holdfast.doorbell import CHANNEL, POLL_INTERVAL
+from holdfast.testing import TestEnvironment
 from holdfast_store import queries
 from holdfast_store.queries import fetch
 
@@ -107,6 +109,72 @@ async def test_a_client_that_waits_for_nothing_rings(
                 await stack.aclose()
             heard = await asyncio.to_thread(lambda: list(listener.notifies(timeout=20, stop_after=1)))
         assert [bell.channel for bell in heard] == [CHANNEL]
+
+
+async def test_what_another_writes_to_a_file_is_seen_at_once(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the worker there, and by who waits here; polling comes too late by an hour."""
+    monkeypatch.setattr(doorbell, "POLL_INTERVAL", 3600)
+    async with (
+        TestEnvironment(url=sqlite_url, workflows=[programs.nothing]) as env,
+        Client.connect(sqlite_url, environment=env.environment) as other,
+    ):
+        await env.sleep(10)
+        began = env.now()
+        async with asyncio.timeout(7200):
+            await other.execute(programs.nothing, id="w")
+        assert env.now() - began < timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_however_much_is_committed_the_bell_rings_once_in_a_while(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
+) -> None:
+    """Here that is an hour; who leaves rings for what came last."""
+    monkeypatch.setattr(doorbell, "RING_GAP", 3600)
+    with psycopg.connect(postgresql_url, autocommit=True) as listener:
+        listener.execute(f"LISTEN {CHANNEL}")
+        async with Client.connect(postgresql_url) as client:
+            for _ in range(30):
+                await client.start(programs.nothing)
+            batches = client.hub.journal.committer.statistics["batches"]
+        assert batches >= 30
+        assert 1 <= len(bells(listener)) <= 2
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_no_commit_rings_the_bell_itself(postgresql_url: str, anyio_backend: Any) -> None:
+    """A NOTIFY makes its transaction wait for all others that have one: it goes by the pulse's connection."""
+    with psycopg.connect(postgresql_url, autocommit=True) as listener:
+        listener.execute(f"LISTEN {CHANNEL}")
+        async with Client.connect(postgresql_url) as client:
+            for _ in range(10):
+                await client.start(programs.nothing)
+            _ = await asyncio.to_thread(lambda: list(listener.notifies(timeout=20, stop_after=1)))
+            journal, pulse = (
+                backend(one._connection) for one in (client.hub.journal.committer, client.hub.pulse)
+            )
+            await client.start(programs.nothing)
+        assert journal != pulse
+        assert {bell.pid for bell in bells(listener)} == {pulse}
+
+
+def backend(connection: Any) -> int:
+    """The server's process of a connection."""
+    pid: int = connection.connection.driver_connection.info.backend_pid
+    return pid
+
+
+def bells(listener: psycopg.Connection) -> list[psycopg.Notify]:
+    """The bells that it has heard of and not told yet; what it rings itself comes after them."""
+    listener.execute(f"NOTIFY {CHANNEL}, 'the last'")
+    heard: list[psycopg.Notify] = []
+    for bell in listener.notifies(timeout=20):
+        if bell.payload:
+            return heard
+        heard.append(bell)
+    pytest.fail("the last bell was not heard")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -1,13 +1,20 @@
 """Who owns a run: a live owner that leaves it waiting loses it, and what that owner still sends is refused."""
 
+from __future__ import annotations
+
+from datetime import timedelta
+
 import pytest
+from tests.engine import programs
 
 from holdfast import Client
 from holdfast.activation import Activate, Activation
 from holdfast.hub import Hub
 from holdfast.ownership import STEAL_AFTER, ClaimRuns, RegisterWorker, StealRuns
 from holdfast.starting import StartRun, first_run
+from holdfast.testing import TestEnvironment
 from holdfast_store import queries
+from holdfast_store.queries import fetch
 from holdfast_store.rows import RunRow, WorkerRow
 from holdfast_store.runs import started_event
 from holdfast_store.urls import DatabaseUrl
@@ -80,6 +87,52 @@ async def test_a_run_that_its_owner_leaves_waiting_is_stolen_and_the_owner_is_re
         assert await hub.journal.apply(StealRuns("owner", [run.run_id]))
     finally:
         await hub.leave()
+
+
+async def test_a_run_that_is_stolen_again_and_again_waits_longer_and_then_needs_a_person(
+    database_url: str,
+) -> None:
+    """As one whose owners die: see ``tests/watchdog/test_lost_workers.py``."""
+    clock = SteppedClock()
+    hub = await Hub.open(DatabaseUrl.parse(database_url), Environment(clock, threads=False))
+    try:
+        run = await started(hub, "owner")
+        waits, attention = [], []
+        for losses in range(5):
+            theft = StealRuns("owner" if losses % 2 else "other", [run.run_id])
+            clock.us = max(run.wake_at or 0, run.not_before) + (STEAL_AFTER << losses) - 1
+            assert await hub.journal.apply(theft) == []
+            clock.us += 1
+            (run,) = await hub.journal.apply(theft)
+            waits.append(max(0, run.not_before - clock.us) / 1_000_000)
+            attention.append(run.attention)
+        assert waits == [0, 1, 2, 4, 8]
+        assert attention == [None, None, *["owners_keep_dying"] * 3]
+    finally:
+        await hub.leave()
+
+
+@pytest.mark.parametrize(("losses", "after_s"), [(0, 10), (2, 42)])
+async def test_a_worker_takes_over_what_another_leaves_waiting(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch, losses: int, after_s: int
+) -> None:
+    """That one's lease goes on, on a thread of its own; but its loop is blocked and activates nothing."""
+    async with TestEnvironment(url=shared_url) as env:
+        hub = env.client.hub
+        handle = await env.client.start(programs.nothing, id="w")
+        with hub.database.writer() as writer:
+            writer.exec_driver_sql(f"UPDATE workflow_runs SET owner_losses = {losses}")
+        began = env.now()
+        async with env.new_worker(workflows=[programs.nothing], lease_duration=30) as blocked:
+            monkeypatch.setattr(blocked.local.owner._pump, "enqueue", lambda action: None)
+            await env.sleep(1)
+            async with env.new_worker(workflows=[programs.nothing], lease_duration=30):
+                await env.sleep(after_s - 2)
+                rows = await hub.read(fetch, "SELECT run_id FROM workflow_runs WHERE started_at IS NULL")
+                assert len(rows) == 1
+                await handle.result(timeout=20)
+                assert env.now() - began < timedelta(seconds=after_s + 4)
+                assert blocked.worker_id in {worker.worker_id for worker in await env.client.workers()}
 
 
 async def test_a_closed_client_says_so(sqlite_url: str) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
@@ -18,7 +19,9 @@ from holdfast.errors import (
     WorkflowNotFoundError,
 )
 from holdfast.retention import Retention, RetentionReport
+from holdfast.testing import TestEnvironment
 from holdfast_store import deleting, tables
+from holdfast_store.batch import Batch
 from holdfast_store.deleting import DeleteStep
 from holdfast_store.queries import fetch
 from holdfast_workflow.options import RetryPolicy
@@ -163,6 +166,46 @@ async def test_a_closed_child_may_go_before_its_parent_and_a_parent_before_its_a
         assert await env.client.delete("p") == 1
         assert await env.client.delete("open-child") == 1
         assert await rows_left(env) == {}
+
+
+async def test_others_go_on_while_a_workflow_is_deleted(
+    made: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step is a change of its own and deletes few rows: a workflow begins and ends between two of them."""
+    most, deleted, execute = 2, [0], Batch.execute
+
+    def count_and_execute(batch: Batch, text: str, values: Any) -> int:
+        changed = execute(batch, text, values)
+        deleted.append(changed)
+        return changed
+
+    monkeypatch.setattr(DeleteStep.__init__, "__defaults__", (most,))
+    monkeypatch.setattr(Batch, "execute", count_and_execute)
+    async with made() as env:
+        await (await env.client.start(Busy.run, 0, id="old")).result()
+        await env.sleep(100)
+        deleted.clear()
+        passes = Retention(env.client, RetentionPolicy(days=timedelta(seconds=80)))
+        one = asyncio.ensure_future(passes.run_pass())
+        assert await env.client.execute(quick, id="new") == 1
+        assert not one.done()
+        assert await one == RetentionReport(chains=1, runs=1)
+        assert max(deleted) == most
+        assert {run.workflow_id async for run in env.client.list()} == {"new"}
+
+
+async def test_deleting_a_workflow_waits_for_nobody_elses_rows(postgresql_url: str) -> None:
+    """Nor does anybody wait for it: what it locks is its own."""
+    async with TestEnvironment(url=postgresql_url, workflows=WORKFLOWS, activities=[fails]) as env:
+        await (await env.client.start(Busy.run, 1, id="old")).result()
+        await env.client.start(long, id="open")
+        await env.client.execute(quick, id="closed")
+        await env.settle()
+        with psycopg.connect(postgresql_url) as another:
+            for table in ("workflow_runs", "workflow_instances"):
+                locked = another.execute(f"SELECT 1 FROM {table} WHERE workflow_id <> 'old' FOR UPDATE")
+                assert locked.rowcount == 2
+            assert await env.client.delete("old") == 2
 
 
 async def test_retention_deletes_what_is_old_and_keeps_what_is_open(made: MakeEnvironment) -> None:

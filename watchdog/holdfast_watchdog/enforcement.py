@@ -286,7 +286,7 @@ class ReleaseLostRuns(BaseChange):
 
 
 def release(run: RunRow, now: int) -> None:
-    """Take a run from its dead owner."""
+    """Take a run from an owner that has lost it: one that died, or that has left it waiting."""
     run.owner_id = None
     run.fence += 1
     if run.wake_at is None or run.wake_at > now or run.not_before > now:

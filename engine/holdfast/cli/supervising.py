@@ -4,10 +4,13 @@ The supervisor runs no user code and has no connection to the database. It spawn
 what they print with their number before each line, and starts another where one ends:
 
 * one that ended by itself in good order (somebody sent *it* a SIGTERM) is replaced at once: that is how to recycle one;
-* one that died is replaced after a pause that doubles each time;
-* one that can't be started because the system is short of processes, memory or files is tried again in the same way;
-* one that died within :data:`AT_ONCE_S` of its start, :data:`MOST_AT_ONCE` times in a row, can't be helped by another
-  start: all are stopped, and the exit code is its own. Bad usage (exit code 2) is not tried twice.
+* one that died is replaced after half a second; where it died within :data:`AT_ONCE_S` of its start, the pause doubles
+  each time, and after :data:`MOST_AT_ONCE` times in a row another start is no help: all are stopped, and the exit code
+  is its own. Bad usage (exit code 2) is not tried twice;
+* one that can't use the database (exit code 4: it is away, or migrated for newer code) is tried again however often,
+  after pauses that double too: the others wait for it as well. Not so before any of them has worked, for then the URL
+  may be wrong;
+* so is one that can't be started because the system is short of processes, memory or files.
 
 SIGINT or SIGTERM: each process gets SIGTERM and stops in good order. A second signal, or a process that is not done
 :data:`PATIENCE_S` after its grace period, is SIGKILL. Every process holds the end of a pipe, its standard input: where
@@ -73,6 +76,8 @@ class Supervisor:
         self._clock = SystemClock()
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
+        self._worked = False
+        """Whether any process has lived for :data:`AT_ONCE_S`, or ended in good order."""
         self._killed = False
         self._code: int = Exit.OK
 
@@ -111,7 +116,7 @@ class Supervisor:
 
     async def _tend(self, name: int) -> None:
         """See to it that process ``name`` runs until all stop."""
-        at_once = short = 0
+        at_once = short = unusable = 0
         while not self._stopping.is_set():
             began = self._clock.monotonic()
             try:
@@ -119,7 +124,7 @@ class Supervisor:
             except OSError as error:
                 if error.errno not in SHORT_OF:
                     raise
-                pause = min(FIRST_PAUSE_S * 2**short, LONGEST_PAUSE_S)
+                pause = _pause(short)
                 short += 1
                 tell(f"process {name} can't be started ({error.strerror}); it is tried again in {pause:g} s")
                 await self._wait(pause)
@@ -131,13 +136,20 @@ class Supervisor:
                 return
             if code == Exit.OK:
                 tell(f"process {name} has stopped; another one takes its place")
-                at_once = 0
+                self._worked = True
+                at_once = unusable = 0
                 continue
-            at_once = at_once + 1 if lived < AT_ONCE_S else 0
-            if at_once == MOST_AT_ONCE or (at_once and code == Exit.USAGE):
-                self._give_up(name, code, at_once)
-                return
-            pause = min(FIRST_PAUSE_S * 2 ** max(at_once - 1, 0), LONGEST_PAUSE_S)
+            if lived >= AT_ONCE_S:
+                at_once = unusable = 0
+            if code == Exit.DATABASE and self._worked:
+                pause = _pause(unusable)
+                unusable += 1
+            else:
+                at_once += lived < AT_ONCE_S
+                if at_once == MOST_AT_ONCE or (at_once and code == Exit.USAGE):
+                    self._give_up(name, code, at_once)
+                    return
+                pause = _pause(max(at_once - 1, 0))
             tell(f"process {name} {_ended(code)} after {lived:.1f} s; another one starts in {pause:g} s")
             await self._wait(pause)
 
@@ -184,6 +196,7 @@ class Supervisor:
         self._running[name] = process
         if self._stopping.is_set():
             _send(process, signal.SIGTERM)
+        worked = asyncio.get_running_loop().call_later(AT_ONCE_S, self._has_worked)
         prefix = f"[{name}] ".encode()
         printed = [
             asyncio.create_task(_pass_on(out, sys.stdout.buffer, b"" if self._raw_output else prefix)),
@@ -192,6 +205,7 @@ class Supervisor:
         try:
             code = await self._end_of(name, process)
         finally:
+            worked.cancel()
             del self._running[name]
             os.close(leash)
         _kill(process)  # its own processes, if it left any
@@ -199,6 +213,9 @@ class Supervisor:
         for task in printed:
             task.cancel()
         return code
+
+    def _has_worked(self) -> None:
+        self._worked = True
 
     async def _end_of(self, name: int, process: asyncio.subprocess.Process) -> int:
         ended = asyncio.ensure_future(process.wait())
@@ -248,6 +265,11 @@ def _kill(process: asyncio.subprocess.Process) -> None:
     """End a process and those that it has started, which are of its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _pause(before: int) -> float:
+    """How long to wait after so many pauses in a row."""
+    return min(FIRST_PAUSE_S * 2.0 ** min(before, 16), LONGEST_PAUSE_S)
 
 
 def _ended(code: int) -> str:
