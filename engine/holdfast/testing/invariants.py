@@ -18,8 +18,8 @@ from sqlalchemy import Connection, Table
 from holdfast.testing.invariants_activities import check_activity, check_attempts
 from holdfast.testing.invariants_activities import deadlines_of_activity as deadlines
 from holdfast.testing.invariants_attributes import check_attributes
-from holdfast.testing.invariants_chains import check_chains, check_instances, is_reset
-from holdfast.testing.invariants_families import check_families
+from holdfast.testing.invariants_chains import check_chains, check_instances, is_reset, reset_point
+from holdfast.testing.invariants_families import ENDS, check_families
 from holdfast.testing.invariants_requests import check_requests, check_signals_applied
 from holdfast.testing.invariants_waking import check_awake
 from holdfast_store import tables
@@ -166,6 +166,7 @@ class _Checker:
         self.check_started(where, run, history)
         self.check_state(where, run, history)
         self.check_end(where, run, history)
+        self.check_deadline(where, run, history)
         self.check_timers(where, run, history)
         self.check_activities(where, run, history)
         for what in check_awake(run, history.events, self.requests_of[run.run_id]):
@@ -257,7 +258,6 @@ class _Checker:
             known = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
             if run.next_deadline_at != min(known, default=None):
                 self.say(where, f"next_deadline_at is {run.next_deadline_at}, not the lesser of {known}")
-            self.check_deadline(where, run, history, upto=len(history.events))
             return
         if run.closed_at != run.last_event_at:
             self.say(
@@ -272,8 +272,6 @@ class _Checker:
         if (run.status in WITH_FAILURE) != (len(failures) == 1):
             self.say(where, f"is {run.status} with {len(failures)} failure rows for its terminal event")
         last = history.events[-1]
-        late = isinstance(last, events.WorkflowTimedOut)
-        self.check_deadline(where, run, history, upto=len(history.events) - late)
         if isinstance(last, events.WorkflowTimedOut):
             if history.recorded_at[-1] < from_iso(last.deadline_at):
                 self.say(
@@ -287,8 +285,8 @@ class _Checker:
                     where, f"timed out by {last.timeout_kind} {last.deadline_at}, the row says {deadline}"
                 )
 
-    def check_deadline(self, where: str, run: RunRow, history: History, *, upto: int) -> None:
-        """Nothing runs past its deadline: no activation, and no end but the timeout itself.
+    def check_deadline(self, where: str, run: RunRow, history: History) -> None:
+        """Nothing comes to a run past its deadline but the timeout, with what it closes, and what children tell.
 
         The stamp of an event counts only where it is later than the one before it: within a run time never falls, so
         that an event may bear its predecessor's stamp when the clock was set back.
@@ -296,15 +294,16 @@ class _Checker:
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
         if not deadlines:
             return
-        before = 0
-        for event, recorded_at in list(zip(history.events, history.recorded_at, strict=True))[:upto]:
-            if recorded_at >= max(min(deadlines), before + 1) and (
-                event.terminal or isinstance(event, events.WorkflowTaskCompleted)
-            ):
+        timed_out = isinstance(history.events[-1], events.WorkflowTimedOut)
+        stamped = list(zip(history.events, history.recorded_at, strict=True))
+        for (_, before), (event, recorded_at) in pairwise(stamped[max(reset_point(history) - 1, 0) :]):
+            if recorded_at < max(min(deadlines), before + 1):
+                continue
+            closed_by_timeout = timed_out and getattr(event, "by", None) is not None
+            if not closed_by_timeout and not isinstance(event, (events.WorkflowTimedOut, *ENDS)):
                 self.say(
                     where, f"{event.type} was recorded {recorded_at - min(deadlines)} µs past the deadline"
                 )
-            before = recorded_at
 
     # --- what a run has open ----------------------------------------------------------------------------------------
 
@@ -350,7 +349,7 @@ class _Checker:
         for activity_id, row in rows.items():
             place = f"activity {activity_id} of {where}"
             attempts = self.attempts[(run.run_id, activity_id)]
-            found = check_activity(row, scheduled.get(activity_id), ends[activity_id])
+            found = check_activity(row, scheduled.get(activity_id), ends[activity_id], attempts)
             found += deadlines(row)
             found += check_attempts(row, attempts)
             if run.closed_at is not None and row.closed_at is None:

@@ -19,6 +19,8 @@ STATUS_OF: dict[type[Event], str] = {
     events.ActivityTimedOut: "timed_out",
     events.ActivityCancelled: "cancelled",
 }
+ASKED = (None, "cancel_requested")
+"""Why an activity was cancelled for itself, not with its run."""
 MOST_RESCUES = 3
 MOST_ATTEMPTS_KEPT = 100
 
@@ -27,6 +29,7 @@ def check_activity(
     row: ActivityRow,
     scheduled: tuple[int, events.ActivityScheduled] | None,
     ends: Sequence[tuple[int, Event]],
+    attempts: Sequence[AttemptRow],
 ) -> list[str]:
     """What is wrong between an activity's row and its events.
 
@@ -34,6 +37,7 @@ def check_activity(
         row: The row.
         scheduled: The seq and the event that scheduled it.
         ends: When its ends were recorded, and they.
+        attempts: Its attempts that did not succeed, in order.
     """
     found: list[str] = []
     if scheduled is not None:
@@ -48,7 +52,7 @@ def check_activity(
     if (row.closed_at is None) != (row.status in OPEN):
         found.append(f"is {row.status} with closed_at={row.closed_at}")
     for recorded_at, event in ends:
-        found += _end(row, recorded_at, event)
+        found += _end(row, recorded_at, event, attempts)
     return found
 
 
@@ -73,26 +77,37 @@ def _as_scheduled(row: ActivityRow, seq: int, event: events.ActivityScheduled) -
     return found
 
 
-def _end(row: ActivityRow, recorded_at: int, event: Event) -> list[str]:
+def _end(row: ActivityRow, recorded_at: int, event: Event, attempts: Sequence[AttemptRow]) -> list[str]:
+    """The row says when it was; the event may be stamped later: within a run time never falls, though a clock may."""
     found: list[str] = []
+    closed_at = row.closed_at if row.closed_at is not None else recorded_at
     attempt = getattr(event, "attempt", None)
     if attempt is not None and attempt != row.attempt - row.uncharged:
         found.append(f"{event.type} says attempt {attempt}, the row {row.attempt - row.uncharged}")
     if isinstance(event, events.ActivityTimedOut):
-        closed_early = event.timeout_kind == "schedule_to_close" and event.retry_state == "timeout"
         deadline_at = from_iso(event.deadline_at)
-        if recorded_at < deadline_at and not closed_early:
+        if closed_at < deadline_at and not _closed_early(row, event, attempts):
             found.append(f"timed out before its deadline {event.deadline_at}")
         known = getattr(row, f"{event.timeout_kind}_deadline_at")
         if known != deadline_at:
             found.append(f"timed out by {event.timeout_kind} {deadline_at}, the row says {known}")
-    elif isinstance(event, events.ActivityCompleted):
-        # Its event may be stamped later: within a run time never falls, though a clock may.
-        closed_at = row.closed_at if row.closed_at is not None else recorded_at
+    elif getattr(event, "by", None) in ASKED:  # what is open when its run ends is closed, be it late or not
         passed = [at for at in _set_deadlines(row) if closed_at >= at]
         if passed:
-            found.append(f"completed {closed_at - min(passed)} µs past its deadline")
+            found.append(f"{event.type} came {closed_at - min(passed)} µs past its deadline")
     return found
+
+
+def _closed_early(row: ActivityRow, event: events.ActivityTimedOut, attempts: Sequence[AttemptRow]) -> bool:
+    """Whether its last attempt timed out, so that another could not have begun in time."""
+    last = attempts[-1] if attempts else None
+    return (
+        event.timeout_kind == "schedule_to_close"
+        and event.retry_state == "timeout"
+        and last is not None
+        and (last.attempt, last.outcome) == (row.attempt, "timed_out")
+        and last.timeout_kind != "schedule_to_close"
+    )
 
 
 def _too_early(row: ActivityRow, attempt: AttemptRow, before: AttemptRow | None) -> bool:
@@ -112,6 +127,24 @@ def _too_early(row: ActivityRow, attempt: AttemptRow, before: AttemptRow | None)
     return begun_at is None or limit is None or attempt.ended_at < begun_at + limit
 
 
+def _too_late(row: ActivityRow, attempt: AttemptRow) -> int | None:
+    """By how much an attempt ended past a deadline that would have ended it; ``None`` where it was in time.
+
+    When it was last heard of is known of the last attempt only. A run's end closes what it finds, be it late or not.
+    """
+    if attempt.outcome == "cancelled" or attempt.timeout_kind == "schedule_to_close":
+        return None
+    options = ActivityOptions.from_snapshot(row.options)
+    deadlines = [_after(row.scheduled_at, options.schedule_to_close_us)]
+    if attempt.outcome != "timed_out":
+        deadlines.append(_after(attempt.started_at, options.start_to_close_us))
+        if attempt.attempt == row.attempt:
+            beaten = row.heartbeat_at if row.heartbeat_at is not None else attempt.started_at
+            deadlines.append(_after(beaten, options.heartbeat_us))
+    passed = [at for at in deadlines if at is not None and attempt.ended_at >= at]
+    return attempt.ended_at - min(passed) if passed else None
+
+
 def _set_deadlines(row: ActivityRow) -> list[int]:
     deadlines = (
         row.schedule_to_start_deadline_at,
@@ -128,7 +161,11 @@ def deadlines_of_activity(row: ActivityRow) -> list[str]:
     options = ActivityOptions.from_snapshot(row.options)
     close_at = _after(row.scheduled_at, options.schedule_to_close_us)
     if row.schedule_to_close_deadline_at != close_at:
-        found.append(f"schedule_to_close_deadline_at is {row.schedule_to_close_deadline_at}, not {close_at}")
+        found.append(f"was to close by {close_at}, the row says {row.schedule_to_close_deadline_at}")
+    begin_by = (close_at, _after(row.available_at, options.schedule_to_start_us))
+    missed = [at for at in begin_by if at is not None and row.started_at is not None and row.started_at >= at]
+    if missed:
+        found.append(f"was claimed at {row.started_at}, past its deadline {min(missed)}")
     least = min(_set_deadlines(row), default=None)
     if row.status not in OPEN:
         if row.next_deadline_at is not None:
@@ -195,4 +232,7 @@ def check_attempts(row: ActivityRow, attempts: Sequence[AttemptRow]) -> list[str
             found.append(
                 f"attempt {attempt.attempt} timed out ({attempt.timeout_kind}) before its time was over"
             )
+        late = _too_late(row, attempt)
+        if late is not None:
+            found.append(f"attempt {attempt.attempt} {attempt.outcome} {late} µs past another deadline")
     return found

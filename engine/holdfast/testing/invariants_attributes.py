@@ -1,4 +1,4 @@
-"""What must hold of search attributes: the row is what the history folds to, and the index is what the row says."""
+"""What must hold of memo and search attributes: the row is what the history folds to, the index what the row says."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from holdfast_store.rows import RunRow
 from holdfast_store.search import index_rows
 from holdfast_workflow import events
 from holdfast_workflow.events import Event
+from holdfast_workflow.payloads import Payload
 from holdfast_workflow.search_attributes import merged
 
 
@@ -22,7 +23,10 @@ def check_attributes(
     """What is wrong: where, and a sentence."""
     for run in runs.values():
         where = f"run {run.run_id} of {run.workflow_id}"
-        said = _folded(histories.get(run.run_id, ()))
+        history = histories.get(run.run_id, ())
+        if _memo(history) != (orjson.loads(run.memo) if run.memo is not None else None):
+            yield where, "the memo is not that of the history"
+        said = _folded(history)
         shown = orjson.loads(run.search_attributes) if run.search_attributes is not None else {}
         if said != shown:
             yield where, f"the search attributes {sorted(shown)} are not those of the history, {sorted(said)}"
@@ -40,3 +44,11 @@ def _folded(history: Sequence[Event]) -> dict[str, Any]:
         elif isinstance(event, events.SearchAttributesUpserted):
             attributes = merged(attributes, event.attributes)
     return attributes
+
+
+def _memo(history: Sequence[Event]) -> Any:
+    memo: Payload | None = None
+    for event in history:
+        if isinstance(event, events.WorkflowStarted | events.MemoUpserted):
+            memo = event.memo
+    return memo.value if memo is not None else None

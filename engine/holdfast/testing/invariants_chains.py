@@ -13,7 +13,7 @@ from holdfast_workflow import events
 from holdfast_workflow.events import Event
 
 FOLLOWED = frozenset({"continued_as_new", "failed", "timed_out", "terminated"})
-CARRIED = ("workflow_id", "first_run_id", "execution_timeout", "execution_deadline_at")
+CARRIED = ("workflow_id", "execution_timeout", "execution_deadline_at")
 
 Found = Iterator[tuple[str, str]]
 """Where, and a sentence."""
@@ -60,8 +60,8 @@ def _check_chain(where: str, chain: list[RunRow], histories: Histories, deleting
                 before, after = getattr(run, name), getattr(following, name)
                 yield where, f"{name} changed from {before} to {after} in run {following.run_number}"
         fresh = run.status == "continued_as_new"
-        if fresh:
-            before_it, after_it = histories[run.run_id], histories[following.run_id]
+        before_it, after_it = histories.get(run.run_id), histories.get(following.run_id)
+        if before_it is not None and after_it is not None:
             for what in check_moved_signals(before_it.events, after_it.events):
                 yield f"run {run.run_id} of {run.workflow_id}", what
         if following.attempt != (1 if fresh else run.attempt + 1):
@@ -72,13 +72,21 @@ def _check_chain(where: str, chain: list[RunRow], histories: Histories, deleting
 
 def is_reset(history: Story | None) -> bool:
     """Whether a run takes up another one's history."""
+    return reset_point(history) > 0
+
+
+def reset_point(history: Story | None) -> int:
+    """Up to which seq a run has taken its history from another one; 0 where it has not."""
     started = history.events[0] if history is not None else None
-    return isinstance(started, events.WorkflowStarted) and started.reset is not None
+    reset = started.reset if isinstance(started, events.WorkflowStarted) else None
+    return int(reset["seq"]) if reset is not None else 0
 
 
 def _check_reset(where: str, run: RunRow, following: RunRow, histories: Histories) -> Found:
     """A reset run begins with the events of the run that it was taken from."""
-    taken, own = histories[run.run_id], histories[following.run_id]
+    taken, own = histories.get(run.run_id), histories[following.run_id]
+    if taken is None:
+        return
     reset = getattr(own.events[0], "reset", None) or {}
     seq = reset.get("seq", 0)
     if reset.get("run_id") != run.run_id or len(own.events) < seq:

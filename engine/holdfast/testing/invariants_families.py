@@ -58,16 +58,16 @@ def _child(run: RunRow, runs: Mapping[str, RunRow], history: Story) -> Iterator[
         return
     said = started.parent
     if (said is None) != (run.parent_run_id is None):
-        yield f"WorkflowStarted says parent={said}, the row {run.parent_run_id}"
+        yield f"has the parent {run.parent_run_id}, WorkflowStarted says {said}"
         return
     if said is None:
         if run.parent_command_id is not None or run.parent_close_policy is not None:
             yield "has a parent's command or policy, but no parent"
         return
     if (said["run_id"], said["close_policy"]) != (run.parent_run_id, run.parent_close_policy):
-        yield f"WorkflowStarted says parent={said}, the row {run.parent_run_id} {run.parent_close_policy}"
+        yield f"closes with {run.parent_run_id} by {run.parent_close_policy}, WorkflowStarted says {said}"
     if run.parent_command_id not in (said["command_id"], None):
-        yield f"WorkflowStarted says parent={said}, the row command {run.parent_command_id}"
+        yield f"is command {run.parent_command_id} of its parent, WorkflowStarted says {said}"
     parent = runs.get(said["run_id"])
     if parent is None:
         return  # retention has taken it

@@ -28,23 +28,34 @@ def check_signals_applied(history: Sequence[Event]) -> Iterator[str]:
 
 
 def check_moved_signals(before: Sequence[Event], following: Sequence[Event]) -> Iterator[str]:
-    """A run that continued as new handed on what it had not applied or had no handler for, in order."""
-    records = [event for event in before if isinstance(event, events.WorkflowTaskCompleted)]
-    through = records[-1].through if records else 0
-    waited = sum((records[-1].buffered or {}).values()) if records else 0
-    signals = [
-        (seq, event) for seq, event in enumerate(before, 1) if isinstance(event, events.SignalReceived)
-    ]
-    unseen = [event for seq, event in signals if seq > through]
-    moved: list[events.SignalReceived] = []
+    """A run that is followed by another has handed on the signals that nobody had handled, in order."""
+    left = _unhandled(before)
+    moved: list[Event] = []
     for event in following[1:]:
-        if not isinstance(event, events.SignalReceived) or len(moved) == waited + len(unseen):
+        if not isinstance(event, events.SignalReceived) or len(moved) == len(left):
             break
         moved.append(event)
-    if len(moved) < waited + len(unseen):
-        yield f"left {waited + len(unseen)} signals to the next run, which begins with {len(moved)}"
-    elif [event.name for event in moved[waited:]] != [event.name for event in unseen]:
-        yield "handed its unseen signals on in another order"
+    if len(moved) < len(left):
+        yield f"left {len(left)} signals to the next run, which begins with {len(moved)}"
+    elif moved != left:
+        yield "handed its signals on in another order, or others"
+
+
+def _unhandled(history: Sequence[Event]) -> list[Event]:
+    """The signals that no activation has applied, and the latest of each name, as many as had no handler."""
+    records = [event for event in history if isinstance(event, events.WorkflowTaskCompleted)]
+    through = records[-1].through if records else 0
+    without_handler = dict(records[-1].buffered or {}) if records else {}
+    found: list[Event] = []
+    for seq, event in reversed(list(enumerate(history, 1))):
+        if not isinstance(event, events.SignalReceived):
+            continue
+        if seq > through:
+            found.append(event)
+        elif without_handler.get(event.name):
+            without_handler[event.name] -= 1
+            found.append(event)
+    return found[::-1]
 
 
 def check_requests(
@@ -65,19 +76,21 @@ def check_requests(
         if run is None or run.first_run_id != row.first_run_id:
             yield where, f"is about run {row.run_id}, which is not of its chain"
             continue
-        history = histories[row.run_id]
+        history = histories.get(row.run_id)
+        if history is None:
+            continue
         at = history[row.answer_seq - 1] if row.answer_seq and row.answer_seq <= len(history) else None
         found = (
             _check_signal(row, history, at) if row.kind == "signal" else _check_update(row, run, history, at)
         )
         for what in found:
             yield where, what
-    yield from _check_updates_known(rows, runs, histories)
+    yield from _check_known(rows, runs, histories)
 
 
 def _check_signal(row: RequestRow, history: Sequence[Event], at: Event | None) -> Iterator[str]:
     if row.state != DELIVERED:
-        yield f"is {row.state}"
+        yield f"is {row.state}, which no signal can be"
     if not isinstance(at, events.SignalReceived) or at.request_id != row.request_id:
         yield f"is said to be event {row.answer_seq}, which it is not"
     there = [
@@ -95,7 +108,7 @@ def _check_update(row: RequestRow, run: RunRow, history: Sequence[Event], at: Ev
         one for one in history if isinstance(one, events.UpdateCompleted) and one.update_id == row.request_id
     ]
     expected = {OPEN: (len(accepted), 0), COMPLETED: (1, 1), REJECTED: (0, 0)}.get(row.state)
-    if expected is None or (len(accepted), len(completed)) != expected or len(accepted) > 1:
+    if (len(accepted), len(completed)) != expected or len(accepted) > 1:
         yield f"is {row.state}, with {len(accepted)} acceptances and {len(completed)} completions in the history"
     if row.state == OPEN and run.closed_at is not None:
         yield f"is open, its run is {run.status}"
@@ -109,14 +122,21 @@ def _check_update(row: RequestRow, run: RunRow, history: Sequence[Event], at: Ev
         yield f"is {row.state} and its answer is {'missing' if row.answer is None else 'in its row'}"
 
 
-def _check_updates_known(
+def _check_known(
     rows: Sequence[RequestRow], runs: Mapping[str, RunRow], histories: Histories
 ) -> Iterator[tuple[str, str]]:
+    """Without its row, what was acknowledged once would be taken again."""
     known = {row.key for row in rows}
     for run_id, history in histories.items():
         run = runs.get(run_id)
+        if run is None:
+            continue
         for event in history:
-            if run is None or not isinstance(event, events.UpdateAccepted):
+            if isinstance(event, events.UpdateAccepted):
+                kind, request_id = "update", event.update_id
+            elif isinstance(event, events.SignalReceived) and event.request_id is not None:
+                kind, request_id = "signal", event.request_id
+            else:
                 continue
-            if (run.first_run_id, "update", event.update_id) not in known:
-                yield f"run {run_id}", f"accepted update {event.update_id}, which has no row"
+            if (run.first_run_id, kind, request_id) not in known:
+                yield f"run {run_id}", f"has taken {kind} {request_id}, which has no row"

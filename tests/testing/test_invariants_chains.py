@@ -1,0 +1,80 @@
+"""The rules about chains of runs and the ids that point to them each see what breaks them."""
+
+from __future__ import annotations
+
+from tests.testing.planting import (
+    Planted,
+    change_events,
+    change_run,
+    copy_of,
+    each,
+    never_seen,
+    remove,
+    run_of,
+    say_in,
+    seen_by,
+)
+
+from holdfast.testing import check_database, invariants_chains
+
+
+def change_instance(workflow_id: str, what: str) -> str:
+    return f"UPDATE workflow_instances SET {what} WHERE workflow_id = '{workflow_id}'"
+
+
+PLANTED: Planted = [
+    # chains
+    (change_run("chain", "run_number = 9"), "has run numbers [1, 2, 9]"),
+    (
+        f"UPDATE workflow_runs SET first_run_id = {run_of('chain', 2)} WHERE workflow_id = 'chain'",
+        "does not begin with its first run",
+    ),
+    (change_run("chain", "previous_run_id = 'x'", 1), "does not begin with its first run"),
+    (change_run("chain", "next_run_id = 'x'"), "ends with a run that names a next one, x"),
+    (change_run("chain", "previous_run_id = NULL"), "runs 2 and 3 do not point to each other"),
+    (change_run("chain", "next_run_id = 'x'", 2), "runs 2 and 3 do not point to each other"),
+    (change_run("chain", "status = 'completed'", 1), "run 1 is completed but is followed by another"),
+    (change_run("chain", "workflow_id = 9", 2), "workflow_id changed from"),
+    (change_run("chain", "execution_timeout = 9", 2), "execution_timeout changed from"),
+    (change_run("chain", "execution_deadline_at = 9", 2), "execution_deadline_at changed from"),
+    (change_run("retried", "attempt = 1"), "run 3 is attempt 1 after a failed run"),
+    (change_run("chain", "attempt = 2"), "run 3 is attempt 2 after a continued_as_new run"),
+    (change_run("chain", "created_at = created_at + 1", 2), "run 2 was not made in the change that ended"),
+    # resets
+    (say_in("collector", "WorkflowStarted", "reset.run_id", "'x'"), "which is not the run before it"),
+    (say_in("collector", "WorkflowStarted", "reset.seq", "99"), "which is not the run before it"),
+    (say_in("collector", "ActivityScheduled", "priority", "1"), "run 3 does not begin as the run that it"),
+    (change_events("collector", "WorkflowStarted", "recorded_at = 1"), "run 3 does not begin as the run"),
+    (remove("history_events", "collector", "seq = 3", 2), "run 2 has not got the signals that came after"),
+    (
+        say_in("collector", "SignalReceived", "name", "'x'", 2),
+        "run 2 has not got the signals that came after",
+    ),
+    # instances
+    ("DELETE FROM workflow_instances WHERE workflow_id = 'chain'", "has runs but no instance"),
+    (change_instance("timers", "current_run_id = 'none'"), "which is not one of its runs"),
+    (change_instance("timers", f"current_run_id = {run_of('asleep')}"), "which is not one of its runs"),
+    (change_instance("chain", f"current_run_id = {run_of('chain', 1)}"), "which is not the newest"),
+    (change_instance("chain", "run_count = 7"), "run_count is 7"),
+    (change_instance("chain", "workflow_type = 'x'"), "type x, its run differs"),
+    (change_run("busy", f"workflow_id = 'asleep', first_run_id = {run_of('busy')}"), "has open runs"),
+]
+
+
+@each(PLANTED)
+def test_what_is_planted_is_seen_by_its_rule(saved: bytes, statement: str, said: str) -> None:
+    seen = seen_by(saved, statement, said, invariants_chains)
+    assert len(seen) == 1, seen
+
+
+def test_each_rule_has_been_seen_to_see(saved: bytes) -> None:
+    assert never_seen(saved, PLANTED, invariants_chains) == set()
+
+
+def test_where_retention_is_at_work_a_chain_may_have_lost_its_first_runs(saved: bytes) -> None:
+    with copy_of(saved) as connection:
+        first = connection.exec_driver_sql(f"SELECT {run_of('chain', 1)}").scalar_one()
+        for table in ("workflow_runs", "history_events", "activity_executions"):
+            connection.exec_driver_sql(f"DELETE FROM {table} WHERE run_id = ?", (first,))
+        assert check_database(connection, deleting=True) == []
+        assert check_database(connection) != []
