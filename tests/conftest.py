@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,7 @@ def on_disk(database: Database) -> Database:
 
 
 @contextmanager
-def at_head(url: str) -> Iterator[Database]:
+def at_head(url: str) -> Generator[Database]:
     """A database, opened and migrated."""
     opened = Database(DatabaseUrl.parse(url), Environment())
     ensure_schema(opened)

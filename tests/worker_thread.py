@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from holdfast import Client, Worker
 
 
 @contextmanager
-def worker_in_a_thread(url: str, **options: Any) -> Iterator[None]:
+def worker_in_a_thread(url: str, **options: Any) -> Generator[None]:
     """Run a worker of these options until the block ends."""
     started = threading.Event()
     over = asyncio.Event()

@@ -202,7 +202,7 @@ def _prepare_session(settings: PostgresSettings, given: str) -> Callable[[Any, o
         connection.adapters.register_dumper(int, _BigIntDumper)
         arrays.register(connection)
         connection.answer_timeout_s = settings.connect_timeout_s
-        cursor = connection.execute(statement)
+        cursor = connection.execute(statement.encode())
         while cursor.nextset():
             pass
         ((milliseconds,),) = cursor.fetchall()

@@ -99,6 +99,8 @@ def rules(module: ModuleType) -> set[re.Pattern[str]]:
             ):
                 if isinstance(sentence, ast.JoinedStr | ast.Constant):
                     found.add(_pattern(sentence))
+            case _:
+                pass
     return found
 
 
