@@ -308,7 +308,7 @@ class Process:
         def disturbed(change: Change[Any], callback: Callback) -> None:
             name = type(change).__name__
             enforcing = name in ENFORCING
-            if enforcing and self.faults.rates.crash_enforced:
+            if enforcing:
                 callback = partial(self._told, callback)
             submit(change, callback)
             decided = "freeze_decided" if name == "Activate" else "freeze_enforcing" if enforcing else None
@@ -326,7 +326,10 @@ class Process:
         hub.journal.submit = disturbed  # type: ignore[method-assign]
 
     def _told(self, callback: Callback, value: Any, error: BaseException | None) -> None:
-        if self.faults.happens("crash_enforced"):
+        crashes = self.faults.happens("crash_enforced")
+        if crashes or self.rng.random() < LOOKED_AT:
+            self.world.look()  # a watchdog may stop here for good: what it leaves is whole
+        if crashes:
             self.crash("before its watchdog hears of it")
         callback(value, error)
 
@@ -335,6 +338,8 @@ class Process:
             submit(change, lambda value, error: None)
 
 
+LOOKED_AT = 0.1
+"""How often all invariants are checked when a watchdog has written something."""
 DISTURBING = ("called_twice", "crash_enforced", "enforced_twice", "freeze_decided", "freeze_enforcing")
 ENFORCING = frozenset(
     {

@@ -199,7 +199,7 @@ class World:
         await self._trouble(self.rng.choice((4.0, 8.0, 12.0)))
         self.calm = True
         self.note(self, "calm")
-        self._look()
+        self.look()
         for process in self.processes:
             process.calm()
         began_at = self.loop.time()
@@ -222,7 +222,7 @@ class World:
             if self.loop.time() >= ends_at:
                 return
             if rng.random() < 0.2:
-                self._look()
+                self.look()
             if self.processes:
                 self._trouble_for(rng.choice(self.processes))
 
@@ -271,7 +271,7 @@ class World:
         registered = {row[0] for row in self.shared.real.execute("SELECT worker_id FROM workers")}
         return all(process.worker.worker_id in registered for process in self.processes if process.worker)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """The invariants hold at any moment, not only at the end."""
         now = self.loop.time() - 1000
         found = check_database(self.shared.plain, deleting=self.exports is not None)

@@ -81,6 +81,7 @@ def _end(row: ActivityRow, recorded_at: int, event: Event, attempts: Sequence[At
     """The row says when it was; the event may be stamped later: within a run time never falls, though a clock may."""
     found: list[str] = []
     closed_at = row.closed_at if row.closed_at is not None else recorded_at
+    # The count as the user has it: of an attempt that was rescued and the one after it, nothing says which returned.
     attempt = getattr(event, "attempt", None)
     if attempt is not None and attempt != row.attempt - row.uncharged:
         found.append(f"{event.type} says attempt {attempt}, the row {row.attempt - row.uncharged}")
