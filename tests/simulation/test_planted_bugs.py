@@ -9,6 +9,7 @@ from tests.simulation.bugs import BUGS, planted
 from tests.simulation.world import simulate
 
 WITHIN = 200
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

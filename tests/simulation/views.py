@@ -33,6 +33,10 @@ class WorldView(Protocol):
         """By how much a process's clock is off, in microseconds."""
         ...
 
+    def look(self) -> None:
+        """Check all invariants, now."""
+        ...
+
     def gone(self, process: Any) -> None:
         """A process has ended."""
         ...
