@@ -14,14 +14,15 @@ from sqlalchemy.exc import DBAPIError
 
 from holdfast_store import arrays
 from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Clock, SystemClock
+from holdfast_workflow.environment import Clock
 
 _READERS_KEPT: Final = 2
 _READERS_AT_MOST: Final = 8
 _KEEPALIVES: Final = 3
 _READER_WAIT_S: Final = 10.0
 _CLOCK_ROUND_TRIPS: Final = 5
-_CLOCK: Final = SystemClock()
+_LOOK_S: Final = 0.1
+"""How often psycopg looks whether it was interrupted while it waits."""
 _ANSWER_GRACE_S: Final = 3.0
 """How much longer than a statement may take its answer may be on the way."""
 _NOT_SUPPORTED: Final = frozenset({"42601", "0A000"})
@@ -75,29 +76,31 @@ class PatientConnection(psycopg.Connection[Any]):
     answer_timeout_s: float | None = None
     """How long the answer to one statement, or one pipeline, may take; None: as long as it likes."""
 
-    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+    def wait(self, gen: PQGen[T], interval: float = _LOOK_S, *args: Any, **kwargs: Any) -> T:
         """See psycopg. Raises :class:`Silence`, too."""
         if self.answer_timeout_s is None:
-            return super().wait(gen, *args, **kwargs)
+            return super().wait(gen, interval, *args, **kwargs)
+        looks = max(round(self.answer_timeout_s / max(interval, _LOOK_S)), 1)
         try:
-            return super().wait(_within(self.answer_timeout_s, gen), *args, **kwargs)
+            return super().wait(_heard(gen, looks), interval, *args, **kwargs)
         except Silence:
             self.pgconn.finish()
-            raise
+            raise Silence(f"the server has not answered for {self.answer_timeout_s:g} s") from None
 
 
-def _within(seconds: float, gen: PQGen[T]) -> PQGen[T]:
-    """What psycopg waits for, until it has heard nothing for so long. It looks in every tenth of a second."""
-    until = _CLOCK.monotonic() + seconds
+def _heard(gen: PQGen[T], looks: int) -> PQGen[T]:
+    """What psycopg waits for, until it has looked so many times in a row and heard nothing.
+
+    Looks are counted, not seconds: a process that was stopped itself does not take that for the server's silence.
+    """
+    silent = 0
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
-            now = _CLOCK.monotonic()
-            if ready:
-                until = now + seconds
-            elif now > until:
-                raise Silence(f"the server has not answered for {seconds:g} s")
+            silent = 0 if ready else silent + 1
+            if silent >= looks:
+                raise Silence
             wanted = gen.send(ready)
     except StopIteration as end:
         result: T = end.value
