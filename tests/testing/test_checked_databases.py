@@ -47,7 +47,7 @@ def test_a_check_that_can_not_be_made_is_told_too(invariants: list[str]) -> None
 
 
 def test_where_there_are_no_tables_is_nothing_to_check(invariants: list[str]) -> None:
-    left("DROP TABLE holdfast_version")
+    left("DROP TABLE holdfast_schema")
     assert invariants == []
 
 
