@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.engine import programs
 
 from holdfast.testing import TestEnvironment
 
 
-def left(*statements: str, file: Path | None = None) -> None:
-    """Let the engine leave a database in which something was done; with ``file`` in a file, which is gone then."""
+def left(*statements: str, url: str = "sqlite://") -> None:
+    """Let the engine leave a database in which something was done; one in a file is gone then."""
 
     async def body() -> None:
-        url = "sqlite://" if file is None else f"sqlite:///{file}"
         async with TestEnvironment(url=url) as env:
             await env.client.start(programs.nothing, id="w")
             with env.client.hub.database.writer() as connection:
                 for statement in statements:
                     connection.exec_driver_sql(statement)
-            if file is not None:
-                for one in file.parent.glob(f"{file.name}*"):
-                    one.unlink()
+            path = env.client.hub.url.path
+            if path is not None:
+                for file in path.parent.glob(f"{path.name}*"):
+                    file.unlink()
 
     TestEnvironment.run(body)
 
@@ -52,7 +50,7 @@ def test_where_there_are_no_tables_is_nothing_to_check(invariants: list[str]) ->
 
 
 def test_where_there_is_no_database_any_more_is_nothing_to_check(
-    invariants: list[str], tmp_path: Path
+    invariants: list[str], sqlite_url: str
 ) -> None:
-    left("UPDATE workflow_runs SET last_seq = 9", file=tmp_path / "gone.db")
+    left("UPDATE workflow_runs SET last_seq = 9", url=sqlite_url)
     assert invariants == []
