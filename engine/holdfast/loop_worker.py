@@ -208,11 +208,12 @@ class LoopWorker:
         self.owner.drop_all()
         for task in list(self.dispatcher.runner.running.values()):
             self.dispatcher.runner.tell(*_key_of(task), "lost")
-        self.settings.worker_id = self.hub.environment.ids.next()
         self.hub.spawn(self._register_anew(), "holdfast-register")
 
     async def _register_anew(self) -> None:
         while self._running:
+            # Each time under another id: where nobody knows whether the last one was written, it may be taken.
+            self.settings.worker_id = self.hub.environment.ids.next()
             try:
                 await self._register()
             except HoldfastError as error:

@@ -101,8 +101,8 @@ class StartRun(BaseChange):
                 ):  # whether it has ended since or not: asked again, it gets the same answer
                     return Started(current.run_id, current.first_run_id, created=False, update=known)
             speaks = self.signal is not None or self.update is not None
-            if speaks:
-                current = self._in_time(batch, current)
+            if current.is_open and deadline_passed(current, batch.now) is not None:
+                current = self._past_its_deadline(batch, current, speaks=speaks)
             if current.is_open:
                 if speaks and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
                     row = self._speak(batch, current)
@@ -122,14 +122,14 @@ class StartRun(BaseChange):
     def _refused(self, current: RunRow) -> WorkflowAlreadyStartedError:
         return WorkflowAlreadyStartedError(self.run.workflow_id, run_id=current.run_id, status=current.status)
 
-    @staticmethod
-    def _in_time(batch: Batch, current: RunRow) -> RunRow:
-        """The run that is to be signalled: not one whose deadline has passed."""
-        if current.is_open and deadline_passed(current, batch.now) is not None:
-            time_out_run(batch, current)
-            following = batch.run(current.next_run_id) if current.next_run_id is not None else None
-            return following if following is not None else current
-        return current
+    def _past_its_deadline(self, batch: Batch, current: RunRow, *, speaks: bool) -> RunRow:
+        """A run whose time is over ends here, and what follows it stands for the id; who is refused changes nothing."""
+        replaces = self.policy in (DuplicatePolicy.TERMINATE_EXISTING, DuplicatePolicy.RETURN_EXISTING)
+        if not replaces and not (speaks and self.policy is not DuplicatePolicy.REJECT_DUPLICATE):
+            raise self._refused(current)
+        time_out_run(batch, current)
+        following = batch.run(current.next_run_id) if current.next_run_id is not None else None
+        return following if following is not None else current
 
     def _speak(self, batch: Batch, run: RunRow) -> RequestRow | None:
         if self.signal is not None:

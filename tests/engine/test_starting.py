@@ -70,6 +70,33 @@ async def test_an_open_id(engine: MakeEnvironment, policy: DuplicatePolicy, work
             await second.result()
 
 
+@pytest.mark.parametrize("speaks", [False, True], ids=["start", "signal with start"])
+@pytest.mark.parametrize("policy", list(DuplicatePolicy))
+async def test_an_id_whose_run_is_past_its_deadline(
+    in_memory: MakeEnvironment, policy: DuplicatePolicy, speaks: bool
+) -> None:
+    """It has timed out, though nobody has looked yet: it is neither returned nor terminated, nor spoken to."""
+    async with in_memory(workflows=(), activities=()) as env:
+        first = await env.client.start("Sum", id="w", options=StartOptions(run_timeout=5))
+        await env.sleep(10)
+        options = StartOptions(duplicate_policy=policy)
+
+        async def again() -> Any:
+            if speaks:
+                return await env.client.signal_with_start("Sum", id="w", signal="add", options=options)
+            return await env.client.start("Sum", id="w", options=options)
+
+        if policy is DuplicatePolicy.REJECT_DUPLICATE or (
+            policy is DuplicatePolicy.ALLOW_DUPLICATE and not speaks
+        ):
+            with pytest.raises(WorkflowAlreadyStartedError):
+                await again()
+            assert (await row_of(env.client, first.run_id)).is_open
+        else:
+            assert (await again()).run_id != first.run_id
+            assert (await row_of(env.client, first.run_id)).status == "timed_out"
+
+
 @pytest.mark.parametrize("policy", list(DuplicatePolicy))
 async def test_a_closed_id(engine: MakeEnvironment, policy: DuplicatePolicy) -> None:
     async with engine() as env:

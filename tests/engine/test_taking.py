@@ -13,6 +13,7 @@ from holdfast.ownership import ClaimRuns, RegisterWorker
 from holdfast.taking import ANYWAY_AFTER_S, MOST_CLAIMED
 from holdfast.testing import TestEnvironment, VirtualLoop
 from holdfast_store.queries import fetch
+from holdfast_workflow.errors import OutcomeUnknownError
 
 AWAY = "SELECT count(*) FROM workflow_runs WHERE owner_id IS NULL AND closed_at IS NULL"
 
@@ -100,6 +101,27 @@ async def test_nothing_is_claimed_while_its_worker_is_not_registered() -> None:
         await env.sleep(1)
         worker.local.owner.taker.claim()
         assert told == ["RegisterWorker", "ClaimRuns"]
+
+
+async def test_a_worker_that_can_not_know_whether_it_is_registered_tries_another_id() -> None:
+    """The row may be there: the same id would be refused for ever, and the lease of a worker that rests renewed."""
+    async with TestEnvironment() as env, env.new_worker(workflows=[at_once]) as worker:
+        hub = env.client.hub
+        apply, tried = hub.journal.apply, []
+
+        async def unheard(change: Any) -> Any:
+            done = await apply(change)
+            if isinstance(change, RegisterWorker):
+                tried.append(change.row.worker_id)
+                if len(tried) == 1:
+                    raise OutcomeUnknownError("nobody knows")
+            return done
+
+        hub.journal.apply = unheard  # type: ignore[method-assign]
+        worker.local._declared_dead()
+        handle = await env.client.start(at_once, 1, id="w")
+        await asyncio.wait_for(handle.result(), 60)
+        assert len(set(tried)) == 2
 
 
 @workflow.defn(name="Tried")
