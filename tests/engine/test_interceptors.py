@@ -496,7 +496,9 @@ async def test_a_query_carries_headers_in_its_own_process_and_to_another(
         handle = await env.client.start(Priced.run, id="priced")
         assert await handle.query(Priced.current) == "0"
         assert await other.client.handle("priced").query(Priced.current) == "0"
-        assert [one for one in arrived if one[0] == "current"] == [("current", "asker")] * 2
+        asked = [one for one in arrived if one[0] == "current"]
+        assert len(asked) >= 2  # where the owner takes its time, another worker answers as well
+        assert set(asked) == {("current", "asker")}
         with pytest.raises(InvalidOptionError, match="timeout"):
             await handle.query(Priced.current, timeout=-1)
 
