@@ -100,11 +100,10 @@ class StartRun(BaseChange):
                     known is not None
                 ):  # whether it has ended since or not: asked again, it gets the same answer
                     return Started(current.run_id, current.first_run_id, created=False, update=known)
-            speaks = self.signal is not None or self.update is not None
             if current.is_open and deadline_passed(current, batch.now) is not None:
-                current = self._past_its_deadline(batch, current, speaks=speaks)
+                current = self._past_its_deadline(batch, current)
             if current.is_open:
-                if speaks and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
+                if self._speaks and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
                     row = self._speak(batch, current)
                     return Started(current.run_id, current.first_run_id, created=False, update=row)
                 if self.policy is DuplicatePolicy.RETURN_EXISTING:
@@ -122,10 +121,15 @@ class StartRun(BaseChange):
     def _refused(self, current: RunRow) -> WorkflowAlreadyStartedError:
         return WorkflowAlreadyStartedError(self.run.workflow_id, run_id=current.run_id, status=current.status)
 
-    def _past_its_deadline(self, batch: Batch, current: RunRow, *, speaks: bool) -> RunRow:
+    @property
+    def _speaks(self) -> bool:
+        """Whether there is something to send to the run, or to ask of it."""
+        return self.signal is not None or self.update is not None
+
+    def _past_its_deadline(self, batch: Batch, current: RunRow) -> RunRow:
         """A run whose time is over ends here, and what follows it stands for the id; who is refused changes nothing."""
-        replaces = self.policy in (DuplicatePolicy.TERMINATE_EXISTING, DuplicatePolicy.RETURN_EXISTING)
-        if not replaces and not (speaks and self.policy is not DuplicatePolicy.REJECT_DUPLICATE):
+        only_starts = self.policy is DuplicatePolicy.ALLOW_DUPLICATE and not self._speaks
+        if only_starts or self.policy is DuplicatePolicy.REJECT_DUPLICATE:
             raise self._refused(current)
         time_out_run(batch, current)
         following = batch.run(current.next_run_id) if current.next_run_id is not None else None
@@ -139,7 +143,7 @@ class StartRun(BaseChange):
     def _begin(self, batch: Batch) -> Started:
         row = batch.add_run(self.run)
         batch.append(row, self.started)
-        update = self._speak(batch, row) if self.signal is not None or self.update is not None else None
+        update = self._speak(batch, row) if self._speaks else None
         if self.activation is None:
             return Started(row.run_id, row.run_id, created=True, update=update)
         applied = apply_activation(batch, row, self.activation)

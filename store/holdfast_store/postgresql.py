@@ -70,7 +70,7 @@ class PatientConnection(psycopg.Connection[Any]):
     """A connection that does not wait for ever.
 
     A server ends a statement that takes too long, but one that is stopped, or lost behind a network that swallows all,
-    ends nothing. TCP sees that after minutes, if ever: so whoever waits for an answer counts the time.
+    ends nothing. TCP sees that after minutes, if ever: so whoever waits counts how often it has looked in vain.
     """
 
     answer_timeout_s: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -35,14 +35,6 @@ def database(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[D
     database = Database(DatabaseUrl.parse(postgresql_url), Environment(), postgres=settings)
     yield database
     database.dispose()
-
-
-@pytest.fixture
-async def journal(database: Database) -> AsyncIterator[Journal]:
-    journal = Journal(database, database.environment)
-    journal.committer.connect()
-    yield journal
-    await journal.close()
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
 from tests.engine.run_rows import HOUR, NOW, SECOND, insert_runs, run_row
+from tests.statements import asked_of
 
 from holdfast import Client, Range, RunStatus, RunSummary
 from holdfast.errors import InvalidOptionError
@@ -422,14 +422,8 @@ def test_common_questions_are_answered_by_the_indexes(shared_database: Database)
     if database.backend == "postgresql":
         writer.exec_driver_sql("ANALYZE")
     writer.close()
-    seen: list[tuple[str, Any]] = []
-    event.listen(
-        database._reader_engine,
-        "before_cursor_execute",
-        lambda _connection, _cursor, text, values, _context, _many: seen.append((text, values)),
-    )
     explain = "EXPLAIN QUERY PLAN " if database.backend == "sqlite" else "EXPLAIN "
-    with database.reader() as connection:
+    with asked_of(database) as seen, database.reader() as connection:
         for wanted, index in PLANS:
             seen.clear()
             listings.page(connection, wanted, NOW, before=None, limit=101)

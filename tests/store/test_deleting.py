@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
-from sqlalchemy import event
 from tests.engine.run_rows import HOUR, NOW, SECOND, insert_runs, run_id_at, run_row
+from tests.statements import asked_of
 
 from holdfast_store import deleting
 from holdfast_store.database import Database
@@ -29,14 +28,8 @@ def test_the_walk_for_what_has_expired_ends_where_all_is_younger(shared_database
     if shared_database.backend == "postgresql":
         writer.exec_driver_sql("ANALYZE")
     writer.close()
-    asked: list[tuple[str, Any]] = []
-    event.listen(
-        shared_database._reader_engine,
-        "before_cursor_execute",
-        lambda _connection, _cursor, text, values, _context, _many: asked.append((text, values)),
-    )
     sqlite = shared_database.backend == "sqlite"
-    with shared_database.reader() as connection:
+    with asked_of(shared_database) as asked, shared_database.reader() as connection:
         for before in (None, rows[5].run_id):
             asked.clear()
             found = deleting.expired(connection, "", before, NOW + HOUR, 100)

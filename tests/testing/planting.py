@@ -14,7 +14,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 
-import pytest
 from sqlalchemy import Connection, StaticPool, create_engine
 
 from holdfast.testing import check_database
@@ -124,13 +123,3 @@ def seen_by(saved: bytes, statement: str, said: str, module: ModuleType) -> set[
     meant = [violation for violation in found if said in violation]
     assert meant, found
     return {rule for rule in rules(module) for violation in meant if rule.fullmatch(violation)}
-
-
-def never_seen(saved: bytes, planted: Planted, module: ModuleType) -> set[re.Pattern[str]]:
-    """The rules of a file of the checker that nothing planted has shown to see."""
-    return rules(module).difference(*[seen_by(saved, statement, said, module) for statement, said in planted])
-
-
-def each(planted: Planted) -> pytest.MarkDecorator:
-    """One test for each thing planted."""
-    return pytest.mark.parametrize(("statement", "said"), planted, ids=[said for _, said in planted])

@@ -1,4 +1,4 @@
-"""The rules about signals and updates each see what breaks them."""
+"""What breaks the rules about signals and updates, and what the checker must say of it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ from tests.testing.planting import (
     Planted,
     append,
     change_run,
-    each,
-    never_seen,
     remove,
     run_of,
     say_in,
-    seen_by,
 )
-
-from holdfast.testing import invariants_requests
 
 
 def change_request(request_id: str, what: str) -> str:
@@ -78,13 +73,3 @@ PLANTED: Planted = [
     ),
     ("DELETE FROM workflow_requests WHERE request_id = 'keyed'", "has taken signal keyed, which has no row"),
 ]
-
-
-@each(PLANTED)
-def test_what_is_planted_is_seen_by_its_rule(saved: bytes, statement: str, said: str) -> None:
-    seen = seen_by(saved, statement, said, invariants_requests)
-    assert len(seen) == 1, seen
-
-
-def test_each_rule_has_been_seen_to_see(saved: bytes) -> None:
-    assert never_seen(saved, PLANTED, invariants_requests) == set()

@@ -1,10 +1,8 @@
-"""The rules about memos and search attributes each see what breaks them."""
+"""What breaks the rules about memos and search attributes, and what the checker must say of it."""
 
 from __future__ import annotations
 
-from tests.testing.planting import Planted, change_run, each, never_seen, remove, run_of, say_in, seen_by
-
-from holdfast.testing import invariants_attributes
+from tests.testing.planting import Planted, change_run, remove, run_of, say_in
 
 PLANTED: Planted = [
     (change_run("noted", "memo = '{}'"), "the memo is not that of the history"),
@@ -25,13 +23,3 @@ PLANTED: Planted = [
     ),
     ("INSERT INTO search_attributes VALUES ('nobody', 'step', 'sx')", "has search attributes but is not in"),
 ]
-
-
-@each(PLANTED)
-def test_what_is_planted_is_seen_by_its_rule(saved: bytes, statement: str, said: str) -> None:
-    seen = seen_by(saved, statement, said, invariants_attributes)
-    assert len(seen) == 1, seen
-
-
-def test_each_rule_has_been_seen_to_see(saved: bytes) -> None:
-    assert never_seen(saved, PLANTED, invariants_attributes) == set()

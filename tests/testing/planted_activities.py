@@ -1,21 +1,15 @@
-"""The rules about activities each see what breaks them."""
+"""What breaks the rules about activities, and what the checker must say of it."""
 
 from __future__ import annotations
 
 from tests.testing.planting import (
     Planted,
     change_activity,
-    each,
-    never_seen,
     remove,
     run_of,
     say_in,
-    seen_by,
     together,
-    violations,
 )
-
-from holdfast.testing import invariants_activities
 
 # The activities of `impatient`: 1 to 3 timed out (the second closed early), 4 failed, 5 is local, 6 and 7 were
 # cancelled (the second before it began), 9 timed out by schedule-to-close, 10 runs, 11 waits.
@@ -153,18 +147,3 @@ NOT_WRONG: Planted = [
         "past another deadline",
     ),
 ]
-
-
-@each(NOT_WRONG)
-def test_what_may_be_late_is_not_found(saved: bytes, statement: str, said: str) -> None:
-    assert not any(said in violation for violation in violations(saved, statement))
-
-
-@each(PLANTED)
-def test_what_is_planted_is_seen_by_its_rule(saved: bytes, statement: str, said: str) -> None:
-    seen = seen_by(saved, statement, said, invariants_activities)
-    assert len(seen) == 1, seen
-
-
-def test_each_rule_has_been_seen_to_see(saved: bytes) -> None:
-    assert never_seen(saved, PLANTED, invariants_activities) == set()
