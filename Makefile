@@ -18,7 +18,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## Import 50,000 rows, kill the worker half-way, watch the import finish
-	@$(BIN)/holdfast demo
+	@$(BIN)/outlast demo
 
 check: $(STAMP) ## Check format, lint, types, import floors and docs
 	$(BIN)/ruff format --check .
@@ -70,7 +70,7 @@ clean: ## Remove everything that the other targets make
 # The stamp is touched last, so an interrupted install is done again.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "holdfast needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+		{ echo "outlast needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

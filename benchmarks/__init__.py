@@ -1,1 +1,1 @@
-"""Benchmarks: what Holdfast does in a second, beside what the database can do with the same rows."""
+"""Benchmarks: what Outlast does in a second, beside what the database can do with the same rows."""

@@ -1,4 +1,4 @@
-"""Holdfast side by side with what users would pick instead: ``python benchmarks/beside.py``, or ``make bench-peers``.
+"""Outlast side by side with what users would pick instead: ``python benchmarks/beside.py``, or ``make bench-peers``.
 
 DBOS on the same databases, equally durable (SQLite in WAL mode with full fsync, PostgreSQL with fsync), Temporal's
 replayer without its sandbox, and, where ``TEMPORAL_BIN`` names the ``temporal`` command, its dev server on an SQLite
@@ -61,7 +61,7 @@ WORKLOADS: tuple[Workload, ...] = (
 )
 TEMPORAL_BIN = os.environ.get("TEMPORAL_BIN")
 REPLAYS = (333, 6_666)
-"""How many activities: 1,000 and 20,000 events of Holdfast's, 2,000 and 40,000 of Temporal's."""
+"""How many activities: 1,000 and 20,000 events of Outlast's, 2,000 and 40,000 of Temporal's."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ def compare(
     for _ in range(rounds):
         tail = [workload.name, str(workload.number), str(workload.at_once)]
         with databases.fresh(backend) as url:
-            ours.append(run_side([sys.executable, script, "holdfast", url, *tail], own_path=True))
+            ours.append(run_side([sys.executable, script, "outlast", url, *tail], own_path=True))
         for one in found if peer is not None else []:
             tail[1] = str(workload.theirs if one.peer == "dbos" else workload.theirs // 5)
             with databases.fresh(backend) as url:
@@ -159,9 +159,9 @@ def _rate(measured: dict[str, Any], steps: int) -> dict[str, Any]:
 def show(console: Console, comparisons: list[Comparison], versions: dict[str, str]) -> None:
     """The table."""
     table = Table(
-        title="Holdfast beside " + ", ".join(f"{name} {number}" for name, number in versions.items())
+        title="Outlast beside " + ", ".join(f"{name} {number}" for name, number in versions.items())
     )
-    for column in ("database", "workload", "beside", "Holdfast", "peer", "ratio", "p50 ms", "CPU µs"):
+    for column in ("database", "workload", "beside", "Outlast", "peer", "ratio", "p50 ms", "CPU µs"):
         left = column in ("database", "workload", "beside")
         table.add_column(column, justify="left" if left else "right")
     for one in comparisons:
@@ -216,7 +216,7 @@ def main(argv: list[str] | None = None) -> int:
     comparisons: list[Comparison] = []
     with (
         Databases(options.folder) as databases,
-        tempfile.TemporaryDirectory(prefix="holdfast-peer-") as folder,
+        tempfile.TemporaryDirectory(prefix="outlast-peer-") as folder,
         console.status("…") as status,
     ):
         status.update("installing the peers")
@@ -246,7 +246,7 @@ def main(argv: list[str] | None = None) -> int:
                 "backend": one.backend,
                 "workload": one.words,
                 "beside": one.peer,
-                "holdfast": one.ours,
+                "outlast": one.ours,
                 "peer": one.theirs,
                 "ratio": one.ratio,
             }

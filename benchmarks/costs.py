@@ -22,9 +22,9 @@ from rich.table import Table
 from benchmarks.counting import Counter, Counts
 from benchmarks.inputs import TIMEOUT_S, argument
 from benchmarks.workloads import add, charge, order, sequence
-from holdfast import activity, workflow
-from holdfast.client import Client
-from holdfast.testing import TestEnvironment
+from outlast import activity, workflow
+from outlast.client.client import Client
+from outlast.testing import TestEnvironment
 
 TIMES = 20
 LONE = 50
@@ -32,7 +32,7 @@ HEARTBEAT_S = 10
 
 
 class Calls:
-    """Counts the calls of functions in Holdfast's packages while its block is open."""
+    """Counts the calls of functions in Outlast's packages while its block is open."""
 
     def __init__(self) -> None:
         self.of: Tally[str] = Tally()
@@ -45,7 +45,7 @@ class Calls:
         sys.setprofile(None)
 
     def _heard(self, frame: FrameType, event: str, _what: Any) -> None:
-        if event == "call" and frame.f_globals.get("__name__", "").startswith("holdfast"):
+        if event == "call" and frame.f_globals.get("__name__", "").startswith("outlast"):
             code = frame.f_code
             # From Python 3.12 on comprehensions are no calls any more.
             if not code.co_name.startswith("<"):

@@ -1,4 +1,4 @@
-"""Fresh databases to measure on, each of them as durable as Holdfast makes it: every commit waits for the disk."""
+"""Fresh databases to measure on, each of them as durable as Outlast makes it: every commit waits for the disk."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any, Literal, Self
 
 from sqlalchemy import Connection
 
-from holdfast.schema import ensure_schema
-from holdfast.testing.postgres import TemporaryPostgres
-from holdfast_store.database import Database
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
+from outlast.runtime.schema_check import ensure_schema
+from outlast.testing.postgres import TemporaryPostgres
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 Backend = Literal["sqlite", "postgresql"]
 BACKENDS: tuple[Backend, ...] = ("sqlite", "postgresql")
 
-_TEMPLATE = "holdfast_template"
+_TEMPLATE = "outlast_template"
 
 
 class Databases:
     """Makes databases at head, and removes them. SQLite files stand in ``folder``; PostgreSQL is a real server."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=folder)
+        self._temporary = tempfile.TemporaryDirectory(prefix="outlast-bench-", dir=folder)
         self._folder = Path(self._temporary.name)
         self._server: TemporaryPostgres | None = None
         self._made = 0

@@ -1,4 +1,4 @@
-"""Environments of their own for the engines that Holdfast is measured beside: installed, used, removed."""
+"""Environments of their own for the engines that Outlast is measured beside: installed, used, removed."""
 
 from __future__ import annotations
 

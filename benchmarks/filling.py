@@ -8,12 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, Table
 
 from benchmarks.databases import opened
-from holdfast.starting import first_run
-from holdfast_store import tables
-from holdfast_store.runs import new_instance
-from holdfast_store.statements import columns_of
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.options import StartOptions
+from outlast_store.database.statements import columns_of
+from outlast_store.schema import tables
+from outlast_store.transitions.runs import first_run, new_instance
+from outlast_workflow.environment import Environment
+from outlast_workflow.options.options import StartOptions
 
 Values = tuple[Any, ...]
 CHUNK = 5000

@@ -2,7 +2,7 @@
 
 *Floor*: a batch of workflows with one activity each in two transactions (start; result and end), compiled statements
 run by ``executemany``. *Bare commits*: one step of a sequence of activities, one transaction each. No engine can write
-these rows much faster through this driver, so Holdfast's figures are shown as a share of these.
+these rows much faster through this driver, so Outlast's figures are shown as a share of these.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from benchmarks.rows import (
     values,
     workflow_rows,
 )
-from holdfast_store import tables
-from holdfast_workflow.environment import Environment
+from outlast_store.schema import tables
+from outlast_workflow.environment import Environment
 
 LARGEST_BATCH = 100
 
@@ -130,7 +130,7 @@ def _write(plain: Plain, batch: Sequence[WorkflowRows]) -> None:
 
 
 def check(url: str, workflows: int) -> None:
-    """Every workflow has its rows and has ended; the same for the floor and for Holdfast."""
+    """Every workflow has its rows and has ended; the same for the floor and for Outlast."""
     wanted = {
         "workflow_instances": workflows,
         "workflow_runs": workflows,

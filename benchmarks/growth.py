@@ -16,9 +16,9 @@ from benchmarks.counting import Counter, Counts
 from benchmarks.databases import Databases
 from benchmarks.inputs import TIMEOUT_S
 from benchmarks.measuring import Timing, timed
-from holdfast import activity, workflow
-from holdfast.client import Client
-from holdfast.worker import Worker
+from outlast import activity, workflow
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
 
 WINDOW = 10
 EVENTS_A_STEP = 3

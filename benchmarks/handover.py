@@ -23,8 +23,8 @@ from rich.table import Table
 from benchmarks.databases import BACKENDS, Backend, Databases
 from benchmarks.measuring import expect, percentile
 from benchmarks.tuning import tune
-from holdfast import workflow
-from holdfast.client import Client
+from outlast import workflow
+from outlast.client.client import Client
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,7 +40,7 @@ def measure(url: str, count: int) -> tuple[list[float], list[float]]:
     command = [
         sys.executable,
         "-m",
-        "holdfast",
+        "outlast",
         "worker",
         "benchmarks.handover",
         "--url",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast_workflow.options import ActivityOptions
+from outlast_workflow.options.options import ActivityOptions
 
 WORKFLOW_TYPE = "order"
 ACTIVITY_TYPE = "charge"

@@ -19,9 +19,9 @@ from benchmarks.figures import Figure
 from benchmarks.inputs import answer_to, argument
 from benchmarks.measuring import expect
 from benchmarks.workloads import charge, order
-from holdfast import activity, workflow
-from holdfast.client import Client
-from holdfast.worker import Worker
+from outlast import activity, workflow
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
 
 IN_FLIGHT = 100
 MOST = 3.0

@@ -18,8 +18,8 @@ from benchmarks.figures import Figure
 from benchmarks.filling import fill_runs
 from benchmarks.measuring import Timing, expect, timed
 from benchmarks.workloads import charge, order, run_orders
-from holdfast.client import Client
-from holdfast.worker import Worker
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
 
 WINDOW = 50
 MESSAGES = 10

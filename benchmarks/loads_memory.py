@@ -22,9 +22,9 @@ from benchmarks.measuring import expect
 from benchmarks.processes import measured, resident_mib
 from benchmarks.tuning import tune
 from benchmarks.workloads import charge, order
-from holdfast import activity, workflow
-from holdfast.client import Client
-from holdfast.worker import Worker
+from outlast import activity, workflow
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
 
 MOST_BYTES = 20_000
 NOTHING_MIB = 8.0

@@ -16,9 +16,9 @@ from benchmarks.databases import Backend
 from benchmarks.figures import Figure, latency, rate
 from benchmarks.measuring import Timing, expect, timed
 from benchmarks.processes import ROOT
-from holdfast.client import Client
-from holdfast.handle import WorkflowHandle
-from holdfast.worker import Worker
+from outlast.client.client import Client
+from outlast.client.handle import WorkflowHandle
+from outlast.worker.worker import Worker
 
 AT_ONCE = 100
 
@@ -88,11 +88,11 @@ async def _within(url: str, backend: Backend, signals: int, updates: int) -> lis
 
 @contextmanager
 def _worker(url: str) -> Generator[None]:
-    """``holdfast worker`` for :class:`Told`, in another process."""
+    """``outlast worker`` for :class:`Told`, in another process."""
     command = [
         sys.executable,
         "-m",
-        "holdfast",
+        "outlast",
         "worker",
         "benchmarks.costs",
         "--url",

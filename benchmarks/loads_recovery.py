@@ -19,9 +19,9 @@ from benchmarks.figures import Figure
 from benchmarks.measuring import WrongResultError, expect
 from benchmarks.processes import ROOT
 from benchmarks.tuning import tune
-from holdfast import activity, workflow
-from holdfast.client import Client
-from holdfast.worker import Worker
+from outlast import activity, workflow
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
 
 ALLOWANCE_S = 2.0
 PATIENCE_S = 120

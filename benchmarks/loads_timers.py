@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from benchmarks.databases import Backend, count_where, opened
 from benchmarks.figures import Figure, rate
 from benchmarks.measuring import WrongResultError, expect, timed
-from holdfast import workflow
-from holdfast.client import Client
-from holdfast.worker import Worker
+from outlast import workflow
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
 
 BATCH = 1000
 SET_A_SECOND = 300

@@ -66,7 +66,7 @@ def machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        **{name: version(name) for name in ("holdfast", *packages)},
+        **{name: version(name) for name in ("outlast", *packages)},
     }
 
 
@@ -88,7 +88,7 @@ def show(
     table = Table(title="medians of the rounds; ratios are medians of each round's own")
     table.add_column("database")
     table.add_column("measure", overflow="fold")
-    for heading in ("Holdfast", "floor", "share", "CPU µs", "p50 ms", "p99 ms"):
+    for heading in ("Outlast", "floor", "share", "CPU µs", "p50 ms", "p99 ms"):
         table.add_column(heading, justify="right")
     table.add_column("target")
     for measure in measures:

@@ -1,4 +1,4 @@
-"""The rounds of a measurement: Holdfast and the floor take turns, so that both meet the same noise.
+"""The rounds of a measurement: Outlast and the floor take turns, so that both meet the same noise.
 
 Machines that are shared are noisy: a figure by itself says little, the median of the ratios of neighbours says most.
 """
@@ -55,7 +55,7 @@ class Measure:
 
     @property
     def rate(self) -> float:
-        """The median of Holdfast's rates, a second."""
+        """The median of Outlast's rates, a second."""
         return statistics.median(timing.rate for timing in self.ours)
 
     @property
@@ -74,7 +74,7 @@ class Measure:
 
     @property
     def cpu_us(self) -> float:
-        """The median of Holdfast's CPU microseconds for one."""
+        """The median of Outlast's CPU microseconds for one."""
         return statistics.median(timing.cpu_us for timing in self.ours)
 
     @property

@@ -1,6 +1,6 @@
-"""The rows of a workflow with one activity, and of one step of a sequence, as Holdfast writes them.
+"""The rows of a workflow with one activity, and of one step of a sequence, as Outlast writes them.
 
-They are made by Holdfast's own records, so their columns and the size of their payloads are the real ones (a test
+They are made by Outlast's own records, so their columns and the size of their payloads are the real ones (a test
 compares them with what a run leaves behind), but none of its engine is used to write them.
 """
 
@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.inputs import ACTIVITY_TYPE, OPTIONS, WORKFLOW_TYPE, answer_to, argument
-from holdfast.starting import first_run
-from holdfast_activities.deadlines import refresh
-from holdfast_store.rows import ActivityRow, InstanceRow, Row, RunRow
-from holdfast_store.runs import new_instance, started_event
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.events import (
+from outlast_activities.deadlines import refresh
+from outlast_store.schema.rows import ActivityRow, InstanceRow, Row, RunRow
+from outlast_store.transitions.runs import first_run, new_instance, started_event
+from outlast_workflow.environment import Environment
+from outlast_workflow.history.events import (
     ActivityCompleted,
     ActivityScheduled,
     Event,
     WorkflowCompleted,
     WorkflowTaskCompleted,
 )
-from holdfast_workflow.options import StartOptions
-from holdfast_workflow.payloads import Payload
+from outlast_workflow.options.options import StartOptions
+from outlast_workflow.primitives.payloads import Payload
 
 Values = tuple[Any, ...]
 

@@ -1,7 +1,7 @@
 """How throughput grows with processes: ``python -m benchmarks.scaling``, PostgreSQL by default.
 
 For each number of processes, in one run: a fresh database gets so many workflows with one activity each, all waiting;
-then ``holdfast worker --processes N`` works them off, and the clock runs from its first activation to its last end. The
+then ``outlast worker --processes N`` works them off, and the clock runs from its first activation to its last end. The
 activity computes for ``--compute`` milliseconds: with 0 the engine and the database are all there is. What is printed
 beside the rate says what bounds it: where all cores are busy, another process only takes them from the database.
 """
@@ -23,8 +23,8 @@ from rich.table import Table
 
 from benchmarks.databases import BACKENDS, Backend, Databases, count_where, opened
 from benchmarks.measuring import expect
-from holdfast import activity, workflow
-from holdfast.client import Client
+from outlast import activity, workflow
+from outlast.client.client import Client
 
 ROOT = Path(__file__).parents[1]
 OPEN = "closed_at IS NULL"
@@ -75,8 +75,8 @@ def busy_s() -> float:
 def measure(url: str, count: int, processes: int, milliseconds: float) -> Point:
     """Work off what waits in a database."""
     asyncio.run(fill(url, count, milliseconds))
-    command = [sys.executable, "-m", "holdfast", "worker", "benchmarks.scaling", f"--processes={processes}"]
-    environment = {**os.environ, "HOLDFAST_URL": url}
+    command = [sys.executable, "-m", "outlast", "worker", "benchmarks.scaling", f"--processes={processes}"]
+    environment = {**os.environ, "OUTLAST_URL": url}
     cpu_before = os.times()
     worker = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
     try:

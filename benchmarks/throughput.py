@@ -1,4 +1,4 @@
-"""How fast Holdfast is, beside the floor: ``python benchmarks/throughput.py``, or ``make bench-floor``.
+"""How fast Outlast is, beside the floor: ``python benchmarks/throughput.py``, or ``make bench-floor``.
 
 On one database after the other, round by round: workflows with one activity, activities in sequence, replay; then what
 an activity costs early and late in a history. Every result and every row is checked; the exit code is 1 where one is

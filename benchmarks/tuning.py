@@ -1,4 +1,4 @@
-"""The process as ``holdfast worker`` sets it up: long-lived objects kept out of collections, and those made seldom.
+"""The process as ``outlast worker`` sets it up: long-lived objects kept out of collections, and those made seldom.
 
 A workflow in flight is a few hundred objects that live for milliseconds. Python's defaults look at all of them again
 and again; what is measured here is set up as the command line does it, unless ``--untuned`` is given.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from holdfast.tuning import GC_THRESHOLDS, SWITCH_INTERVAL_S, tune_process
+from outlast.worker.tuning import GC_THRESHOLDS, SWITCH_INTERVAL_S, tune_process
 
 
 def tune() -> dict[str, str]:

@@ -157,7 +157,7 @@ def peer(
             "benchmarks.watchdog_lateness", url, json.dumps({"runs": sizes.peer}), sizes.peer_lead_s
         )
     what = f"{sizes.peer:,} workflow timeouts over {SPREAD_S:g} s"
-    rows = [Row(backend, f"{what}: Holdfast", ours, _side(ours, ours["late_ms"]["runs"]))]
+    rows = [Row(backend, f"{what}: Outlast", ours, _side(ours, ours["late_ms"]["runs"]))]
     if interpreter is None:
         return [*rows, Row(backend, f"{what}: DBOS", {}, "not measured: give --with-dbos")]
     say(f"{backend}: {sizes.peer:,} workflow timeouts in DBOS")
@@ -221,7 +221,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with (
             Databases(options.folder) as databases,
-            tempfile.TemporaryDirectory(prefix="holdfast-peer-") as folder,
+            tempfile.TemporaryDirectory(prefix="outlast-peer-") as folder,
             console.status("…") as status,
         ):
             wanted = options.with_dbos and "peer" in parts

@@ -14,19 +14,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.measuring import WrongResultError, expect, timed
-from holdfast.activation import Activate, Activation
-from holdfast.client import Client
-from holdfast.ownership import RegisterWorker
-from holdfast.starting import StartRun, first_run
-from holdfast.testing import check_database
-from holdfast_store.rows import RunRow, WorkerRow
-from holdfast_store.runs import started_event
-from holdfast_watchdog.passes import apply_all
-from holdfast_watchdog.watchdog import TaskWatchdog
-from holdfast_workflow.events import ActivityScheduled, Event, TimerScheduled, WorkflowTaskCompleted
-from holdfast_workflow.kinds import DuplicatePolicy
-from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
-from holdfast_workflow.payloads import Payload
+from outlast.client.client import Client
+from outlast.testing import check_database
+from outlast_runs.activation import Activate, Activation
+from outlast_runs.claims import RegisterWorker
+from outlast_runs.start import StartRun
+from outlast_store.schema.rows import RunRow, WorkerRow
+from outlast_store.transitions.runs import first_run, started_event
+from outlast_watchdog.passes import apply_all
+from outlast_watchdog.watchdog import TaskWatchdog
+from outlast_workflow.history.events import ActivityScheduled, Event, TimerScheduled, WorkflowTaskCompleted
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_workflow.primitives.enums import DuplicatePolicy
+from outlast_workflow.primitives.payloads import Payload
 
 KINDS = {"runs": "run_timeout", "activities": "start_to_close", "timers": "timer_fired"}
 OWNER = "bench-owner"

@@ -21,13 +21,13 @@ from benchmarks.filling import CHUNK, Values, insert
 from benchmarks.inputs import OPTIONS
 from benchmarks.measuring import expect, percentile
 from benchmarks.processes import resident_mib, threads
-from holdfast.client import Client
-from holdfast.starting import first_run
-from holdfast_store import tables
-from holdfast_store.rows import ActivityRow
-from holdfast_watchdog.watchdog import TaskWatchdog
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.options import StartOptions
+from outlast.client.client import Client
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow
+from outlast_store.transitions.runs import first_run
+from outlast_watchdog.watchdog import TaskWatchdog
+from outlast_workflow.environment import Environment
+from outlast_workflow.options.options import StartOptions
 
 PASSES = 200
 A_YEAR_S = 365 * 86_400

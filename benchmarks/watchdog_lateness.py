@@ -17,13 +17,13 @@ from typing import Any
 from benchmarks.measuring import expect, percentile
 from benchmarks.processes import resident_mib, threads
 from benchmarks.tuning import tune
-from holdfast import activity, workflow
-from holdfast.client import Client
-from holdfast.errors import WorkflowTimeoutError
-from holdfast.worker import Worker
-from holdfast_store.queries import fetch
-from holdfast_workflow.options import RetryPolicy, StartOptions
-from holdfast_workflow.times import from_iso
+from outlast import activity, workflow
+from outlast.client.client import Client
+from outlast.errors import WorkflowTimeoutError
+from outlast.worker.worker import Worker
+from outlast_store.reads.queries import fetch
+from outlast_workflow.options.options import RetryPolicy, StartOptions
+from outlast_workflow.primitives.times import from_iso
 
 SPREAD_S = 20.0
 AT_ONCE = 200

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from benchmarks.floor import check
 from benchmarks.inputs import ACTIVITY_TYPE, TIMEOUT_S, WORKFLOW_TYPE, answer_to, argument
 from benchmarks.measuring import Timing, expect, timed
-from holdfast import activity, workflow
-from holdfast.client import Client
-from holdfast.worker import Worker
-from holdfast_store import queries
-from holdfast_workflow.definitions import definition_of
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.replay import replay
+from outlast import activity, workflow
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
+from outlast_store.reads import queries
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import replay
 
 MOST_AT_ONCE = 1_000
 """Free slots for activities, and cached runs: as many as there are workflows in flight."""

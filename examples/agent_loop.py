@@ -7,7 +7,7 @@ import tempfile
 
 from pydantic import BaseModel
 
-from holdfast import Client, RetryPolicy, Worker, activity, workflow
+from outlast import Client, RetryPolicy, Worker, activity, workflow
 
 
 class Step(BaseModel):

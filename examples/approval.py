@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 
-from holdfast import Client, Worker, activity, workflow
+from outlast import Client, Worker, activity, workflow
 
 sent: list[str] = []
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cryptography.fernet import Fernet, MultiFernet
 from pydantic import BaseModel
 
-from holdfast import Client, DataConverter, PayloadCodec, Worker, activity, workflow
+from outlast import Client, DataConverter, PayloadCodec, Worker, activity, workflow
 
 
 class Compressed:

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from dataclasses import dataclass, field
 
-from holdfast import ActivityError, ApplicationError, Client, RetryPolicy, Worker, activity, workflow
+from outlast import ActivityError, ApplicationError, Client, RetryPolicy, Worker, activity, workflow
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import ActivityError, ApplicationError, Client, RetryPolicy, Worker, activity, workflow
+from outlast import ActivityError, ApplicationError, Client, RetryPolicy, Worker, activity, workflow
 
 
 class Order(BaseModel):

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from dataclasses import dataclass
 
-from holdfast import Client, StartOptions, Worker, activity, workflow
+from outlast import Client, StartOptions, Worker, activity, workflow
 
 
 @dataclass

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from tests.recorded import Recorder, known_code
 
-from holdfast.hub import Hub
-from holdfast.owner import RunOwner
-from holdfast.schema import ensure_schema
-from holdfast.settings import WorkerSettings
-from holdfast.testing import check_database
-from holdfast.testing.postgres import TemporaryPostgres
-from holdfast_migrations import HEAD, current_revision
-from holdfast_store.database import Database
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import StoreUnreachableError
+from outlast.runtime.runtime import Hub
+from outlast.runtime.schema_check import ensure_schema
+from outlast.testing import check_database
+from outlast.testing.postgres import TemporaryPostgres
+from outlast.worker.runs.owner import RunOwner
+from outlast.worker.settings import WorkerSettings
+from outlast_migrations import HEAD, current_revision
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import StoreUnreachableError
 
-TEMPLATE = "holdfast_template"
+TEMPLATE = "outlast_template"
 SHARED_MEMORY = Path("/dev/shm")
 
 _numbers = itertools.count(1)
@@ -143,10 +143,10 @@ def postgresql_url(new_postgresql_url: Callable[..., str]) -> str:
 def sqlite_url(tmp_path: Path) -> Iterator[str]:
     """A SQLite file that does not exist yet; in memory where the system has a place there, for fsync is slow."""
     if not SHARED_MEMORY.is_dir():
-        yield f"sqlite:///{tmp_path / 'holdfast.db'}"
+        yield f"sqlite:///{tmp_path / 'outlast.db'}"
         return
-    with tempfile.TemporaryDirectory(prefix="holdfast-", dir=SHARED_MEMORY) as folder:
-        yield f"sqlite:///{Path(folder) / 'holdfast.db'}"
+    with tempfile.TemporaryDirectory(prefix="outlast-", dir=SHARED_MEMORY) as folder:
+        yield f"sqlite:///{Path(folder) / 'outlast.db'}"
 
 
 @pytest.fixture(

@@ -25,15 +25,15 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from holdfast.settings import WorkerSettings
-from holdfast.testing.prefixes import check_every_prefix
-from holdfast_store import queries
-from holdfast_store.queries import fetch
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.definitions import WorkflowDefinition, definition_of
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.replay import Row, replay
+from outlast.testing.prefixes import check_every_prefix
+from outlast.worker.settings import WorkerSettings
+from outlast_store.reads import queries
+from outlast_store.reads.queries import fetch
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.declare.definitions import WorkflowDefinition, definition_of
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import Row, replay
 
 ROOT = Path(__file__).parents[1]
 MOST_EVENTS_BY_PREFIX = 60
@@ -78,7 +78,7 @@ class Recorder:
     """Collects the histories of a session."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-histories-")
+        self._folder = tempfile.TemporaryDirectory(prefix="outlast-histories-")
         self.path = Path(self._folder.name) / "histories.jsonl"
         self._seen: set[bytes] = set()
         self.count = 0

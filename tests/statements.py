@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from holdfast_store.database import Database
+from outlast_store.database.database import Database
 
 
 @contextmanager

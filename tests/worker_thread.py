@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast import Client, Worker
+from outlast import Client, Worker
 
 
 @contextmanager

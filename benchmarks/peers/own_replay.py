@@ -1,4 +1,4 @@
-"""Replay of a run of activities in sequence by Holdfast: ``python own_replay.py <database url> <activities> <rounds>``.
+"""Replay of a run of activities in sequence by Outlast: ``python own_replay.py <database url> <activities> <rounds>``.
 
 The run is made first, by the engine; what is measured is bringing it back from its rows, the read included.
 """
@@ -11,13 +11,13 @@ import sys
 import time
 from typing import Any
 
-from holdfast import Client, Worker, activity, workflow
-from holdfast_store import queries
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.definitions import definition_of
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.replay import replay
+from outlast import Client, Worker, activity, workflow
+from outlast_store.reads import queries
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import replay
 
 
 @activity.defn(start_to_close_timeout=600)

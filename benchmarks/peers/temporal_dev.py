@@ -113,7 +113,7 @@ async def served(*, sandboxed: bool) -> AsyncGenerator[Made]:
     client_api: Any = importlib.import_module("temporalio.client")
     worker_api: Any = importlib.import_module("temporalio.worker")
     with tempfile.TemporaryDirectory(
-        prefix="holdfast-temporal-", dir=os.environ.get("BENCH_FOLDER")
+        prefix="outlast-temporal-", dir=os.environ.get("BENCH_FOLDER")
     ) as folder:
         port = _free_port()
         server = subprocess.Popen(  # noqa: ASYNC220  # nothing else runs yet

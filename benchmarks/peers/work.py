@@ -1,6 +1,6 @@
-"""The workloads that Holdfast and its peers are given side by side, in a process of their own each.
+"""The workloads that Outlast and its peers are given side by side, in a process of their own each.
 
-``python work.py holdfast|dbos|temporal|temporal-sandboxed <database url> <workload> <number> <in flight>`` prints
+``python work.py outlast|dbos|temporal|temporal-sandboxed <database url> <workload> <number> <in flight>`` prints
 seconds, CPU and latencies as JSON. Only the engine that is named is imported; Temporal's server makes a database of its
 own. What comes back is checked.
 """
@@ -39,14 +39,14 @@ class Engine(Protocol):
         ...
 
 
-# --- Holdfast -------------------------------------------------------------------------------------------------------
+# --- Outlast -------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def holdfast(url: str) -> AsyncGenerator[Engine]:
-    """Holdfast: client and worker in one process, set up as ``holdfast worker`` does it."""
-    face: Any = importlib.import_module("holdfast")
-    tuning: Any = importlib.import_module("holdfast.tuning")
+async def outlast(url: str) -> AsyncGenerator[Engine]:
+    """Outlast: client and worker in one process, set up as ``outlast worker`` does it."""
+    face: Any = importlib.import_module("outlast")
+    tuning: Any = importlib.import_module("outlast.tuning")
     activity, workflow = face.activity, face.workflow
 
     @activity.defn(start_to_close_timeout=600)
@@ -124,7 +124,7 @@ async def holdfast(url: str) -> AsyncGenerator[Engine]:
 
 @asynccontextmanager
 async def dbos(url: str) -> AsyncGenerator[Engine]:
-    """DBOS, with its defaults but for SQLite's journal, which gets the mode that Holdfast uses."""
+    """DBOS, with its defaults but for SQLite's journal, which gets the mode that Outlast uses."""
     peer: Any = importlib.import_module("dbos")
     logging.getLogger("dbos").setLevel(logging.CRITICAL)
     if url.startswith("sqlite"):
@@ -223,7 +223,7 @@ async def in_flight(engine: Engine, number: int, at_once: int) -> list[float]:
 async def measure(name: str, url: str, workload: str, number: int, at_once: int) -> dict[str, Any]:
     """Run a workload once it is warm."""
     engines: dict[str, Any] = {
-        "holdfast": holdfast,
+        "outlast": outlast,
         "dbos": dbos,
         "temporal": temporal,
         "temporal-sandboxed": partial(temporal, sandboxed=True),

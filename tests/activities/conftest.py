@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from tests.activities.running import START, running_row
 
-from holdfast_activities.attempts import AttemptEnd
-from holdfast_activities.definitions import ActivityDefinition
-from holdfast_activities.heartbeats import Heartbeats
-from holdfast_activities.runner import ActivityRunner
-from holdfast_activities.task import ActivityTask
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.payloads import Payload
+from outlast_activities.attempts import AttemptEnd
+from outlast_activities.definitions import ActivityDefinition
+from outlast_activities.heartbeats import Heartbeats
+from outlast_activities.runner import ActivityRunner
+from outlast_activities.task import ActivityTask
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.environment import Environment
+from outlast_workflow.primitives.payloads import Payload
 
 
 class Bench:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast_store.rows import ActivityRow
-from holdfast_workflow.options import ActivityOptions
+from outlast_store.schema.rows import ActivityRow
+from outlast_workflow.options.options import ActivityOptions
 
 START = 1_800_000_000_000_000
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast_activities import context as activity
-from holdfast_activities.context import Cancelled, NotInActivityError, StopReason
-from holdfast_activities.definitions import defn
-from holdfast_workflow.converter import DataConverter
+from outlast_activities import context as activity
+from outlast_activities.context import Cancelled, NotInActivityError, StopReason
+from outlast_activities.definitions import defn
+from outlast_workflow.data.converter import DataConverter
 
 START = 1_800_000_000_000_000
 
@@ -142,7 +142,7 @@ async def test_log_records_carry_the_ids(bench: Any, caplog: pytest.LogCaptureFi
     async def work() -> None:
         activity.logger.info("%s%% done", 50, extra={"colour": "green"})
 
-    caplog.set_level(logging.INFO, "holdfast.activity")
+    caplog.set_level(logging.INFO, "outlast.activity")
     await bench.run(work, attempt=2)
     activity.logger.info("outside")
     inside, outside = caplog.records

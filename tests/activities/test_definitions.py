@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast_activities.definitions import ActivityDefinition, definition_of, defn
-from holdfast_workflow import definitions as workflows
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.errors import DurableCallError, InvalidOptionError, PayloadDecodeError
-from holdfast_workflow.events import ActivityScheduled, WorkflowStarted
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.options import ActivityOptions, RetryPolicy
-from holdfast_workflow.payloads import Payload
+from outlast_activities.definitions import ActivityDefinition, definition_of, defn
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.declare import definitions as workflows
+from outlast_workflow.errors import DurableCallError, InvalidOptionError, PayloadDecodeError
+from outlast_workflow.history.events import ActivityScheduled, WorkflowStarted
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.run.machine import WorkflowMachine
 
 START = 1_800_000_000_000_000
 
@@ -274,7 +274,7 @@ def test_a_call_that_does_not_fit_fails_the_task_even_if_it_is_caught():
 
 def test_it_is_pickled_by_name(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "pickled_jobs.py").write_text(
-        "from holdfast_activities.definitions import defn\n"
+        "from outlast_activities.definitions import defn\n"
         "@defn(name='other', priority=3)\n"
         "def job(number: int) -> int:\n"
         "    return number\n"

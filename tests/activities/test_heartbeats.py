@@ -8,18 +8,18 @@ import pytest
 from sqlalchemy import Connection
 from tests.activities.running import START, running_row
 
-from holdfast_activities.heartbeats import Heartbeats, Lost
-from holdfast_activities.task import ActivityTask
-from holdfast_store import tables
-from holdfast_store.database import Database
-from holdfast_store.rows import ActivityRow
-from holdfast_store.statements import statements_for
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import StructuralLimitError
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.options import ActivityOptions
-from holdfast_workflow.payloads import Payload
+from outlast_activities.heartbeats import Heartbeats, Lost
+from outlast_activities.task import ActivityTask
+from outlast_store.database.database import Database
+from outlast_store.database.statements import statements_for
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import StructuralLimitError
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.primitives.payloads import Payload
 
 SECOND = 1_000_000
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from tests.engine.process import until_so
 
-from holdfast_activities.attempts import CANCELLED, HANDED_BACK
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.kinds import AttemptOutcome
+from outlast_activities.attempts import CANCELLED, HANDED_BACK
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.primitives.enums import AttemptOutcome
 
 JOBS = """
 import os
@@ -24,10 +24,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast_activities import children
-from holdfast_activities import context as activity
-from holdfast_activities.definitions import defn
-from holdfast_workflow.errors import ApplicationError
+from outlast_activities import children
+from outlast_activities import context as activity
+from outlast_activities.definitions import defn
+from outlast_workflow.errors import ApplicationError
 
 
 @dataclass
@@ -96,10 +96,10 @@ def not_declared(number: int) -> int:
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """A module that another process can import too."""
     folder = tmp_path_factory.mktemp("jobs")
-    (folder / "holdfast_process_jobs.py").write_text(JOBS)
+    (folder / "outlast_process_jobs.py").write_text(JOBS)
     sys.path.insert(0, str(folder))
     try:
-        yield importlib.import_module("holdfast_process_jobs")
+        yield importlib.import_module("outlast_process_jobs")
     finally:
         sys.path.remove(str(folder))
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast_activities import context as activity
-from holdfast_activities.attempts import CANCELLED, HANDED_BACK
-from holdfast_activities.definitions import defn
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import ApplicationError
-from holdfast_workflow.kinds import AttemptOutcome, FailureCategory
-from holdfast_workflow.limits import StructuralLimits
+from outlast_activities import context as activity
+from outlast_activities.attempts import CANCELLED, HANDED_BACK
+from outlast_activities.definitions import defn
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import ApplicationError
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.primitives.enums import AttemptOutcome, FailureCategory
 
 
 @dataclass
@@ -69,7 +69,7 @@ async def test_a_plain_handler_runs_in_a_thread(bench: Any) -> None:
     def where() -> str:
         return threading.current_thread().name
 
-    assert (await bench.run(where)).startswith("holdfast-activity")
+    assert (await bench.run(where)).startswith("outlast-activity")
 
 
 async def test_a_plain_handler_runs_in_place_where_there_are_no_threads(

@@ -16,9 +16,9 @@ SNIPPET = """\
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
-from holdfast_activities.definitions import defn
-from holdfast_workflow.api import execute_activity
-from holdfast_workflow.retries import RetryPolicy
+from outlast_activities.definitions import defn
+from outlast_workflow.api.api import execute_activity
+from outlast_workflow.options.retry_policy import RetryPolicy
 
 
 @defn

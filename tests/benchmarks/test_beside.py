@@ -1,4 +1,4 @@
-"""Holdfast's side of the comparison with its peers works, and its results are checked; the peers are not installed."""
+"""Outlast's side of the comparison with its peers works, and its results are checked; the peers are not installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_workload_is_measured(tmp_path: Path, name: str) -> None:
 def test_what_fails_is_no_figure() -> None:
     with pytest.raises(WrongResultError, match="KeyError"):
         beside.run_side(
-            [sys.executable, str(beside.PEERS / "work.py"), "holdfast", "sqlite://", "nonsense", "1", "1"],
+            [sys.executable, str(beside.PEERS / "work.py"), "outlast", "sqlite://", "nonsense", "1", "1"],
             own_path=True,
         )
 

@@ -16,7 +16,7 @@ from benchmarks.growth import Growth, measure_growth
 from benchmarks.inputs import argument
 from benchmarks.workloads import engine, order, run_orders
 
-from holdfast import Client
+from outlast import Client
 
 WORKFLOWS = 20
 

@@ -1,4 +1,4 @@
-"""The floor writes what Holdfast writes: the same columns, the same events, payloads of the same size."""
+"""The floor writes what Outlast writes: the same columns, the same events, payloads of the same size."""
 
 from __future__ import annotations
 

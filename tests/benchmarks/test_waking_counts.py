@@ -6,8 +6,8 @@ import asyncio
 
 from benchmarks.counting import Counter, Counts
 
-from holdfast import StartOptions, workflow
-from holdfast.testing import TestEnvironment
+from outlast import StartOptions, workflow
+from outlast.testing import TestEnvironment
 
 RUNS = 40
 

@@ -19,10 +19,10 @@ from tests.chaos.programs import trace
 from tests.chaos.stage import PostgresStage, SqliteStage, folder
 from tests.engine.process import until_so
 
-from holdfast import Client
-from holdfast_store.database import Database
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
+from outlast import Client
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 CALM_S = 120.0
 WEIGHTS = {

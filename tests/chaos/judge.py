@@ -14,13 +14,13 @@ from tests.chaos.load import ends
 from tests.chaos.programs import HANG_S, WORKFLOWS, trace
 from tests.chaos.record import Record, read
 
-from holdfast.testing import Replayer, check_database
-from holdfast.testing.prefixes import check_every_prefix
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.definitions import definition_of
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.times import from_iso, microseconds
+from outlast.testing import Replayer, check_database
+from outlast.testing.prefixes import check_every_prefix
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.primitives.times import from_iso, microseconds
+from outlast_workflow.run.machine import WorkflowMachine
 
 Entry = tuple[str, str, Any]
 Effect = tuple[str, int, int]

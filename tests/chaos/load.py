@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from tests.chaos.ledger import Ledger
 from tests.chaos.programs import Tally, Till, family, laps, patience, vigil
 
-from holdfast import Client, StartOptions, WorkflowHandle
-from holdfast.errors import (
+from outlast import Client, StartOptions, WorkflowHandle
+from outlast.errors import (
     NoWorkerError,
     RequestError,
     RequestTimeoutError,

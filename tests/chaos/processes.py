@@ -22,7 +22,7 @@ class Crew:
         self._environment = {
             **os.environ,
             "PYTHONPATH": path,
-            "HOLDFAST_URL": url,
+            "OUTLAST_URL": url,
             EFFECTS: str(folder / "effects"),
             LEASE_S: str(lease_s),
             JUMP_S: "1.5",
@@ -31,7 +31,7 @@ class Crew:
         self._log = folder / "log"
         self._commands = {
             "worker": [sys.executable, "-m", "tests.chaos.worker"],
-            "watchdog": [sys.executable, "-m", "holdfast", "watchdog", "--interval", "0.2"],
+            "watchdog": [sys.executable, "-m", "outlast", "watchdog", "--interval", "0.2"],
         }
         self._wanted = {"worker": workers, "watchdog": watchdogs}
         self.members: dict[str, list[asyncio.subprocess.Process]] = {"worker": [], "watchdog": []}

@@ -8,11 +8,11 @@ import random
 import time
 from pathlib import Path
 
-from holdfast import ActivityError, ActivityTimeoutError, activity, workflow
-from holdfast_activities.context import CURRENT
-from holdfast_workflow.options import RetryPolicy
+from outlast import ActivityError, ActivityTimeoutError, activity, workflow
+from outlast_activities.context import CURRENT
+from outlast_workflow.options.options import RetryPolicy
 
-EFFECTS = "HOLDFAST_CHAOS_EFFECTS"
+EFFECTS = "OUTLAST_CHAOS_EFFECTS"
 SOON = RetryPolicy(initial_interval=0.05, max_interval=0.2)
 HANG_S = 0.4
 """The start-to-close timeout of what hangs."""

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Table
 
-from holdfast_store import tables
-from holdfast_store.queries import fetch
-from holdfast_store.rows import ActivityRow, AttemptRow, RunRow
-from holdfast_store.statements import columns_of
+from outlast_store.database.statements import columns_of
+from outlast_store.reads.queries import fetch
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
 
 
 @dataclass(slots=True)

@@ -15,11 +15,11 @@ from typing import Protocol
 import psycopg
 from tests.chaos.proxy import Proxy
 
-from holdfast.schema import ensure_schema
-from holdfast.testing.postgres import TemporaryPostgres
-from holdfast_store.database import Database
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
+from outlast.runtime.schema_check import ensure_schema
+from outlast.testing.postgres import TemporaryPostgres
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 DISK = "64m"
 OPTIONS = "options=-cstatement_timeout%3D2s"
@@ -121,7 +121,7 @@ class PostgresStage:
         with contextlib.suppress(psycopg.OperationalError):
             with psycopg.connect(self.direct_url, autocommit=True) as connection:
                 found = connection.execute(
-                    "SELECT pid FROM pg_stat_activity WHERE application_name = 'holdfast' AND datname = 'chaos'"
+                    "SELECT pid FROM pg_stat_activity WHERE application_name = 'outlast' AND datname = 'chaos'"
                 ).fetchall()
                 pids = [row[0] for row in found]
                 if pids and terminate:
@@ -155,4 +155,4 @@ def _migrate(url: str) -> None:
 
 def folder() -> tempfile.TemporaryDirectory[str]:
     """A folder for one campaign."""
-    return tempfile.TemporaryDirectory(prefix="holdfast-chaos-", ignore_cleanup_errors=True)
+    return tempfile.TemporaryDirectory(prefix="outlast-chaos-", ignore_cleanup_errors=True)

@@ -16,12 +16,12 @@ from tests.chaos.load import Load
 from tests.chaos.processes import Crew
 from tests.engine.process import until_so
 
-from holdfast import Client
-from holdfast.schema import ensure_schema
-from holdfast.testing.postgres import TemporaryPostgres
-from holdfast_store.database import Database
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
+from outlast import Client
+from outlast.runtime.schema_check import ensure_schema
+from outlast.testing.postgres import TemporaryPostgres
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 pytestmark = pytest.mark.postgresql
 

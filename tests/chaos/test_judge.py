@@ -16,11 +16,11 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.load import PROGRAMS, Load
 from tests.chaos.record import Event, Record, read
 
-from holdfast.client import Client
-from holdfast.worker import Worker
-from holdfast_store.database import Database
-from holdfast_store.rows import ActivityRow, AttemptRow, RunRow
-from holdfast_workflow.times import iso
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
+from outlast_store.database.database import Database
+from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
+from outlast_workflow.primitives.times import iso
 
 
 @dataclass

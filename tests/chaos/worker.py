@@ -13,13 +13,13 @@ import sys
 
 from tests.chaos.programs import ACTIVITIES, WORKFLOWS
 
-from holdfast.client import Client
-from holdfast.errors import StoreError
-from holdfast.worker import Worker
-from holdfast_workflow.environment import Environment, SystemClock
+from outlast.client.client import Client
+from outlast.errors import StoreError
+from outlast.worker.worker import Worker
+from outlast_workflow.environment import Environment, SystemClock
 
-JUMP_S = "HOLDFAST_CHAOS_JUMP_S"
-LEASE_S = "HOLDFAST_CHAOS_LEASE_S"
+JUMP_S = "OUTLAST_CHAOS_JUMP_S"
+LEASE_S = "OUTLAST_CHAOS_LEASE_S"
 
 
 class JumpingClock(SystemClock):
@@ -42,7 +42,7 @@ async def connected(clock: JumpingClock) -> Client:
     """A client, as soon as the database answers; a supervisor would start the process again instead."""
     while True:
         try:
-            return await Client.connect(os.environ["HOLDFAST_URL"], environment=Environment(clock))
+            return await Client.connect(os.environ["OUTLAST_URL"], environment=Environment(clock))
         except StoreError:
             await asyncio.sleep(0.2)
 

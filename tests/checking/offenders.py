@@ -27,9 +27,9 @@ from time import time as read_clock
 from typing import Any
 from uuid import uuid4
 
-from holdfast import activity, workflow
-from holdfast.workflow import blocking
-from holdfast_workflow.handlers import query, update
+from outlast import activity, workflow
+from outlast.workflow import blocking
+from outlast_workflow.declare.handlers import query, update
 
 TOTALS: dict[str, int] = {}
 SEEN: list[str] = []
@@ -126,9 +126,9 @@ class Order(Base):
         once = workflow.side_effect(read_setting) or workflow.side_effect(lambda: time.time())
         with workflow.unsafe.allow_io():
             allowed = open("/tmp/z")
-        allowed_too = time.time()  # holdfast: allow
-        allowed_three = time.time()  # holdfast: allow[clock, io]
-        other_rule = time.time()  # holdfast: allow[io]  # clock
+        allowed_too = time.time()  # outlast: allow
+        allowed_three = time.time()  # outlast: allow[clock, io]
+        other_rule = time.time()  # outlast: allow[io]  # clock
         local = {"a": 1}
         local["b"] = 2
         TOTALS["b"] = 2  # global-state

@@ -12,13 +12,13 @@ from tests.checking import offenders
 from tests.engine import family, plain, programs, talkers
 from tests.workflow import twins
 
-from holdfast import Worker, workflow
-from holdfast.checking import checker
-from holdfast.checking.checker import check, line
-from holdfast.checking.rules import WHY
-from holdfast.client import Client
-from holdfast_workflow.definitions import definition_of
-from holdfast_workflow.errors import InvalidOptionError
+from outlast import Worker, workflow
+from outlast.checking import checker
+from outlast.checking.checker import check, line
+from outlast.checking.rules import WHY
+from outlast.client.client import Client
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.errors import InvalidOptionError
 
 SOURCE = Path(offenders.__file__).read_text().splitlines()
 
@@ -88,14 +88,14 @@ def test_a_workflow_without_source_is_left_alone():
 
 async def test_registering_warns_once(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with Client.connect(sqlite_url) as client:
-        with caplog.at_level(logging.WARNING, "holdfast.worker"):
+        with caplog.at_level(logging.WARNING, "outlast.worker"):
             for _ in range(2):
                 Worker(client, workflows=[offenders.ordering, offenders.plain])
     assert [record.message.splitlines()[0] for record in caplog.records] == [
         "workflow ordering may not replay:",
         "workflow plain may not replay:",
     ]
-    assert "# holdfast: allow" in caplog.text
+    assert "# outlast: allow" in caplog.text
 
 
 async def test_registering_may_be_refused_or_unchecked(

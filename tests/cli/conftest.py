@@ -19,7 +19,7 @@ import pytest
 from tests.cli import programs
 from tests.worker_thread import worker_in_a_thread
 
-from holdfast.cli.main import run
+from outlast.cli.main import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +58,7 @@ def _logging_as_it_was() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOLDFAST_URL", "HOLDFAST_CODEC", "HOLDFAST_DEBUG"):
+    for name in ("OUTLAST_URL", "OUTLAST_CODEC", "OUTLAST_DEBUG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -82,7 +82,7 @@ def bare(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.fixture
-def holdfast(bare: Command, url: str) -> Command:
+def outlast(bare: Command, url: str) -> Command:
     """Runs a command on the database."""
     return lambda *arguments: bare(*arguments, "--url", url)
 
@@ -103,7 +103,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def command_line(*arguments: str) -> list[str]:
     """The real command."""
-    return [str(Path(sys.executable).with_name("holdfast")), *arguments]
+    return [str(Path(sys.executable).with_name("outlast")), *arguments]
 
 
 @pytest.fixture

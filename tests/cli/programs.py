@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.engine.programs import add
 
-from holdfast import activity, workflow
-from holdfast.interceptors import Interceptor, RunWorkflow
+from outlast import activity, workflow
+from outlast.interceptors import Interceptor, RunWorkflow
 
 
 @activity.defn(start_to_close_timeout=30, heartbeat_timeout=20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import activity, workflow
+from outlast import activity, workflow
 
 
 @activity.defn(start_to_close_timeout=3600)

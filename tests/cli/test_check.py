@@ -1,4 +1,4 @@
-"""`holdfast check`: what it prints, and what it exits with."""
+"""`outlast check`: what it prints, and what it exits with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from tests.checking import offenders, test_checking
 from tests.cli.conftest import Command
 
-from holdfast.checking.rules import WHY
+from outlast.checking.rules import WHY
 
 
 def test_what_was_found_is_one_line_each_and_the_exit_code_says_so(bare: Command) -> None:

@@ -9,55 +9,55 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Command
 
-from holdfast import WorkflowHandle
-from holdfast.errors import StoreUnreachableError
+from outlast import WorkflowHandle
+from outlast.errors import StoreUnreachableError
 
 pytestmark = pytest.mark.usefixtures("worker")
 
 
-def test_start_and_wait_prints_the_result(holdfast: Command) -> None:
-    done = holdfast("start", "Doubling", "--id", "d", "--input", "4", "--input", '{"a": [1, null]}', "--wait")
+def test_start_and_wait_prints_the_result(outlast: Command) -> None:
+    done = outlast("start", "Doubling", "--id", "d", "--input", "4", "--input", '{"a": [1, null]}', "--wait")
     assert (done.code, done.err) == (0, "")
     assert done.out.replace(" ", "").replace("\n", "") == '{"doubled":8,"more":{"a":[1,null]}}'
-    again = holdfast("result", "d", "--json")
+    again = outlast("result", "d", "--json")
     assert again.json["result"] == {"doubled": 8, "more": {"a": [1, None]}}
     assert (again.json["workflow_id"], again.json["status"]) == ("d", "completed")
     assert set(again.json) == {"workflow_id", "run_id", "status", "result"}
 
 
-def test_start_says_what_it_started(holdfast: Command) -> None:
+def test_start_says_what_it_started(outlast: Command) -> None:
     options = ("--execution-timeout", "2h", "--run-timeout", "90m", "--priority", "3", "--task-queue", "q")
     retries = ("--retry-policy", '{"max_attempts": 3, "initial_interval": 5}')
-    done = holdfast("start", "sleep_long", "--json", "--memo", '{"customer": "c-7"}', *options, *retries)
+    done = outlast("start", "sleep_long", "--json", "--memo", '{"customer": "c-7"}', *options, *retries)
     assert done.code == 0
     assert set(done.json) == {"workflow_id", "run_id", "workflow_type", "existed"}
-    found = holdfast("describe", done.json["workflow_id"], "--json").json
+    found = outlast("describe", done.json["workflow_id"], "--json").json
     assert found["execution_timeout_seconds"] == 7200
     assert found["run"]["run_timeout_seconds"] == 5400
     assert (found["run"]["priority"], found["run"]["task_queue"]) == (3, "q")
     assert found["run"]["memo"] == {"customer": "c-7"}
-    started = json.loads(holdfast("history", done.json["workflow_id"], "--json").out.splitlines()[0])
+    started = json.loads(outlast("history", done.json["workflow_id"], "--json").out.splitlines()[0])
     policy = started["payload"]["retry_policy"]
     assert (policy["max_attempts"], policy["initial_interval"]) == (3, 5)
-    delayed = holdfast("start", "sleep_long", "--id", "later", "--start-delay", "1d")
+    delayed = outlast("start", "sleep_long", "--id", "later", "--start-delay", "1d")
     assert delayed.out.startswith("started later, run ")
-    assert "begins" in holdfast("describe", "later").out
+    assert "begins" in outlast("describe", "later").out
 
 
-def test_a_workflow_that_fails_exits_with_1_and_says_why(holdfast: Command) -> None:
-    done = holdfast("start", "fail", "--id", "f", "--wait")
+def test_a_workflow_that_fails_exits_with_1_and_says_why(outlast: Command) -> None:
+    done = outlast("start", "fail", "--id", "f", "--wait")
     assert done.code == 1
     assert done.out == ""
-    assert done.err == "holdfast: workflow 'f' failed: ValueError: card declined for good\n"
-    programs = holdfast("result", "f", "--json")
+    assert done.err == "outlast: workflow 'f' failed: ValueError: card declined for good\n"
+    programs = outlast("result", "f", "--json")
     assert programs.code == 1
     assert programs.json["status"] == "failed"
     assert programs.json["error"]["type"] == "WorkflowFailedError"
     assert programs.json["error"]["cause"] == {"type": "ValueError", "message": "card declined\nfor good"}
 
 
-def test_a_workflow_that_times_out_says_which_deadline_it_was(holdfast: Command) -> None:
-    done = holdfast("start", "sleep_long", "--id", "t", "--run-timeout", "1", "--wait", "--json")
+def test_a_workflow_that_times_out_says_which_deadline_it_was(outlast: Command) -> None:
+    done = outlast("start", "sleep_long", "--id", "t", "--run-timeout", "1", "--wait", "--json")
     assert done.code == 1
     assert done.json["status"] == "timed_out"
     assert done.json["error"]["timeout_kind"] == "run_timeout"
@@ -65,186 +65,186 @@ def test_a_workflow_that_times_out_says_which_deadline_it_was(holdfast: Command)
     assert "its run timeout passed" in done.err
 
 
-def test_waiting_may_end_first(holdfast: Command) -> None:
-    assert holdfast("start", "sleep_long", "--id", "s").code == 0
-    done = holdfast("result", "s", "--timeout", "50ms")
+def test_waiting_may_end_first(outlast: Command) -> None:
+    assert outlast("start", "sleep_long", "--id", "s").code == 0
+    done = outlast("result", "s", "--timeout", "50ms")
     assert done.code == 5
-    assert done.err == "holdfast: workflow 's' did not end within 0.05 s: it goes on, ask again later\n"
-    assert holdfast("start", "sleep_long", "--wait", "--timeout", "0.05").code == 5
+    assert done.err == "outlast: workflow 's' did not end within 0.05 s: it goes on, ask again later\n"
+    assert outlast("start", "sleep_long", "--wait", "--timeout", "0.05").code == 5
 
 
-def test_cancel_and_terminate(holdfast: Command) -> None:
+def test_cancel_and_terminate(outlast: Command) -> None:
     for workflow_id in ("c", "t"):
-        holdfast("start", "sleep_long", "--id", workflow_id)
-    assert holdfast("cancel", "c", "--reason", "bored", "--json").json == {
+        outlast("start", "sleep_long", "--id", workflow_id)
+    assert outlast("cancel", "c", "--reason", "bored", "--json").json == {
         "workflow_id": "c",
         "cancel_requested": True,
     }
-    ended = holdfast("result", "c")
-    assert (ended.code, ended.err) == (1, "holdfast: workflow 'c' was cancelled: bored\n")
-    assert holdfast("terminate", "t", "--reason", "now").out == "terminated t\n"
-    ended = holdfast("result", "t", "--json")
+    ended = outlast("result", "c")
+    assert (ended.code, ended.err) == (1, "outlast: workflow 'c' was cancelled: bored\n")
+    assert outlast("terminate", "t", "--reason", "now").out == "terminated t\n"
+    ended = outlast("result", "t", "--json")
     assert ended.json["error"]["reason"] == "now"
-    too_late = holdfast("terminate", "t", "--json")
+    too_late = outlast("terminate", "t", "--json")
     assert (too_late.code, too_late.out) == (1, "")
     assert "has ended already" in too_late.err
 
 
-def test_delete_and_retention(holdfast: Command, tmp_path: Path) -> None:
+def test_delete_and_retention(outlast: Command, tmp_path: Path) -> None:
     for number in range(3):
-        holdfast("start", "fail", "--id", f"f-{number}", "--wait")
-    holdfast("start", "sleep_long", "--id", "s")
-    assert holdfast("delete", "f-0").out == "deleted f-0: 1 run\n"
-    assert holdfast("delete", "f-0").code == 3
-    assert "terminate it first" in holdfast("delete", "s").err
-    assert holdfast("delete", "s", "--terminate", "--json").json == {"workflow_id": "s", "runs": 1}
-    kept = holdfast("retention", "--once", "--older-than", "1h", "--json").json
+        outlast("start", "fail", "--id", f"f-{number}", "--wait")
+    outlast("start", "sleep_long", "--id", "s")
+    assert outlast("delete", "f-0").out == "deleted f-0: 1 run\n"
+    assert outlast("delete", "f-0").code == 3
+    assert "terminate it first" in outlast("delete", "s").err
+    assert outlast("delete", "s", "--terminate", "--json").json == {"workflow_id": "s", "runs": 1}
+    kept = outlast("retention", "--once", "--older-than", "1h", "--json").json
     assert kept == {"chains": 0, "runs": 0, "exported": 0, "kept": 0}
-    gone = holdfast("retention", "--once", "--keep-last", "1", "--export-to", str(tmp_path / "gone"))
+    gone = outlast("retention", "--once", "--keep-last", "1", "--export-to", str(tmp_path / "gone"))
     assert gone.out == "deleted 1 run of 1 workflow, exported 1, passed over 0\n"
-    assert holdfast("count").out == "1\n"
-    assert holdfast("retention", "--older-than", "1h").code == 2
-    assert "needs days or keep_last" in holdfast("retention", "--once").err
+    assert outlast("count").out == "1\n"
+    assert outlast("retention", "--older-than", "1h").code == 2
+    assert "needs days or keep_last" in outlast("retention", "--once").err
 
 
-def test_reset(holdfast: Command) -> None:
-    first = holdfast("start", "fail", "--id", "f", "--wait", "--json").json["run_id"]
-    done = holdfast("reset", "f", "--to", "first-activation", "--reason", "again")
+def test_reset(outlast: Command) -> None:
+    first = outlast("start", "fail", "--id", "f", "--wait", "--json").json["run_id"]
+    done = outlast("reset", "f", "--to", "first-activation", "--reason", "again")
     assert done.out.startswith("reset f: it goes on as run ")
-    assert holdfast("result", "f").code == 1
-    assert holdfast("describe", "f", "--json").json["run"]["run_number"] == 2
+    assert outlast("result", "f").code == 1
+    assert outlast("describe", "f", "--json").json["run"]["run_number"] == 2
     for arguments, code, words in (
         (["--run-id", first], 1, "no longer stands for its workflow"),
         (["--to", "99"], 1, "can be reset to events 1 to"),
         (["--to", "noon"], 2, "to must be the number of an event, or one of"),
         (["--execution-timeout", "0"], 2, "execution timeout must be at least 1 second"),
     ):
-        refused = holdfast("reset", "f", *arguments)
+        refused = outlast("reset", "f", *arguments)
         assert (refused.code, words in refused.err) == (code, True), refused.err
-    again = holdfast("reset", "f", "--to", "1", "--no-signals", "--execution-timeout", "1h", "--json").json
+    again = outlast("reset", "f", "--to", "1", "--no-signals", "--execution-timeout", "1h", "--json").json
     assert (again["workflow_id"], again["run_id"] != first) == ("f", True)
-    assert holdfast("reset", "nobody").code == 3
+    assert outlast("reset", "nobody").code == 3
 
 
-def test_signal(holdfast: Command) -> None:
-    holdfast("start", "sleep_long", "--id", "s")
-    sent = holdfast("signal", "s", "note", "--input", '"a"', "--input", "2", "--request-id", "k")
+def test_signal(outlast: Command) -> None:
+    outlast("start", "sleep_long", "--id", "s")
+    sent = outlast("signal", "s", "note", "--input", '"a"', "--input", "2", "--request-id", "k")
     assert sent.out == "sent note to s\n"
-    again = holdfast("signal", "s", "note", "--request-id", "k", "--json")
+    again = outlast("signal", "s", "note", "--request-id", "k", "--json")
     assert again.json == {"workflow_id": "s", "signal": "note", "delivered": True}
-    signals = [line for line in holdfast("history", "s", "--json").lines if line["type"] == "SignalReceived"]
+    signals = [line for line in outlast("history", "s", "--json").lines if line["type"] == "SignalReceived"]
     assert [line["payload"] for line in signals] == [{"name": "note", "input": ["a", 2], "request_id": "k"}]
-    assert holdfast("signal", "nope", "note").code == 3
-    holdfast("terminate", "s")
-    assert "has ended already" in holdfast("signal", "s", "note").err
+    assert outlast("signal", "nope", "note").code == 3
+    outlast("terminate", "s")
+    assert "has ended already" in outlast("signal", "s", "note").err
 
 
-def test_update_and_query(holdfast: Command) -> None:
-    holdfast("start", "Ledger", "--id", "l")
-    done = holdfast("update", "l", "enter", "--input", "5", "--id", "five")
+def test_update_and_query(outlast: Command) -> None:
+    outlast("start", "Ledger", "--id", "l")
+    done = outlast("update", "l", "enter", "--input", "5", "--id", "five")
     assert (done.code, done.out) == (0, "5\n")
-    again = holdfast("update", "l", "enter", "--input", "7", "--id", "five", "--json")
+    again = outlast("update", "l", "enter", "--input", "7", "--id", "five", "--json")
     assert again.json == {"workflow_id": "l", "update": "enter", "update_id": "five", "result": 5}
-    accepted = holdfast("update", "l", "never", "--wait", "accepted", "--id", "n")
-    assert accepted.out == "l accepted never; `holdfast update l never --id n` waits for it\n"
-    late = holdfast("update", "l", "never", "--id", "n", "--timeout", "50ms")
+    accepted = outlast("update", "l", "never", "--wait", "accepted", "--id", "n")
+    assert accepted.out == "l accepted never; `outlast update l never --id n` waits for it\n"
+    late = outlast("update", "l", "never", "--id", "n", "--timeout", "50ms")
     assert late.code == 5
-    refused = holdfast("update", "l", "enter", "--input", "-1", "--id", "debt")
+    refused = outlast("update", "l", "enter", "--input", "-1", "--id", "debt")
     assert refused.code == 1
     assert (
-        refused.err == "holdfast: update 'enter' (debt) of workflow 'l' was rejected: "
+        refused.err == "outlast: update 'enter' (debt) of workflow 'l' was rejected: "
         "ValueError: no debts here; to ask again, give another id\n"
     )
-    assert holdfast("query", "l", "entry", "--input", "0").out == "5\n"
-    answer = holdfast("query", "l", "entry", "--input", "0", "--json").json
+    assert outlast("query", "l", "entry", "--input", "0").out == "5\n"
+    answer = outlast("query", "l", "entry", "--input", "0", "--json").json
     assert answer == {"workflow_id": "l", "query": "entry", "result": 5}
-    assert "known: entry" in holdfast("query", "l", "none").err
-    wrong = holdfast("query", "l", "entry", "--input", "9")
+    assert "known: entry" in outlast("query", "l", "none").err
+    wrong = outlast("query", "l", "entry", "--input", "9")
     assert (wrong.code, "IndexError: list index out of range" in wrong.err) == (1, True)
-    assert "in Ledger.run" in holdfast("query", "l", "__stack_trace").out
-    holdfast("terminate", "l")
-    assert holdfast("query", "l", "entry", "--input", "0").out == "5\n"
-    assert "has ended already" in holdfast("update", "l", "enter", "--input", "1").err
+    assert "in Ledger.run" in outlast("query", "l", "__stack_trace").out
+    outlast("terminate", "l")
+    assert outlast("query", "l", "entry", "--input", "0").out == "5\n"
+    assert "has ended already" in outlast("update", "l", "enter", "--input", "1").err
 
 
-def test_a_query_that_nobody_can_answer_says_so_at_once(holdfast: Command) -> None:
-    holdfast("start", "Ledger", "--id", "l", "--task-queue", "nobody")
-    done = holdfast("query", "l", "entry", "--input", "0")
+def test_a_query_that_nobody_can_answer_says_so_at_once(outlast: Command) -> None:
+    outlast("start", "Ledger", "--id", "l", "--task-queue", "nobody")
+    done = outlast("query", "l", "entry", "--input", "0")
     assert done.code == 1
     assert "no worker serves task queue 'nobody' with workflow 'Ledger'" in done.err
 
 
 @pytest.mark.parametrize("command", ["describe", "history", "result", "cancel", "terminate"])
-def test_what_is_not_there_exits_with_3(holdfast: Command, command: str) -> None:
-    done = holdfast(command, "nope")
+def test_what_is_not_there_exits_with_3(outlast: Command, command: str) -> None:
+    done = outlast(command, "nope")
     assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("holdfast: there is no workflow 'nope': check the id")
+    assert done.err.startswith("outlast: there is no workflow 'nope': check the id")
     assert done.err.count("\n") == 1
-    holdfast("start", "fail", "--id", "there", "--wait")
+    outlast("start", "fail", "--id", "there", "--wait")
     if command != "result":
-        assert holdfast(command, "there", "--run-id", "nonsense").code == 3
+        assert outlast(command, "there", "--run-id", "nonsense").code == 3
 
 
-def test_an_id_that_is_taken_follows_the_policy(holdfast: Command) -> None:
-    first = holdfast("start", "sleep_long", "--id", "i", "--json").json["run_id"]
-    taken = holdfast("start", "sleep_long", "--id", "i")
+def test_an_id_that_is_taken_follows_the_policy(outlast: Command) -> None:
+    first = outlast("start", "sleep_long", "--id", "i", "--json").json["run_id"]
+    taken = outlast("start", "sleep_long", "--id", "i")
     assert taken.code == 1
     assert "--policy return_existing" in taken.err
-    same = holdfast("start", "sleep_long", "--id", "i", "--policy", "return-existing", "--json")
+    same = outlast("start", "sleep_long", "--id", "i", "--policy", "return-existing", "--json")
     assert (same.json["run_id"], same.json["existed"]) == (first, True)
-    there = holdfast("start", "sleep_long", "--id", "i", "--policy", "return-existing")
+    there = outlast("start", "sleep_long", "--id", "i", "--policy", "return-existing")
     assert there.out == f"i is open already: run {first}\n"
-    other = holdfast("start", "sleep_long", "--id", "i", "--policy", "terminate_existing", "--json")
+    other = outlast("start", "sleep_long", "--id", "i", "--policy", "terminate_existing", "--json")
     assert other.json["run_id"] != first
-    assert holdfast("start", "sleep_long", "--id", "i", "--policy", "reject_duplicate").code == 1
+    assert outlast("start", "sleep_long", "--id", "i", "--policy", "reject_duplicate").code == 1
 
 
-def test_describe_shows_people_what_is_open(holdfast: Command) -> None:
-    holdfast("start", "hanging", "--id", "h", "--execution-timeout", "2h", "--memo", '{"a": 1}')
+def test_describe_shows_people_what_is_open(outlast: Command) -> None:
+    outlast("start", "hanging", "--id", "h", "--execution-timeout", "2h", "--memo", '{"a": 1}')
     found: dict[str, Any] = {}
     while not found.get("pending_activities") or not found["pending_activities"][0]["heartbeat_details"]:
-        found = holdfast("describe", "h", "--json").json
+        found = outlast("describe", "h", "--json").json
     (pending,) = found["pending_activities"]
     assert (pending["activity_type"], pending["heartbeat_details"]) == ("hang", ["hanging"])
-    done = holdfast("describe", "h")
+    done = outlast("describe", "h")
     assert done.code == 0
     for words in ("h (hanging)", "running", "2 h in all", "1 pending activity", "hang", "start-to-close in 59 min",
                   '["hanging"]', "1 pending timer", '{"a":1}', "1 of 1"):  # fmt: skip
         assert words in done.out, words
-    workers = holdfast("workers", "--json").lines
+    workers = outlast("workers", "--json").lines
     assert [(one["alive"], one["runs_held"], one["activities_held"]) for one in workers] == [(True, 1, 1)]
     assert workers[0]["activity_slots"] == 100
     assert workers[0]["workflows"] == ["Doubling", "Ledger", "fail", "hanging", "sleep_long"]
-    assert "Doubling, Ledger, fail, hanging, sleep_long, double, hang" in holdfast("workers").out
+    assert "Doubling, Ledger, fail, hanging, sleep_long, double, hang" in outlast("workers").out
 
 
-def test_describe_shows_people_who_waits_for_an_answer(holdfast: Command) -> None:
-    holdfast("start", "Ledger", "--id", "l")
-    holdfast("signal", "l", "misspelt")
+def test_describe_shows_people_who_waits_for_an_answer(outlast: Command) -> None:
+    outlast("start", "Ledger", "--id", "l")
+    outlast("signal", "l", "misspelt")
     found: dict[str, Any] = {"pending_signals": []}
     while not any(one["without_handler"] for one in found["pending_signals"]):
-        found = holdfast("describe", "l", "--json").json
-    done = holdfast("describe", "l").out
+        found = outlast("describe", "l", "--json").json
+    done = outlast("describe", "l").out
     assert "signals that wait" in done
     assert "misspelt" in done
     assert "no handler of this name" in done
 
 
-def test_history_is_every_event_in_order(holdfast: Command) -> None:
-    holdfast("start", "Doubling", "--id", "d", "--input", "4", "--wait")
-    events = holdfast("history", "d", "--json").lines
+def test_history_is_every_event_in_order(outlast: Command) -> None:
+    outlast("start", "Doubling", "--id", "d", "--input", "4", "--wait")
+    events = outlast("history", "d", "--json").lines
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert set(events[0]) == {"seq", "type", "recorded_at", "payload"}
     assert events[0]["payload"]["input"] == [4]
     assert events[-1]["type"] == "WorkflowCompleted"
-    assert holdfast("history", "d", "--json", "--after", str(len(events) - 1)).lines == events[-1:]
-    table = holdfast("history", "d").out
+    assert outlast("history", "d", "--json", "--after", str(len(events) - 1)).lines == events[-1:]
+    table = outlast("history", "d").out
     assert table.splitlines()[0].split() == ["SEQ", "RECORDED", "EVENT", "PAYLOAD"]
     assert "WorkflowStarted" in table
-    assert '"doubled": 8' in holdfast("history", "d", "--full").out
+    assert '"doubled": 8' in outlast("history", "d", "--full").out
 
 
-def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
+def test_list_and_count_take_the_same_filters(outlast: Command) -> None:
     for number in range(3):
         given = (
             f"amount={number}",
@@ -253,9 +253,9 @@ def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
             f"vip={'true' if not number else '1'}",
         )
         attributes = [part for text in given for part in ("--attribute", text)]
-        holdfast("start", "Doubling", "--id", f"d-{number}", "--input", "1", "--wait", *attributes)
-    holdfast("start", "sleep_long", "--id", "s", "--run-timeout", "3h")
-    holdfast("start", "fail", "--id", "f", "--wait")
+        outlast("start", "Doubling", "--id", f"d-{number}", "--input", "1", "--wait", *attributes)
+    outlast("start", "sleep_long", "--id", "s", "--run-timeout", "3h")
+    outlast("start", "fail", "--id", "f", "--wait")
     wanted: list[tuple[list[str], list[str]]] = [
         ([], ["f", "s", "d-2", "d-1", "d-0"]),
         (["--status", "completed"], ["d-2", "d-1", "d-0"]),
@@ -284,26 +284,26 @@ def test_list_and_count_take_the_same_filters(holdfast: Command) -> None:
         (["--overdue"], []),
     ]
     for filters, ids in wanted:
-        assert [run["workflow_id"] for run in holdfast("list", "--json", *filters).lines] == ids, filters
-        assert holdfast("count", "--json", *filters).json == {"count": len(ids)}, filters
-    assert holdfast("count").out == "5\n"
-    shown = holdfast("list", "--limit", "2").out
+        assert [run["workflow_id"] for run in outlast("list", "--json", *filters).lines] == ids, filters
+        assert outlast("count", "--json", *filters).json == {"count": len(ids)}, filters
+    assert outlast("count").out == "5\n"
+    shown = outlast("list", "--limit", "2").out
     assert shown.splitlines()[0].startswith("WORKFLOW ID")
     assert "… and more" in shown
-    assert len(holdfast("list", "--json", "--limit", "2").lines) == 2
-    assert len(holdfast("list", "--json", "--limit", "0").lines) == 5
-    assert holdfast("list", "--type", "none").out == "no runs\n"
-    assert '"due":"2026-01-31T11:00:00+00:00"' in holdfast("describe", "d-1").out
-    assert holdfast("history", "s", "--after", "999").out == "no events after 999: the history of s has 3\n"
-    assert holdfast("history", "s", "--after", "999", "--json").out == ""
-    assert "in 2 h" in holdfast("list", "--id", "s").out
+    assert len(outlast("list", "--json", "--limit", "2").lines) == 2
+    assert len(outlast("list", "--json", "--limit", "0").lines) == 5
+    assert outlast("list", "--type", "none").out == "no runs\n"
+    assert '"due":"2026-01-31T11:00:00+00:00"' in outlast("describe", "d-1").out
+    assert outlast("history", "s", "--after", "999").out == "no events after 999: the history of s has 3\n"
+    assert outlast("history", "s", "--after", "999", "--json").out == ""
+    assert "in 2 h" in outlast("list", "--id", "s").out
 
 
 def test_a_bulk_that_stopped_names_the_cursor_at_which_it_goes_on(
-    holdfast: Command, monkeypatch: pytest.MonkeyPatch
+    outlast: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
-        holdfast("start", "sleep_long", "--id", f"s-{number}")
+        outlast("start", "sleep_long", "--id", f"s-{number}")
     signal = ("bulk", "signal", "--id-prefix", "s-", "--name", "note", "--request-id", "k", "--yes")
     delivered = WorkflowHandle.signal
 
@@ -314,41 +314,41 @@ def test_a_bulk_that_stopped_names_the_cursor_at_which_it_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(WorkflowHandle, "signal", fails_at_last)
-        patch.setattr("holdfast.client.PAGE", 2)
-        stopped = holdfast(*signal, "--json")
+        patch.setattr("outlast.client.client.PAGE", 2)
+        stopped = outlast(*signal, "--json")
     assert stopped.code == 4
     cursor = stopped.lines[-1]["cursor"]
     assert f"the same command with --cursor {cursor} goes on from here" in stopped.err
-    more = holdfast(*signal, "--cursor", cursor, "--json").lines
+    more = outlast(*signal, "--cursor", cursor, "--json").lines
     assert [line.get("workflow_id") for line in more] == ["s-0", None]
-    wrong = holdfast("bulk", "cancel", "--id", "s-1", "--cursor", cursor, "--yes")
+    wrong = outlast("bulk", "cancel", "--id", "s-1", "--cursor", cursor, "--yes")
     assert (wrong.code, "cursor belongs to other filters" in wrong.err) == (2, True)
 
 
-def test_bulk(holdfast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bulk(outlast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
-        holdfast("start", "sleep_long", "--id", f"s-{number}")
-    done = holdfast("bulk", "signal", "--type", "sleep_long", "--name", "note", "--request-id", "k", "--yes")
+        outlast("start", "sleep_long", "--id", f"s-{number}")
+    done = outlast("bulk", "signal", "--type", "sleep_long", "--name", "note", "--request-id", "k", "--yes")
     assert done.out == "signal: done for 3 of 3 runs\n"
-    lines = holdfast("bulk", "cancel", "--id-prefix", "s-", "--yes", "--json", "--reason", "over").lines
+    lines = outlast("bulk", "cancel", "--id-prefix", "s-", "--yes", "--json", "--reason", "over").lines
     assert [line.get("workflow_id") for line in lines] == ["s-2", "s-1", "s-0", None]
     assert lines[-1] == {"action": "cancel", "matched": 3, "done": 3, "refused": 0}
     for number in range(3):
-        holdfast("result", f"s-{number}")
+        outlast("result", f"s-{number}")
     assert (
-        holdfast("bulk", "terminate", "--id-prefix", "s-", "--yes").out == "terminate: done for 0 of 0 runs\n"
+        outlast("bulk", "terminate", "--id-prefix", "s-", "--yes").out == "terminate: done for 0 of 0 runs\n"
     )
     asked: list[str] = []
     monkeypatch.setattr("typer.confirm", lambda question, **_: asked.append(question))
-    assert "nothing was done" in holdfast("bulk", "delete", "--id-prefix", "s-").err
+    assert "nothing was done" in outlast("bulk", "delete", "--id-prefix", "s-").err
     assert asked == ["delete 3 runs?"]
-    refused = holdfast("bulk", "reset", "--id", "s-1", "--to", "99", "--yes")
+    refused = outlast("bulk", "reset", "--id", "s-1", "--to", "99", "--yes")
     assert (refused.code, "s-1: the history can be reset to" in refused.err) == (1, True)
-    assert holdfast("bulk", "delete", "--id-prefix", "s-", "--yes").out == "delete: done for 3 of 3 runs\n"
+    assert outlast("bulk", "delete", "--id-prefix", "s-", "--yes").out == "delete: done for 3 of 3 runs\n"
     for arguments, words in (
         (["explode", "--type", "x"], "action must be one of cancel, terminate"),
         (["cancel"], "bulk needs a filter"),
         (["signal", "--type", "x"], "a signal needs its --name"),
     ):
-        bad = holdfast("bulk", *arguments)
+        bad = outlast("bulk", *arguments)
         assert (bad.code, words in bad.err) == (2, True), bad.err

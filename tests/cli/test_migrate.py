@@ -1,4 +1,4 @@
-"""`holdfast migrate`."""
+"""`outlast migrate`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.cli.conftest import Command
 
-from holdfast_migrations import HEAD
+from outlast_migrations import HEAD
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])

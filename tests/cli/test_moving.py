@@ -1,4 +1,4 @@
-"""Histories as files: ``holdfast export`` and ``import``."""
+"""Histories as files: ``outlast export`` and ``import``."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ def lines_of(path: Path) -> list[Any]:
 
 
 @pytest.fixture
-def some_runs(worker: None, holdfast: Command) -> None:
+def some_runs(worker: None, outlast: Command) -> None:
     for number in range(3):
-        holdfast("start", "Doubling", "--id", f"d-{number}", "--input", str(number), "--wait")
-    holdfast("start", "sleep_long", "--id", "open")
+        outlast("start", "Doubling", "--id", f"d-{number}", "--input", str(number), "--wait")
+    outlast("start", "sleep_long", "--id", "open")
 
 
 @pytest.mark.usefixtures("some_runs")
-def test_a_run_goes_to_stdout_or_into_a_file(holdfast: Command, tmp_path: Path) -> None:
-    printed = holdfast("export", "d-1")
+def test_a_run_goes_to_stdout_or_into_a_file(outlast: Command, tmp_path: Path) -> None:
+    printed = outlast("export", "d-1")
     assert (printed.code, printed.err) == (0, "")
     (document,) = printed.lines
-    assert document["format"] == "holdfast-history"
+    assert document["format"] == "outlast-history"
     assert document["run"]["workflow_id"] == "d-1"
     file = tmp_path / "one.jsonl"
-    done = holdfast("export", "d-1", "--chain", "-o", str(file), "--json")
+    done = outlast("export", "d-1", "--chain", "-o", str(file), "--json")
     assert lines_of(file) == [document]
     assert done.json == {"file": str(file), "runs": 1, "bytes": file.stat().st_size}
-    assert holdfast("export", "d-1", "--output", str(file)).out == f"exported 1 run to {file}\n"
+    assert outlast("export", "d-1", "--output", str(file)).out == f"exported 1 run to {file}\n"
     assert sorted(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.usefixtures("some_runs")
-def test_runs_that_match_go_into_another_database(holdfast: Command, bare: Command, tmp_path: Path) -> None:
+def test_runs_that_match_go_into_another_database(outlast: Command, bare: Command, tmp_path: Path) -> None:
     file, other = tmp_path / "closed.jsonl", f"sqlite:///{tmp_path / 'other.db'}"
-    assert holdfast("export", "--type", "Doubling", "--closed", "--chain", "-o", str(file)).code == 0
+    assert outlast("export", "--type", "Doubling", "--closed", "--chain", "-o", str(file)).code == 0
     assert len(lines_of(file)) == 3
     done = bare("import", str(file), "--url", other)
     assert done.out.startswith("imported 3 runs of 3 workflows, ")
@@ -51,22 +51,22 @@ def test_runs_that_match_go_into_another_database(holdfast: Command, bare: Comma
     )
     again = bare("import", str(file), "--url", other, "--json")
     assert again.code == 1
-    assert again.err.startswith("holdfast: the database has d-0, d-1, d-2 already")
+    assert again.err.startswith("outlast: the database has d-0, d-1, d-2 already")
     third = bare("import", str(file), "--url", f"sqlite:///{tmp_path / 'third.db'}", "--json")
     assert third.json["runs"] == third.json["workflows"] == 3
 
 
 @pytest.mark.usefixtures("some_runs")
 def test_what_can_not_be_exported_or_imported_is_one_line(
-    holdfast: Command, bare: Command, tmp_path: Path
+    outlast: Command, bare: Command, tmp_path: Path
 ) -> None:
-    assert holdfast("export", "nobody").code == 3
-    assert holdfast("export", "d-1", "--run-id", "none").code == 3
-    assert holdfast("export", "--run-id", "r").err == "holdfast: run id needs the workflow's ID\n"
-    assert "takes no filters" in holdfast("export", "d-1", "--status", "failed").err
-    assert holdfast("export", "d-1", "-o", str(tmp_path / "no" / "where")).code == 1
+    assert outlast("export", "nobody").code == 3
+    assert outlast("export", "d-1", "--run-id", "none").code == 3
+    assert outlast("export", "--run-id", "r").err == "outlast: run id needs the workflow's ID\n"
+    assert "takes no filters" in outlast("export", "d-1", "--status", "failed").err
+    assert outlast("export", "d-1", "-o", str(tmp_path / "no" / "where")).code == 1
     file, other = tmp_path / "open.jsonl", tmp_path / "other.db"
-    holdfast("export", "-o", str(file))
+    outlast("export", "-o", str(file))
     done = bare("import", str(file), "--url", f"sqlite:///{other}")
     assert done.code == 1
     assert ": only closed runs are imported" in done.err
@@ -75,11 +75,11 @@ def test_what_can_not_be_exported_or_imported_is_one_line(
     assert not (tmp_path / "new.db").exists()
 
 
-def test_stdin_is_a_file_too(holdfast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stdin_is_a_file_too(outlast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}\n")))
-    done = holdfast("import", "-")
+    done = outlast("import", "-")
     assert done.code == 1
-    assert done.err.startswith("holdfast: stdin line 1: this is no exported history")
+    assert done.err.startswith("outlast: stdin line 1: this is no exported history")
 
 
 GOLDEN = "tests.histories.programs_talk_and_reset"

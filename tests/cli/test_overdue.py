@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.cli.conftest import Command
 
-from holdfast import StartOptions
-from holdfast.testing import TestEnvironment
+from outlast import StartOptions
+from outlast.testing import TestEnvironment
 
 
 async def leave_overdue(url: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import typer
 
-from holdfast.cli.exits import Exit
-from holdfast.cli.main import app
-from holdfast_dashboard.command import app as dashboard
+from outlast.cli.common.exit_codes import Exit
+from outlast.cli.main import app
+from outlast_dashboard.command import app as dashboard
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-SECTIONS = dict(re.findall(r"^## holdfast (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
+SECTIONS = dict(re.findall(r"^## outlast (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
 TREE: Any = typer.main.get_command(app)
 # `ui` is another package's: the tree hands it over as it is.
 COMMANDS: dict[str, Any] = {**TREE.commands, "ui": typer.main.get_command(dashboard)}
@@ -33,7 +33,7 @@ def options_on_the_page(text: str) -> set[str]:
 def test_each_command_has_its_section_and_its_line() -> None:
     assert set(SECTIONS) == set(COMMANDS)
     for name in COMMANDS:
-        assert re.search(rf"^\| \[`holdfast {name}\b", PAGE, re.M), name
+        assert re.search(rf"^\| \[`outlast {name}\b", PAGE, re.M), name
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"demo"}))
@@ -42,7 +42,7 @@ def test_each_option_is_on_the_page_and_none_is_invented(name: str) -> None:
 
 
 def test_the_demonstration_has_the_options_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    from holdfast.demo.main import parse
+    from outlast.demo.main import parse
 
     with pytest.raises(SystemExit):
         parse(["--help"])
@@ -51,7 +51,7 @@ def test_the_demonstration_has_the_options_of_the_page(capsys: pytest.CaptureFix
 
 
 def test_the_options_of_all_commands_are_on_the_page() -> None:
-    introduction = PAGE.partition("## holdfast")[0]
+    introduction = PAGE.partition("## outlast")[0]
     for name in {name for option in TREE.params for name in option.opts if name.startswith("--")} - {
         "--help"
     }:

@@ -1,4 +1,4 @@
-"""``holdfast replay``: files and databases, and what it exits with."""
+"""``outlast replay``: files and databases, and what it exits with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Command
 
 CHANGED = """
-from holdfast import workflow
+from outlast import workflow
 
 @workflow.defn
 class Doubling:
@@ -20,7 +20,7 @@ class Doubling:
 
 AUDITED = """
 from tests.cli.programs import double
-from holdfast.interceptors import Interceptor
+from outlast.interceptors import Interceptor
 
 class Audited(Interceptor):
     async def run_workflow(self, call, next):
@@ -45,33 +45,33 @@ def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def some_runs(worker: None, holdfast: Command) -> None:
+def some_runs(worker: None, outlast: Command) -> None:
     for number in range(2):
-        holdfast("start", "Doubling", "--id", f"d-{number}", "--input", str(number), "--wait")
-    holdfast("start", "fail", "--id", "f", "--wait")
+        outlast("start", "Doubling", "--id", f"d-{number}", "--input", str(number), "--wait")
+    outlast("start", "fail", "--id", "f", "--wait")
 
 
 @pytest.mark.usefixtures("some_runs")
-def test_a_database_replays(holdfast: Command) -> None:
-    done = holdfast("replay", "tests.cli.programs")
+def test_a_database_replays(outlast: Command) -> None:
+    done = outlast("replay", "tests.cli.programs")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("replayed 3 runs, ")
-    one = holdfast("replay", "tests.cli.programs:Doubling", "--limit", "1", "--json")
+    one = outlast("replay", "tests.cli.programs:Doubling", "--limit", "1", "--json")
     assert (one.json["runs"], one.json["failures"], one.json["skipped"]) == (1, 0, {"fail": 1})
-    assert "passed over 1 of fail" in holdfast("replay", "tests.cli.programs:Doubling").out
-    assert holdfast("replay", "tests.cli.programs", "--type", "fail", "--json").json["runs"] == 1
-    assert holdfast("replay", "tests.cli.programs", "--status", "completed", "--json").json["runs"] == 2
-    assert holdfast("replay", "tests.cli.programs", "--open", "--json").json["runs"] == 0
+    assert "passed over 1 of fail" in outlast("replay", "tests.cli.programs:Doubling").out
+    assert outlast("replay", "tests.cli.programs", "--type", "fail", "--json").json["runs"] == 1
+    assert outlast("replay", "tests.cli.programs", "--status", "completed", "--json").json["runs"] == 2
+    assert outlast("replay", "tests.cli.programs", "--open", "--json").json["runs"] == 0
 
 
 @pytest.mark.usefixtures("some_runs")
-def test_a_difference_exits_with_1_and_shows_both_sides(holdfast: Command, changed: str) -> None:
-    done = holdfast("replay", changed)
+def test_a_difference_exits_with_1_and_shows_both_sides(outlast: Command, changed: str) -> None:
+    done = outlast("replay", changed)
     assert done.code == 1
-    assert done.err.startswith("holdfast: 2 of 2 histories no longer replay")
+    assert done.err.startswith("outlast: 2 of 2 histories no longer replay")
     assert "ActivityScheduled #1 double" in done.out
     assert "WorkflowCompleted" in done.out
-    failed = holdfast("replay", changed, "--json")
+    failed = outlast("replay", changed, "--json")
     assert failed.code == 1
     assert failed.json["failures"] == 2
     error = failed.json["failed"][0]["error"]
@@ -81,11 +81,11 @@ def test_a_difference_exits_with_1_and_shows_both_sides(holdfast: Command, chang
 
 @pytest.mark.usefixtures("some_runs")
 def test_files_replay_without_a_database(
-    holdfast: Command, bare: Command, changed: str, tmp_path: Path
+    outlast: Command, bare: Command, changed: str, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
-    holdfast("export", "d-0", "-o", str(first))
-    holdfast("export", "--type", "Doubling", "-o", str(second))
+    outlast("export", "d-0", "-o", str(first))
+    outlast("export", "--type", "Doubling", "-o", str(second))
     done = bare("replay", "tests.cli.programs", str(first), str(second))
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("replayed 3 runs, ")
@@ -102,15 +102,15 @@ def test_what_holds_no_workflow_is_bad_usage(bare: Command) -> None:
 
 @pytest.mark.usefixtures("some_runs")
 def test_the_interceptors_of_the_worker_can_be_named(
-    holdfast: Command, bare: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outlast: Command, bare: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "audited.py").write_text(AUDITED)
     monkeypatch.chdir(tmp_path)
     replay = ("replay", "tests.cli.programs", "--type", "Doubling")
-    assert holdfast(*replay, "--interceptor", "holdfast.interceptors:Interceptor").code == 0
+    assert outlast(*replay, "--interceptor", "outlast.interceptors:Interceptor").code == 0
     for name in ("Audited", "several"):
         # The worker had none: what this one calls is in no history.
-        done = holdfast(*replay, "--interceptor", f"audited:{name}", "--json")
+        done = outlast(*replay, "--interceptor", f"audited:{name}", "--json")
         assert (done.code, done.json["failures"]) == (1, 2)
         assert done.json["failed"][0]["error"]["type"] == "NonDeterminismError"
     for name, words in (
@@ -125,7 +125,7 @@ def test_the_interceptors_of_the_worker_can_be_named(
 
 READING = """
 import os
-from holdfast import workflow
+from outlast import workflow
 
 @workflow.defn
 class Doubling:
@@ -139,11 +139,11 @@ class Doubling:
 
 @pytest.mark.usefixtures("some_runs")
 def test_the_runtime_guard_stands_unless_it_is_left_out(
-    holdfast: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outlast: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "reading_doubling.py").write_text(READING)
     monkeypatch.chdir(tmp_path)
-    done = holdfast("replay", "reading_doubling", "--json")
+    done = outlast("replay", "reading_doubling", "--json")
     assert (done.code, done.json["failures"]) == (1, 2)
     assert done.json["failed"][0]["error"]["type"] == "RestrictedWorkflowAccessError"
-    assert holdfast("replay", "reading_doubling", "--no-runtime-guard").code == 0
+    assert outlast("replay", "reading_doubling", "--no-runtime-guard").code == 0

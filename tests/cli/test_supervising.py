@@ -1,4 +1,4 @@
-"""`holdfast worker --processes N`: real processes that are killed, that end, that are told to stop."""
+"""`outlast worker --processes N`: real processes that are killed, that end, that are told to stop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from tests.cli.conftest import Command, Running
 from tests.engine.process import until_so
 
-from holdfast.cli import supervising
-from holdfast.cli.supervising import Supervisor
+from outlast.cli.processes import supervisor as supervising
+from outlast.cli.processes.supervisor import Supervisor
 
 PROGRAMS = "tests.cli.programs"
 DEAF = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
@@ -63,30 +63,30 @@ def wait_until(ask: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def pids(holdfast: Command) -> dict[int, str]:
-    return {row["pid"]: row["worker_id"] for row in holdfast("workers", "--json").lines}
+def pids(outlast: Command) -> dict[int, str]:
+    return {row["pid"]: row["worker_id"] for row in outlast("workers", "--json").lines}
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
 def test_a_killed_process_is_replaced_and_all_stop_together(
-    start_process: Callable[..., Running], holdfast: Command, url: str
+    start_process: Callable[..., Running], outlast: Command, url: str
 ) -> None:
     command = start_process(
         "worker", PROGRAMS, "--processes", "2", "--lease-duration", "1", "--json", "--url", url
     )
     assert sorted(command.line()["process"] for _ in range(2)) == [1, 2]
-    done = holdfast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
+    done = outlast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
     assert done.json["result"]["doubled"] == 8
-    before = pids(holdfast)
+    before = pids(outlast)
     assert len(before) == 2
     killed = min(before)
     os.kill(killed, signal.SIGKILL)
     assert command.line()["event"] == "started"
 
     def replaced() -> bool:
-        now = pids(holdfast)
+        now = pids(outlast)
         return len(now) == 2 and killed not in now
 
     wait_until(replaced)
@@ -95,28 +95,28 @@ def test_a_killed_process_is_replaced_and_all_stop_together(
     assert sorted(line["process"] for line in ended.lines) == [1, 2]
     assert "was killed by SIGKILL" in ended.err
     assert "Traceback" not in ended.err
-    assert pids(holdfast) == {}
+    assert pids(outlast) == {}
 
 
 def test_processes_stop_in_good_order_when_their_supervisor_is_killed(
-    start_process: Callable[..., Running], holdfast: Command, url: str
+    start_process: Callable[..., Running], outlast: Command, url: str
 ) -> None:
     command = start_process("worker", PROGRAMS, "--processes", "2", "--json", "--url", url)
     _ = [command.line() for _ in range(2)]
     command.process.kill()
 
-    wait_until(lambda: pids(holdfast) == {})
+    wait_until(lambda: pids(outlast) == {})
 
 
 def test_a_process_that_is_told_to_stop_is_replaced_at_once(
-    start_process: Callable[..., Running], holdfast: Command, url: str
+    start_process: Callable[..., Running], outlast: Command, url: str
 ) -> None:
     command = start_process(
         "worker", PROGRAMS, "--processes=1", "--task-queue", "a", "--task-queue", "b", "--json", "--url", url
     )
     first = command.line()
     assert first["task_queues"] == ["a", "b"]
-    os.kill(next(iter(pids(holdfast))), signal.SIGTERM)
+    os.kill(next(iter(pids(outlast))), signal.SIGTERM)
     assert command.line() == {"event": "stopped", "worker_id": first["worker_id"], "process": 1}
     second = command.line()
     assert second["event"] == "started"
@@ -125,9 +125,9 @@ def test_a_process_that_is_told_to_stop_is_replaced_at_once(
 
 
 def test_bad_usage_is_not_tried_twice(process: Command, sqlite_url: str) -> None:
-    done = process("worker", PROGRAMS, "--processes", "1", "--lease-duration", "0.5", HOLDFAST_URL=sqlite_url)
+    done = process("worker", PROGRAMS, "--processes", "1", "--lease-duration", "0.5", OUTLAST_URL=sqlite_url)
     assert done.code == 2
-    assert "[1] holdfast: lease duration must be at least 1 second" in done.err
+    assert "[1] outlast: lease duration must be at least 1 second" in done.err
     assert "process 1 ended with exit code 2" in done.err
     assert "starts in" not in done.err
 
@@ -149,7 +149,7 @@ def test_what_can_not_be_is_refused_before_anything_starts(
 
 
 def test_a_second_signal_ends_a_worker_at_once(
-    start_process: Callable[..., Running], holdfast: Command, url: str
+    start_process: Callable[..., Running], outlast: Command, url: str
 ) -> None:
     worker = start_process(
         "worker",
@@ -163,8 +163,8 @@ def test_a_second_signal_ends_a_worker_at_once(
         "debug",
     )
     worker.line()
-    holdfast("start", "hanging", "--id", "w")
-    wait_until(lambda: bool(holdfast("describe", "w", "--json").json["pending_activities"]))
+    outlast("start", "hanging", "--id", "w")
+    wait_until(lambda: bool(outlast("describe", "w", "--json").json["pending_activities"]))
     worker.process.send_signal(signal.SIGTERM)
     wait_until(lambda: worker.said("another signal ends it at once"))
     assert worker.stop().code == -signal.SIGTERM
@@ -177,7 +177,9 @@ async def test_what_dies_at_once_again_and_again_ends_it_all(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "FIRST_PAUSE_S", 0.001)
-    code = "import os, sys, time; time.sleep(60) if os.environ['HOLDFAST_WORKER_PROCESS'] == '1' else sys.exit(3)"
+    code = (
+        "import os, sys, time; time.sleep(60) if os.environ['OUTLAST_WORKER_PROCESS'] == '1' else sys.exit(3)"
+    )
     assert await supervisor(code, 2).run() == 3
     err = told.read().err
     assert err.count("process 2 ended with exit code 3 after") == supervising.MOST_AT_ONCE - 1

@@ -1,4 +1,4 @@
-"""``holdfast top``, and what a shell may complete."""
+"""``outlast top``, and what a shell may complete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import ROOT, Command
 
-from holdfast import Client, StartOptions
+from outlast import Client, StartOptions
 
 
 async def _begin(url: str) -> None:
@@ -20,26 +20,26 @@ async def _begin(url: str) -> None:
         await client.start("Nobody", id="n-1", task_queue="nowhere", options=StartOptions(run_timeout=30))
 
 
-def test_it_shows_queues_deadlines_types_and_runs(url: str, holdfast: Command) -> None:
+def test_it_shows_queues_deadlines_types_and_runs(url: str, outlast: Command) -> None:
     asyncio.run(_begin(url))
-    shown = holdfast("top", "--once", "--url", url)
+    shown = outlast("top", "--once", "--url", url)
     assert shown.code == 0, shown.err
     for words in ("1 open run", "nowhere", "run-timeout", "Nobody", "n-1", "pending"):
         assert words in shown.out
-    found = holdfast("top", "--once", "--json", "--url", url).json
+    found = outlast("top", "--once", "--json", "--url", url).json
     assert found["open_runs"] == 1
     assert found["watchdog"]["open"]["run_timeout"]["within_a_minute"] == 1
     (queue,) = found["queues"]
     assert (queue["task_queue"], queue["workers"], queue["waiting_runs"]) == ("nowhere", 0, 1)
 
 
-def test_an_empty_database_is_a_quiet_screen(url: str, holdfast: Command) -> None:
-    assert holdfast("migrate", "--url", url).code == 0
-    assert "0 open runs" in holdfast("top", "--once", "--url", url).out
+def test_an_empty_database_is_a_quiet_screen(url: str, outlast: Command) -> None:
+    assert outlast("migrate", "--url", url).code == 0
+    assert "0 open runs" in outlast("top", "--once", "--url", url).out
 
 
-def test_an_interval_that_can_not_be_is_refused(url: str, holdfast: Command) -> None:
-    refused = holdfast("top", "--interval", "0", "--url", url)
+def test_an_interval_that_can_not_be_is_refused(url: str, outlast: Command) -> None:
+    refused = outlast("top", "--interval", "0", "--url", url)
     assert (refused.code, "interval must be positive" in refused.err) == (2, True)
 
 
@@ -47,7 +47,7 @@ def test_it_draws_on_a_terminal_until_it_is_interrupted(sqlite_url: str) -> None
     asyncio.run(_begin(sqlite_url))
     ours, theirs = pty.openpty()
     made = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "top", "--interval", "0.05", "--url", sqlite_url],
+        [sys.executable, "-m", "outlast", "top", "--interval", "0.05", "--url", sqlite_url],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -71,16 +71,16 @@ def test_it_draws_on_a_terminal_until_it_is_interrupted(sqlite_url: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("typed", "expected"), [("holdfast desc", "describe"), ("holdfast list --att", "--attention")]
+    ("typed", "expected"), [("outlast desc", "describe"), ("outlast list --att", "--attention")]
 )
 def test_a_shell_may_complete_commands_and_options(typed: str, expected: str, tmp_path: Path) -> None:
     asked = {
-        "_HOLDFAST_COMPLETE": "complete_bash",
+        "_OUTLAST_COMPLETE": "complete_bash",
         "COMP_WORDS": typed,
         "COMP_CWORD": str(len(typed.split()) - 1),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast"],
+        [sys.executable, "-m", "outlast"],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, command_line, environment
 
-from holdfast.cli.main import app
-from holdfast.version import __version__
-from holdfast_migrations.revisions import VERSION_TABLE
+from outlast.cli.main import app
+from outlast.version import __version__
+from outlast_migrations.revisions import VERSION_TABLE
 
 
 def test_the_version_is_the_last_word(process: Command) -> None:
     done = process("--version")
-    assert (done.code, done.out, done.err) == (0, f"holdfast {__version__}\n", "")
+    assert (done.code, done.out, done.err) == (0, f"outlast {__version__}\n", "")
 
 
 def test_help_lists_the_commands_and_each_has_its_own(bare: Command) -> None:
@@ -32,7 +32,7 @@ def test_help_lists_the_commands_and_each_has_its_own(bare: Command) -> None:
     for name in names:
         if name != "demo":
             assert bare(str(name), "--help").code == 0
-    assert bare("demo", "--help").out.startswith("usage: holdfast demo")
+    assert bare("demo", "--help").out.startswith("usage: outlast demo")
 
 
 @pytest.mark.parametrize(
@@ -45,17 +45,17 @@ def test_without_a_database_it_says_how_to_name_one(
 ) -> None:
     for value in (None, ""):
         if value is not None:
-            monkeypatch.setenv("HOLDFAST_URL", value)
+            monkeypatch.setenv("OUTLAST_URL", value)
         done = bare(*arguments)
         assert (done.code, done.out) == (2, "")
         assert done.err == (
-            "holdfast: no database: give --url or set HOLDFAST_URL, for example --url sqlite:///orders.db\n"
+            "outlast: no database: give --url or set OUTLAST_URL, for example --url sqlite:///orders.db\n"
         )
 
 
 def test_the_environment_names_the_database(bare: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bare("start", "Order", "--url", url).code == 0
-    monkeypatch.setenv("HOLDFAST_URL", url)
+    monkeypatch.setenv("OUTLAST_URL", url)
     assert bare("count").out == "1\n"
 
 
@@ -91,7 +91,7 @@ def test_looking_does_not_make_a_file(bare: Command, sqlite_url: str) -> None:
     ):
         done = bare(*arguments, "--url", sqlite_url)
         assert done.code == 4, arguments
-        assert "`holdfast worker` and `start` make a new file" in done.err
+        assert "`outlast worker` and `start` make a new file" in done.err
     assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
 
 
@@ -100,7 +100,7 @@ def test_a_database_without_tables_says_so(bare: Command, new_postgresql_url: Ca
     empty = new_postgresql_url(migrated=False)
     done = bare("list", "--url", empty)
     assert (done.code, done.out) == (4, "")
-    assert "has no Holdfast tables yet: run `holdfast migrate" in done.err
+    assert "has no Outlast tables yet: run `outlast migrate" in done.err
 
 
 def test_a_schema_of_a_later_version_is_left_alone(bare: Command, sqlite_url: str) -> None:
@@ -174,7 +174,7 @@ USAGE = [
         "can't be made without arguments: TypeError",
     ),
     (["worker", "./jobs/orders.py"], "leave '.py' and folders out, as in jobs.orders"),
-    (["demo", "--rows", "x"], "argument --rows: invalid int value: 'x': see `holdfast demo --help`"),
+    (["demo", "--rows", "x"], "argument --rows: invalid int value: 'x': see `outlast demo --help`"),
     (["demo", "--chunk", "0"], "--chunk must be 1 to 50,000"),
     (["start", "X", "--codec", "no_such_module:x"], "there is no module 'no_such_module'"),
     (["start", "X", "--codec", "json"], "codec must be MODULE:NAME"),
@@ -222,7 +222,7 @@ def test_bad_usage_is_one_line_and_writes_nothing(
     bare("migrate", "--url", sqlite_url)
     done = bare(*arguments, "--url", sqlite_url)
     assert (done.code, done.out) == (2, ""), done.err
-    assert done.err.startswith("holdfast: ")
+    assert done.err.startswith("outlast: ")
     assert message in done.err
     assert done.err.count("\n") == 1
     assert bare("count", "--url", sqlite_url).out == "0\n"
@@ -237,11 +237,11 @@ def test_a_payload_over_the_limit_is_refused_whole(bare: Command, sqlite_url: st
 
 def test_debugging_shows_where_an_error_comes_from(bare: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in bare("list", "--url", "x").err
-    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    monkeypatch.setenv("OUTLAST_DEBUG", "1")
     done = bare("list", "--url", "x")
     assert done.code == 2
     assert "Traceback (most recent call last)" in done.err
-    monkeypatch.setenv("HOLDFAST_DEBUG", "0")
+    monkeypatch.setenv("OUTLAST_DEBUG", "0")
     assert "Traceback" not in bare("list", "--url", "x").err
     assert "Traceback" in bare("--debug", "list", "--url", "x").err
 
@@ -264,7 +264,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(bare: Command, sqlite_url: st
 def test_nobody_reads_the_environment_but_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """`run` puts nothing into the environment that was not asked for."""
     before = dict(os.environ)
-    from holdfast.cli.main import run
+    from outlast.cli.main import run
 
     run(["list"])
     assert dict(os.environ) == before

@@ -1,4 +1,4 @@
-"""`holdfast worker` and `watchdog`: what they load, and how they stop."""
+"""`outlast worker` and `watchdog`: what they load, and how they stop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from tests.cli import programs
 from tests.cli.conftest import Command, Running
 
-from holdfast.cli.exits import CommandFailedError
-from holdfast.cli.loading import converter, load
-from holdfast.errors import InvalidOptionError
+from outlast.cli.common.exit_codes import CommandFailedError
+from outlast.cli.common.user_code import converter, load
+from outlast.errors import InvalidOptionError
 
 PROGRAMS = "tests.cli.programs"
 
@@ -25,7 +25,7 @@ PROGRAMS = "tests.cli.programs"
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_works_until_it_is_told_to_stop(
-    start_process: Callable[..., Running], holdfast: Command, url: str, number: signal.Signals
+    start_process: Callable[..., Running], outlast: Command, url: str, number: signal.Signals
 ) -> None:
     worker = start_process("worker", PROGRAMS, "--json", "--build-id", "b-7", "--url", url)
     started = worker.line()
@@ -33,43 +33,43 @@ def test_a_worker_works_until_it_is_told_to_stop(
     assert started["task_queues"] == ["default"]
     assert started["workflows"] == ["Doubling", "Ledger", "fail", "hanging", "sleep_long"]
     assert started["activities"] == ["double", "hang"]
-    done = holdfast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
+    done = outlast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
     assert done.json["result"]["doubled"] == 8
-    (registered,) = holdfast("workers", "--json").lines
+    (registered,) = outlast("workers", "--json").lines
     assert (registered["worker_id"], registered["build_id"]) == (started["worker_id"], "b-7")
     ended = worker.stop(number)
     assert ended.code == 0, ended.err
     assert ended.lines == [{"event": "stopped", "worker_id": started["worker_id"]}]
     assert "Traceback" not in ended.err
-    assert holdfast("workers", "--json").lines == []
+    assert outlast("workers", "--json").lines == []
 
 
 def test_a_worker_ends_though_a_handler_refuses_to(
-    start_process: Callable[..., Running], holdfast: Command, url: str
+    start_process: Callable[..., Running], outlast: Command, url: str
 ) -> None:
     """Its attempt is rescued when the lease is over; waiting for it could take for ever."""
     worker = start_process(
         "worker", "tests.cli.stubborn", "--graceful-shutdown-timeout", "0", "--json", "--url", url
     )
     worker.line()
-    holdfast("start", "waits_for_it", "--id", "w")
+    outlast("start", "waits_for_it", "--id", "w")
     give_up_at = time.monotonic() + 30
-    while not [one for one in pending(holdfast) if one["heartbeat_details"]]:
+    while not [one for one in pending(outlast) if one["heartbeat_details"]]:
         assert time.monotonic() < give_up_at
     ended = worker.stop()
     assert (ended.code, ended.lines[-1]["event"]) == (0, "stopped"), ended.err
     assert "1 activities run on; they are rescued when the lease ends" in ended.err
-    (left,) = holdfast("workers", "--json").lines
+    (left,) = outlast("workers", "--json").lines
     assert left["activities_held"] == 1
 
 
-def pending(holdfast: Command) -> list[Any]:
-    found: list[Any] = holdfast("describe", "w", "--json").json["pending_activities"]
+def pending(outlast: Command) -> list[Any]:
+    found: list[Any] = outlast("describe", "w", "--json").json["pending_activities"]
     return found
 
 
 def test_a_worker_takes_its_options(
-    start_process: Callable[..., Running], holdfast: Command, url: str
+    start_process: Callable[..., Running], outlast: Command, url: str
 ) -> None:
     worker = start_process(
         "worker", f"{PROGRAMS}:Doubling", f"{PROGRAMS}:ACTIVITIES", "--task-queue", "a", "--task-queue", "b",
@@ -81,7 +81,7 @@ def test_a_worker_takes_its_options(
     assert started["task_queues"] == ["a", "b"]
     assert started["workflows"] == ["Doubling"]
     for queue in ("a", "b"):
-        done = holdfast(
+        done = outlast(
             "start", "Doubling", "--input", "1", "--task-queue", queue, "--wait", "--timeout", "30s"
         )
         assert done.code == 0
@@ -90,13 +90,13 @@ def test_a_worker_takes_its_options(
 
 
 def test_a_watchdog_enforces_deadlines_without_a_worker(
-    start_process: Callable[..., Running], holdfast: Command, url: str
+    start_process: Callable[..., Running], outlast: Command, url: str
 ) -> None:
-    holdfast("migrate")
+    outlast("migrate")
     watchdog = start_process("watchdog", "--interval", "100ms", "--json", "--url", url)
     assert set(watchdog.line()) >= {"passed_at", "counts", "left", "next_deadline_at"}
-    holdfast("start", "sleep_long", "--id", "w", "--run-timeout", "1")
-    ended = holdfast("result", "w", "--timeout", "30s", "--json")
+    outlast("start", "sleep_long", "--id", "w", "--run-timeout", "1")
+    ended = outlast("result", "w", "--timeout", "30s", "--json")
     assert ended.json["status"] == "timed_out"
     assert watchdog.line()["counts"] == {"run_timeout": 1}
     done = watchdog.stop()
@@ -105,7 +105,7 @@ def test_a_watchdog_enforces_deadlines_without_a_worker(
 
 @pytest.mark.parametrize("level", ["info", "error"])
 def test_a_watchdog_takes_its_options(
-    start_process: Callable[..., Running], holdfast: Command, url: str, level: str
+    start_process: Callable[..., Running], outlast: Command, url: str, level: str
 ) -> None:
     """It declares a worker dead after half of the lease that it is told: before one that was there sooner, without."""
     lease = ["--lease-duration", "1s", "--json", "--url", url]
@@ -121,7 +121,7 @@ def test_a_watchdog_takes_its_options(
     ended = watchdog.stop()
     assert ended.code == 0
     assert ("is lost" in ended.err) == (level == "info")
-    assert holdfast("workers", "--json").lines == []
+    assert outlast("workers", "--json").lines == []
 
 
 @pytest.mark.parametrize(
@@ -133,23 +133,23 @@ def test_a_watchdog_takes_its_options(
         (["--log-level", "loud"], "log level must be debug, info, warning or error"),
     ],
 )
-def test_a_watchdog_refuses_what_can_not_be(holdfast: Command, options: list[str], message: str) -> None:
-    holdfast("migrate")
-    done = holdfast("watchdog", *options)
+def test_a_watchdog_refuses_what_can_not_be(outlast: Command, options: list[str], message: str) -> None:
+    outlast("migrate")
+    done = outlast("watchdog", *options)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
 
 
-def test_one_pass_of_the_watchdog_prints_its_report(process: Command, holdfast: Command, url: str) -> None:
-    holdfast("start", "sleep_long", "--id", "w", "--run-timeout", "1")
+def test_one_pass_of_the_watchdog_prints_its_report(process: Command, outlast: Command, url: str) -> None:
+    outlast("start", "sleep_long", "--id", "w", "--run-timeout", "1")
     report = process("watchdog", "--once", "--json", "--url", url)
     assert report.code == 0, report.err
     assert report.json["left"] == {}
-    holdfast("result", "w", "--timeout", "1100ms")
+    outlast("result", "w", "--timeout", "1100ms")
     done = process("watchdog", "--once", "--url", url)
     assert done.code == 0
     assert done.out.startswith(("run timeout 1, at worst", "nothing was due"))
-    assert holdfast("result", "w", "--json").json["status"] == "timed_out"
+    assert outlast("result", "w", "--json").json["status"] == "timed_out"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_module_in_the_current_folder_is_found(process: Command, tmp_path: Pat
     assert done.code == 1
     assert "module 'broken_orders' can't be imported: ZeroDivisionError: division by zero" in done.err
     assert "Traceback" not in done.err
-    shown = process("worker", "broken_orders", "--url", sqlite_url, cwd=tmp_path, HOLDFAST_DEBUG="1")
+    shown = process("worker", "broken_orders", "--url", sqlite_url, cwd=tmp_path, OUTLAST_DEBUG="1")
     assert 'broken_orders.py", line 1' in shown.err
 
 
@@ -286,10 +286,10 @@ def test_a_codec_may_be_an_object_a_class_or_a_function(name: str, monkeypatch: 
 
 
 def test_the_command_line_reads_and_writes_through_the_codec(
-    holdfast: Command, monkeypatch: pytest.MonkeyPatch
+    outlast: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "some_codecs", sys.modules[__name__])
-    holdfast(
+    outlast(
         "start",
         "Order",
         "--id",
@@ -301,9 +301,9 @@ def test_the_command_line_reads_and_writes_through_the_codec(
         "--codec",
         "some_codecs:backwards",
     )
-    assert holdfast("describe", "o", "--json", "--codec", "some_codecs:backwards").json["run"]["memo"] == {
+    assert outlast("describe", "o", "--json", "--codec", "some_codecs:backwards").json["run"]["memo"] == {
         "a": 1
     }
-    assert holdfast("describe", "o", "--json").json["run"]["memo"]["$codec"] == "backwards"
-    (started, *_) = holdfast("history", "o", "--json").lines
+    assert outlast("describe", "o", "--json").json["run"]["memo"]["$codec"] == "backwards"
+    (started, *_) = outlast("history", "o", "--json").lines
     assert started["payload"]["input"]["$codec"] == "backwards"

@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 import psycopg
 from sqlalchemy import Connection
 
-from holdfast.starting import StartRun, first_run
-from holdfast_store.batch import BaseChange, Batch
-from holdfast_store.link import Link
-from holdfast_store.runs import started_event
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import RefusedError
-from holdfast_workflow.events import SignalReceived, WorkflowCancelRequested
-from holdfast_workflow.kinds import DuplicatePolicy
-from holdfast_workflow.options import StartOptions
-from holdfast_workflow.payloads import Payload
+from outlast_runs.start import StartRun
+from outlast_store.database.raw_connection import Link
+from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.transitions.runs import first_run, started_event
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import RefusedError
+from outlast_workflow.history.events import SignalReceived, WorkflowCancelRequested
+from outlast_workflow.options.options import StartOptions
+from outlast_workflow.primitives.enums import DuplicatePolicy
+from outlast_workflow.primitives.payloads import Payload
 
 
 def start(

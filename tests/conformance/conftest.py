@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from tests.conformance.changes import Fault, FaultyLink
 
-from holdfast.testing import check_database
-from holdfast_store import committer
-from holdfast_store.database import Database
-from holdfast_store.journal import Journal
+from outlast.testing import check_database
+from outlast_store.database.database import Database
+from outlast_store.journal import committer
+from outlast_store.journal.journal import Journal
 
 
 @pytest.fixture

@@ -10,20 +10,20 @@ import pytest
 from sqlalchemy.exc import ProgrammingError
 from tests.conformance.changes import start
 
-from holdfast.activation import Activate, Activation
-from holdfast.ownership import ClaimRuns, ReleaseAllRuns, ReleaseRuns
-from holdfast.schema import ensure_schema
-from holdfast_activities.attempts import HANDED_BACK, RESCUED, AttemptEnd
-from holdfast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
-from holdfast_store import queries
-from holdfast_store.database import Database, PostgresSettings
-from holdfast_store.journal import Journal
-from holdfast_store.postgresql import has_skip_locked
-from holdfast_store.rows import ActivityRow, RunRow
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import RefusedError
-from holdfast_workflow.events import (
+from outlast.runtime.schema_check import ensure_schema
+from outlast_activities.attempts import HANDED_BACK, RESCUED, AttemptEnd
+from outlast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
+from outlast_runs.activation import Activate, Activation
+from outlast_runs.claims import ClaimRuns, ReleaseAllRuns, ReleaseRuns
+from outlast_store.database.database import Database, PostgresSettings
+from outlast_store.database.postgresql import has_skip_locked
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.journal.journal import Journal
+from outlast_store.reads import queries
+from outlast_store.schema.rows import ActivityRow, RunRow
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import RefusedError
+from outlast_workflow.history.events import (
     ActivityCompleted,
     ActivityScheduled,
     Event,
@@ -31,9 +31,9 @@ from holdfast_workflow.events import (
     WorkflowCompleted,
     WorkflowTaskCompleted,
 )
-from holdfast_workflow.kinds import AttemptOutcome
-from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
-from holdfast_workflow.payloads import Payload
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_workflow.primitives.enums import AttemptOutcome
+from outlast_workflow.primitives.payloads import Payload
 
 TYPES = frozenset({"Tried"})
 WORK = frozenset({"work"})

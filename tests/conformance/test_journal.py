@@ -26,16 +26,17 @@ from tests.conformance.changes import (
     start,
 )
 
-from holdfast.testing import VirtualClock
-from holdfast_store import journal as journal_module
-from holdfast_store import journals, queries
-from holdfast_store.batch import BaseChange, Change, Committed
-from holdfast_store.committer import Committer, TryAgain
-from holdfast_store.database import Database, PostgresSettings
-from holdfast_store.journal import Journal
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import (
+from outlast.testing import VirtualClock
+from outlast_store.database.database import Database, PostgresSettings
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.journal import journal as journal_module
+from outlast_store.journal.batch import BaseChange, Change, Committed
+from outlast_store.journal.committer import Committer, TryAgain
+from outlast_store.journal.journal import Journal
+from outlast_store.reads import queries
+from outlast_store.transitions import dead_journals
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import (
     JournalClosedError,
     OutcomeUnknownError,
     RefusedError,
@@ -43,7 +44,7 @@ from holdfast_workflow.errors import (
     StoreUnreachableError,
     WorkflowAlreadyStartedError,
 )
-from holdfast_workflow.kinds import DuplicatePolicy
+from outlast_workflow.primitives.enums import DuplicatePolicy
 
 Faults = list[tuple[str, Any]]
 
@@ -301,7 +302,7 @@ async def test_a_commit_in_doubt_when_patience_ended_is_heard_of_late(
     with monkeypatch.context() as away:
         away.setattr(journal.committer, "_patience", 0.0)
         away.setattr(on_disk.__class__, "writer", _unreachable)
-        away.setattr("holdfast_store.journal.ASK_AGAIN_AFTER", 0.01)
+        away.setattr("outlast_store.journal.journal.ASK_AGAIN_AFTER", 0.01)
         faults.append(("COMMIT", lost_after))
         outcomes = await gathered(journal, Append(run_id))
         assert isinstance(outcomes[0], StoreError)
@@ -335,12 +336,14 @@ async def test_a_journal_whose_row_is_gone_makes_it_anew(database: Database, jou
     run_id = await started(journal)
     change = AppendMany(run_id)
     with database.reader() as connection:
-        assert [row[0] for row in journals.oldest(connection, 1 << 52, 10)] == [journal.committer.journal_id]
+        assert [row[0] for row in dead_journals.oldest(connection, 1 << 52, 10)] == [
+            journal.committer.journal_id
+        ]
     _forget(database, journal)
     assert await journal.apply(change) == 2
     assert len(histories(database, run_id)[0]) == 2
     with database.reader() as connection:
-        assert journals.oldest(connection, 1 << 52, 10) == [
+        assert dead_journals.oldest(connection, 1 << 52, 10) == [
             (journal.committer.journal_id, journal.committer.batches)
         ]
 
@@ -529,7 +532,7 @@ async def test_a_journal_whose_row_is_of_another_time_makes_it_anew(
     assert await journal.apply(AppendMany(run_id)) == 2
     assert len(histories(on_disk, run_id)[0]) == 2
     with on_disk.reader() as reader:
-        assert journals.oldest(reader, 1 << 52, 10) == [
+        assert dead_journals.oldest(reader, 1 << 52, 10) == [
             (journal.committer.journal_id, journal.committer.batches)
         ]
 
@@ -715,7 +718,7 @@ async def test_a_connection_that_goes_between_two_batches_stalls_nothing(
 
 
 def test_time_never_falls_within_a_run(database: Database) -> None:
-    from holdfast.testing import TestEnvironment
+    from outlast.testing import TestEnvironment
 
     async def body() -> None:
         clock = VirtualClock()

@@ -13,14 +13,15 @@ import pytest
 from sqlalchemy import Connection
 from tests.conformance.changes import AppendMany, Fault, FaultyLink, start
 
-from holdfast_store import postgresql, queries
-from holdfast_store.database import Database, PostgresSettings
-from holdfast_store.driver_errors import is_disconnect, is_transient, translate
-from holdfast_store.journal import Journal
-from holdfast_store.postgresql import PatientConnection, wait_for_ever
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import StoreUnreachableError
+from outlast_store.database import postgresql
+from outlast_store.database.database import Database, PostgresSettings
+from outlast_store.database.driver_errors import is_disconnect, is_transient, translate
+from outlast_store.database.postgresql import PatientConnection, wait_for_ever
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.journal.journal import Journal
+from outlast_store.reads import queries
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import StoreUnreachableError
 
 pytestmark = pytest.mark.postgresql
 

@@ -1,4 +1,4 @@
-"""Real processes and a real browser: a worker, `holdfast ui`, and Chromium."""
+"""Real processes and a real browser: a worker, `outlast ui`, and Chromium."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast import Client
-from holdfast_dashboard import TokenFile
+from outlast import Client
+from outlast_dashboard import TokenFile
 
 T = TypeVar("T")
 
@@ -74,14 +74,14 @@ def first_line(made: subprocess.Popen[str], holding: str) -> str:
 
 @contextmanager
 def served(url: str, folder: Path, *, tokens: bool) -> Generator[tuple[str, str]]:
-    """`holdfast ui` on a free port: its address, and a token that may do everything (or none)."""
+    """`outlast ui` on a free port: its address, and a token that may do everything (or none)."""
     options: list[str] = []
     secret = ""
     if tokens:
         file = TokenFile(folder / "tokens.json")
         secret = file.add("tester", ["write", "payloads"])
         options = ["--tokens", str(file.path)]
-    code = "import sys; from holdfast_dashboard.command import app; app(sys.argv[1:])"
+    code = "import sys; from outlast_dashboard.command import app; app(sys.argv[1:])"
     with process("-c", code, "--url", url, "--port", "0", *options) as made:
         (address,) = re.findall(r"http://[\d.:]+\d", first_line(made, "http://"))[:1]
         yield address, secret
@@ -90,7 +90,7 @@ def served(url: str, folder: Path, *, tokens: bool) -> Generator[tuple[str, str]
 @contextmanager
 def working(url: str, control: Path) -> Generator[None]:
     """A worker with the programs of :mod:`tests.dashboard.journey`."""
-    arguments = ("-m", "holdfast", "worker", "tests.dashboard.journey", "--url", url)
+    arguments = ("-m", "outlast", "worker", "tests.dashboard.journey", "--url", url)
     with process(*arguments, CONTROL=str(control)) as made:
         first_line(made, "worker")
         yield

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from tests.dashboard import programs
 from tests.dashboard.browsing import chromium
 
-from holdfast import Client, Worker
-from holdfast_dashboard import Scope, Token, WebSettings, control_plane
+from outlast import Client, Worker
+from outlast_dashboard import Scope, Token, WebSettings, control_plane
 
 
 @dataclass

@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from holdfast import RetryPolicy, activity, workflow
+from outlast import RetryPolicy, activity, workflow
 
 
 @activity.defn(

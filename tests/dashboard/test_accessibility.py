@@ -11,8 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 from tests.dashboard.browsing import ask, served, working
 
-from holdfast import Client, StartOptions
-from holdfast_dashboard.live import Bell
+from outlast import Client, StartOptions
+from outlast_dashboard.live import Bell
 
 PAGES = [
     *("/", "/?id_prefix=nothing", "/?where=wrong", "/start", "/login", "/bulk?action=cancel&status=open"),
@@ -27,7 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
     was late, one that was stopped, one that nobody serves.
     """
     folder: Path = tmp_path_factory.mktemp("pages")
-    url = f"sqlite:///{folder}/holdfast.db"
+    url = f"sqlite:///{folder}/outlast.db"
     control = folder / "control"
     control.write_text("fail 1")
 

@@ -1,4 +1,4 @@
-"""What a person sees: real workers, `holdfast ui`, and Chromium, on both databases."""
+"""What a person sees: real workers, `outlast ui`, and Chromium, on both databases."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 from tests.dashboard.browsing import ask, served, working
 
-from holdfast import Client, StartOptions
-from holdfast.views import WorkflowDescription
+from outlast import Client, StartOptions
+from outlast.visibility.views import WorkflowDescription
 
-SCREENSHOTS = os.environ.get("HOLDFAST_SCREENSHOTS")
+SCREENSHOTS = os.environ.get("OUTLAST_SCREENSHOTS")
 
 
 @pytest.fixture

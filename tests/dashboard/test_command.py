@@ -1,4 +1,4 @@
-"""``holdfast ui``: what it refuses, and its tokens."""
+"""``outlast ui``: what it refuses, and its tokens."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from holdfast.cli import plugins
-from holdfast.cli.main import run
-from holdfast_dashboard import TokenFile
+from outlast.cli import plugins
+from outlast.cli.main import run
+from outlast_dashboard import TokenFile
 
 
 def test_it_is_not_served_beyond_this_machine_without_tokens(
@@ -18,7 +18,7 @@ def test_it_is_not_served_beyond_this_machine_without_tokens(
 ) -> None:
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.com"):
         assert run(["ui", "--url", sqlite_url, "--host", host]) == 2
-        assert "holdfast ui token add" in capsys.readouterr().err
+        assert "outlast ui token add" in capsys.readouterr().err
 
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,9 +33,9 @@ def test_options_that_can_not_be_are_usage_errors(
     assert run(["ui", "--url", sqlite_url, "--port", "70000"]) == 2
     assert "port must be from 0 to 65535" in capsys.readouterr().err
     assert run(["ui", "--nonsense"]) == 2
-    assert "holdfast ui --help" in capsys.readouterr().err
+    assert "outlast ui --help" in capsys.readouterr().err
     assert run(["ui"]) == 2
-    assert "HOLDFAST_URL" in capsys.readouterr().err
+    assert "OUTLAST_URL" in capsys.readouterr().err
 
 
 def test_tokens_are_made_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,4 +59,4 @@ def test_without_the_extra_it_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(plugins, "entry_points", lambda **_: importlib.metadata.EntryPoints([]))
     assert run(["ui"]) == 1
-    assert "pip install 'holdfast[web]'" in capsys.readouterr().err
+    assert "pip install 'outlast[web]'" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """The OpenAPI document is true, and nothing that is sent makes the server fail: Schemathesis against a real one.
 
-Two minutes here; ``HOLDFAST_FUZZ_SECONDS=3600 pytest tests/dashboard/test_fuzzing.py`` for an hour.
+Two minutes here; ``OUTLAST_FUZZ_SECONDS=3600 pytest tests/dashboard/test_fuzzing.py`` for an hour.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.dashboard.browsing import environment, served
 
-SECONDS = int(os.environ.get("HOLDFAST_FUZZ_SECONDS", "120"))
+SECONDS = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "120"))
 
 CONFIGURATION = """
 request-timeout = 70  # a request may wait for a minute
@@ -30,7 +30,7 @@ def test_the_api_holds_what_its_document_says(sqlite_url: str, tmp_path: Path) -
     configuration = tmp_path / "schemathesis.toml"
     configuration.write_text(CONFIGURATION)
     subprocess.run(
-        [sys.executable, "-m", "holdfast", "migrate", "--url", sqlite_url], env=environment(), check=True
+        [sys.executable, "-m", "outlast", "migrate", "--url", sqlite_url], env=environment(), check=True
     )
     with served(sqlite_url, tmp_path, tokens=True) as (address, secret):
         made = subprocess.run(

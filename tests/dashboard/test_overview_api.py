@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.dashboard.conftest import Served
 
-from holdfast import StartOptions
-from holdfast_dashboard.live import Bell
-from holdfast_store import overview
+from outlast import StartOptions
+from outlast_dashboard.live import Bell
+from outlast_store.reads import overview
 
 
 async def told(served: Served, path: str) -> Any:
@@ -97,9 +97,9 @@ async def test_a_pass_can_be_asked_for(served: Served) -> None:
 async def test_prometheus_gets_the_same_numbers(served: Served) -> None:
     await begin(served)
     text = (await served.web.get("/api/metrics")).text
-    assert "holdfast_open_runs 2.0" in text
-    assert 'holdfast_queue_waiting_runs{task_queue="nowhere"} 1.0' in text
-    assert 'holdfast_open_deadlines{due="within_a_minute",kind="heartbeat"} 1.0' in text
+    assert "outlast_open_runs 2.0" in text
+    assert 'outlast_queue_waiting_runs{task_queue="nowhere"} 1.0' in text
+    assert 'outlast_open_deadlines{due="within_a_minute",kind="heartbeat"} 1.0' in text
 
 
 async def test_health_asks_the_database(served: Served) -> None:

@@ -10,13 +10,13 @@ import httpx2
 import pytest
 from tests.dashboard.conftest import Served
 
-from holdfast import Client, StartOptions
-from holdfast_dashboard import Token, WebSettings, control_plane
-from holdfast_dashboard.live import Bell
-from holdfast_dashboard.pages.forms import arguments, progress
-from holdfast_dashboard.pages.login import _local
-from holdfast_dashboard.pages.rendering import ahead, nearness, until
-from holdfast_workflow.errors import InvalidOptionError
+from outlast import Client, StartOptions
+from outlast_dashboard import Token, WebSettings, control_plane
+from outlast_dashboard.live import Bell
+from outlast_dashboard.pages.forms import arguments, progress
+from outlast_dashboard.pages.login import _local
+from outlast_dashboard.pages.rendering import ahead, nearness, until
+from outlast_workflow.errors import InvalidOptionError
 
 PAGES = ["/", "/start", "/watchdog", "/workers", "/types", "/workflows/w%2F1"]
 
@@ -328,15 +328,15 @@ async def test_it_can_be_mounted_inside_another_application(sqlite_url: str) -> 
     from starlette.routing import Mount
 
     async with Client.connect(sqlite_url) as client:
-        app = Starlette(routes=[Mount("/ops/holdfast", control_plane(lambda: client))])
+        app = Starlette(routes=[Mount("/ops/outlast", control_plane(lambda: client))])
         async with httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app), base_url="http://localhost"
         ) as web:
             await client.start("Waiting", id="a/b")
-            text = (await web.get("/ops/holdfast/")).text
-            assert 'href="/ops/holdfast/workflows/a%2Fb?run_id=' in text
-            assert (await web.get("/ops/holdfast/workflows/a%2Fb")).status_code == 200
-            assert (await web.get("/ops/holdfast/api/workflows/a%2Fb")).json()["workflow_id"] == "a/b"
+            text = (await web.get("/ops/outlast/")).text
+            assert 'href="/ops/outlast/workflows/a%2Fb?run_id=' in text
+            assert (await web.get("/ops/outlast/workflows/a%2Fb")).status_code == 200
+            assert (await web.get("/ops/outlast/api/workflows/a%2Fb")).json()["workflow_id"] == "a/b"
             for source in re.findall(r'(?:src|href)="(/[^"]*static[^"]+)"', text):
                 assert (await web.get(source)).status_code == 200
 

@@ -8,9 +8,9 @@ import httpx2
 from tests.dashboard import programs
 from tests.dashboard.conftest import make_tokens
 
-from holdfast import Client, Worker
-from holdfast.interceptors import Interceptor
-from holdfast_dashboard import WebSettings, control_plane
+from outlast import Client, Worker
+from outlast.interceptors import Interceptor
+from outlast_dashboard import WebSettings, control_plane
 
 
 class Tenants(Interceptor):

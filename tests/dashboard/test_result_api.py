@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.dashboard.conftest import Served
 
-from holdfast import StartOptions
+from outlast import StartOptions
 
 
 async def result(served: Served, id: str, token: str = "all", **asked: Any) -> tuple[int, Any]:
@@ -40,7 +40,7 @@ async def test_what_has_not_ended_is_told_to_go_on(served: Served) -> None:
         status, problem = await result(served, "n-1", wait_seconds=wrong)
         assert (status, problem["field"]) == (422, "query.wait_seconds")
     assert (await result(served, "nobody"))[0] == 404
-    assert (await result(served, "n-1", run_id="nothing"))[1]["type"] == "urn:holdfast:problem:run-not-found"
+    assert (await result(served, "n-1", run_id="nothing"))[1]["type"] == "urn:outlast:problem:run-not-found"
 
 
 @pytest.mark.parametrize("how", ["failed", "timed_out", "cancelled", "terminated"])

@@ -9,12 +9,12 @@ import httpx2
 import pytest
 from tests.dashboard.conftest import Served
 
-from holdfast import Client
-from holdfast_dashboard import Principal, Scope, Token, TokenFile, WebSettings, control_plane
-from holdfast_dashboard.api.application import make_api
-from holdfast_dashboard.guard import Buckets
-from holdfast_dashboard.live import Bell
-from holdfast_workflow.errors import InvalidOptionError
+from outlast import Client
+from outlast_dashboard import Principal, Scope, Token, TokenFile, WebSettings, control_plane
+from outlast_dashboard.api.application import make_api
+from outlast_dashboard.guard import Buckets
+from outlast_dashboard.live import Bell
+from outlast_workflow.errors import InvalidOptionError
 
 Route = tuple[str, str]
 
@@ -50,7 +50,7 @@ async def test_no_route_answers_without_a_token_that_is_known(served: Served, ro
         answer = await served.web.request(*route, headers={"authorization": token}, json=_any_body(route))
         assert answer.status_code == 401, (token, answer.text)
         assert answer.headers["www-authenticate"].startswith("Bearer")
-        assert answer.json()["type"] == "urn:holdfast:problem:not-authenticated"
+        assert answer.json()["type"] == "urn:outlast:problem:not-authenticated"
 
 
 async def test_nobody_unknown_is_told_what_is_wrong_with_a_request(served: Served) -> None:
@@ -73,7 +73,7 @@ async def test_a_method_that_is_not_there_is_told_which_are(served: Served) -> N
 async def test_a_token_that_only_reads_changes_nothing(served: Served, route: Route) -> None:
     answer = await served.web.request(*route, headers=served.bearing("reader"), json=_any_body(route))
     assert answer.status_code == 403, answer.text
-    assert answer.json()["type"] == "urn:holdfast:problem:missing-scope"
+    assert answer.json()["type"] == "urn:outlast:problem:missing-scope"
     assert await served.client.count() == 0
 
 
@@ -127,7 +127,7 @@ async def test_a_name_that_is_not_ours_is_turned_away(served: Served) -> None:
 )
 async def test_a_write_from_another_site_is_turned_away(served: Served, headers: dict[str, str]) -> None:
     answer = await served.web.post("/api/workflows", json={"workflow_type": "Waiting"}, headers=headers)
-    assert (answer.status_code, answer.json()["type"]) == (403, "urn:holdfast:problem:cross-site")
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:outlast:problem:cross-site")
     assert await served.client.count() == 0
 
 
@@ -213,7 +213,7 @@ def test_a_bucket_fills_again_with_time() -> None:
 
 async def test_without_tokens_only_this_machine_is_served(sqlite_url: str) -> None:
     async with Client.connect(sqlite_url) as client:
-        app = control_plane(client, WebSettings(hosts=("localhost", "holdfast.example")))
+        app = control_plane(client, WebSettings(hosts=("localhost", "outlast.example")))
 
         async def ask(address: str, host: str) -> int:
             transport = httpx2.ASGITransport(app, client=(address, 1))
@@ -222,7 +222,7 @@ async def test_without_tokens_only_this_machine_is_served(sqlite_url: str) -> No
 
         assert await ask("127.0.0.1", "localhost") == 200
         assert await ask("10.0.0.7", "localhost") == 403
-        assert await ask("127.0.0.1", "holdfast.example") == 403  # through a proxy on this machine
+        assert await ask("127.0.0.1", "outlast.example") == 403  # through a proxy on this machine
 
 
 async def test_an_unforeseen_error_tells_nothing_of_itself(
@@ -234,7 +234,7 @@ async def test_an_unforeseen_error_tells_nothing_of_itself(
     monkeypatch.setattr(served.client, "describe", broken)
     answer = await served.web.get("/api/workflows/w-1")
     assert answer.status_code == 500
-    assert answer.json()["type"] == "urn:holdfast:problem:internal"
+    assert answer.json()["type"] == "urn:outlast:problem:internal"
     assert "41-11" not in answer.text + caplog.text
     assert "ZeroDivisionError" in caplog.text
     for sent, decoded in (("%0D", "\r"), ("%1B", "\x1b"), ("%C2%85", "\x85"), ("%E2%80%A8", "\u2028")):

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Message
 
-from holdfast import Client
-from holdfast_dashboard import TokenFile, WebSettings, control_plane
-from holdfast_workflow.errors import InvalidOptionError
+from outlast import Client
+from outlast_dashboard import TokenFile, WebSettings, control_plane
+from outlast_workflow.errors import InvalidOptionError
 
 STREAMS = ["/workers", "/workflows/w-1", "/api/workflows/w-1/history/live"]
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.run_rows import run_row
 
-from holdfast_dashboard.pages.timeline import WIDTH, Lane, Mark, Span, Timeline, timeline
-from holdfast_store.chronicle import Chronicle, Happening
-from holdfast_store.rows import ActivityRow, AttemptRow
+from outlast_dashboard.pages.timeline import WIDTH, Lane, Mark, Span, Timeline, timeline
+from outlast_store.reads.timeline import Chronicle, Happening
+from outlast_store.schema.rows import ActivityRow, AttemptRow
 
 S = 1_000_000
 

@@ -10,9 +10,9 @@ import orjson
 import pytest
 from tests.dashboard.conftest import Served
 
-from holdfast import WorkflowCancelledError, WorkflowTerminatedError
-from holdfast_dashboard import control_plane
-from holdfast_workflow.environment import SystemClock
+from outlast import WorkflowCancelledError, WorkflowTerminatedError
+from outlast_dashboard import control_plane
+from outlast_workflow.environment import SystemClock
 
 
 async def started(served: Served, **body: object) -> str:
@@ -114,7 +114,7 @@ async def test_a_taken_id_is_a_conflict_that_says_whose(served: Served) -> None:
     answer = await served.web.post("/api/workflows", json={"workflow_type": "Waiting", "workflow_id": id})
     assert answer.status_code == 409
     problem = answer.json()
-    assert problem["type"] == "urn:holdfast:problem:workflow-already-started"
+    assert problem["type"] == "urn:outlast:problem:workflow-already-started"
     assert problem["facts"]["workflow_id"] == id
     again = await served.web.post(
         "/api/workflows",
@@ -196,20 +196,20 @@ async def test_a_query_is_answered_and_one_that_is_not_there_says_what_is(served
     blind = await served.web.post(
         f"/api/workflows/{id}/queries/heard", json={}, headers=served.bearing("reader")
     )
-    assert (blind.status_code, blind.json()["type"]) == (403, "urn:holdfast:problem:missing-scope")
+    assert (blind.status_code, blind.json()["type"]) == (403, "urn:outlast:problem:missing-scope")
 
 
 async def test_a_query_that_nobody_can_answer_says_so_at_once(served: Served) -> None:
     await served.client.start("Nobody", id="n-1", task_queue="nowhere")
     answer = await served.web.post("/api/workflows/n-1/queries/heard", json={})
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:holdfast:problem:no-worker")
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:outlast:problem:no-worker")
 
 
 async def test_an_update_happens_once_for_its_id_and_a_rejected_one_is_a_conflict(served: Served) -> None:
     id = await started(served)
     await served.client.handle(id).query("heard")  # its first activation is over
     rejected = await served.web.post(f"/api/workflows/{id}/updates/correct", json={"args": [""]})
-    assert (rejected.status_code, rejected.json()["type"]) == (409, "urn:holdfast:problem:update-rejected")
+    assert (rejected.status_code, rejected.json()["type"]) == (409, "urn:outlast:problem:update-rejected")
     assert "was rejected: ValueError: a word must not be empty; to ask again" in rejected.json()["detail"]
     short = await served.web.post(f"/api/workflows/{id}/updates/correct", json={})
     assert "parameter 'word' is missing: send it" in short.json()["detail"]
@@ -271,13 +271,13 @@ async def test_a_workflow_is_reset_and_what_can_not_be_is_a_conflict(served: Ser
     assert (await served.client.describe(id)).run.run_id == answer.json()["run_id"]
     assert await served.client.handle(id).result() == "hello ada"
     refused = await served.web.post(f"/api/workflows/{id}/reset", json={"to": 1000})
-    assert (refused.status_code, refused.json()["type"]) == (409, "urn:holdfast:problem:reset-refused")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:outlast:problem:reset-refused")
 
 
 async def test_a_closed_workflow_is_deleted_and_an_open_one_only_if_that_is_meant(served: Served) -> None:
     id = await started(served)
     refused = await served.web.delete(f"/api/workflows/{id}")
-    assert (refused.status_code, refused.json()["type"]) == (409, "urn:holdfast:problem:delete-refused")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:outlast:problem:delete-refused")
     assert (await served.web.delete(f"/api/workflows/{id}", params={"terminate": "true"})).status_code == 200
     assert (await served.web.get(f"/api/workflows/{id}")).status_code == 404
     assert (await served.web.delete(f"/api/workflows/{id}")).status_code == 404
@@ -293,7 +293,7 @@ async def test_one_thing_is_done_to_many_a_step_at_a_time(served: Served) -> Non
     first = (await served.web.post("/api/bulk/terminate", params=asked, json={"limit": 3})).json()
     assert first["done"] + len(first["refused"]) == 3
     assert [one["workflow_id"] for one in first["refused"]] == ["b-4"]
-    assert first["refused"][0]["problem"]["type"] == "urn:holdfast:problem:workflow-closed"
+    assert first["refused"][0]["problem"]["type"] == "urn:outlast:problem:workflow-closed"
     rest = (
         await served.web.post("/api/bulk/terminate", params=asked, json={"cursor": first["cursor"]})
     ).json()
@@ -323,7 +323,7 @@ async def test_what_is_not_there_is_not_found(served: Served) -> None:
         assert answer.json()["facts"] == {"workflow_id": "nobody"}
     id = await started(served)
     other = await served.web.get(f"/api/workflows/{id}", params={"run_id": "nothing"})
-    assert other.json()["type"] == "urn:holdfast:problem:run-not-found"
+    assert other.json()["type"] == "urn:outlast:problem:run-not-found"
 
 
 async def test_history_is_paged_and_says_where_it_ends(served: Served) -> None:

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Client
-from holdfast.demo import main as demo
-from holdfast.demo import stage as staging
-from holdfast.demo.checks import check_all
-from holdfast.demo.evidence import Evidence, collect
-from holdfast.demo.stage import Pace, Stage, Wishes
+from outlast import Client
+from outlast.demo import main as demo
+from outlast.demo import stage as staging
+from outlast.demo.checks import check_all
+from outlast.demo.evidence import Evidence, collect
+from outlast.demo.stage import Pace, Stage, Wishes
 
 ROWS = 2_000
 PATIENCE = 120
@@ -28,7 +28,7 @@ PATIENCE = 120
 
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "holdfast.demo", "--quick", "--rows", str(ROWS), *arguments],
+        [sys.executable, "-m", "outlast.demo", "--quick", "--rows", str(ROWS), *arguments],
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
@@ -88,7 +88,7 @@ def test_what_can_not_be_is_refused_before_anything_is_written(
         (("--chunk", "0"), 2, "--chunk must be 1 to"),
         (("--rows", "50000", "--chunk", "10"), 2, "--chunk must be at least 50"),
         (("--url", "mysql://there"), 2, "mysql"),
-        (("--url", new_postgresql_url(migrated=False)), 4, "holdfast migrate"),
+        (("--url", new_postgresql_url(migrated=False)), 4, "outlast migrate"),
     ]:
         ended = run(*arguments, folder=tmp_path)
         assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
@@ -101,13 +101,13 @@ def test_what_can_not_be_is_refused_before_anything_is_written(
 @pytest.fixture
 def stage(played: tuple[subprocess.CompletedProcess[str], Path], tmp_path: Path) -> Stage:
     """A copy of everything that the demonstration left, to be tampered with."""
-    original = next(played[1].glob("holdfast-demo-*"))
+    original = next(played[1].glob("outlast-demo-*"))
     folder = tmp_path / "copy"
     shutil.copytree(original, folder)
     return replace(
         Stage.load(folder),
         folder=str(folder),
-        url=f"sqlite:///{folder / 'holdfast.db'}",
+        url=f"sqlite:///{folder / 'outlast.db'}",
         warehouse=str(folder / "warehouse.db"),
     )
 

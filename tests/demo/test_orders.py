@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.demo.csv_file import InvalidRow, Record, order_of, records, sort_out
-from holdfast.demo.importing import ImportJob, validate_csv
-from holdfast.demo.orders import HEADER, OrdersFile, write_orders
+from outlast.demo.csv_file import InvalidRow, Record, order_of, records, sort_out
+from outlast.demo.importing import ImportJob, validate_csv
+from outlast.demo.orders import HEADER, OrdersFile, write_orders
 
 GOOD = [
     "o-1",
@@ -89,7 +89,7 @@ def test_a_good_row_is_an_order() -> None:
 async def test_the_plan_covers_each_row_once(
     orders: OrdersFile, chunk_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.activity.heartbeat", lambda *details: None)
+    monkeypatch.setattr("outlast.activity.heartbeat", lambda *details: None)
     plan = await validate_csv(ImportJob(orders.path, "", chunk_rows, 1, 1, 0, 0))
     assert (plan.rows, plan.sha256) == (orders.rows, orders.sha256)
     covered = [row for chunk in plan.chunks for row in range(chunk.first_row, chunk.last_row + 1)]

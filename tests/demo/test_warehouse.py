@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.demo.csv_file import Order
-from holdfast.demo.warehouse import Totals, Warehouse
+from outlast.demo.csv_file import Order
+from outlast.demo.warehouse import Totals, Warehouse
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pydantic
 from tests.engine.programs import add, echo, note
 
-from holdfast import workflow
-from holdfast_workflow.errors import ApplicationError, DurableCallError
+from outlast import workflow
+from outlast_workflow.errors import ApplicationError, DurableCallError
 
 
 class Line(pydantic.BaseModel):
@@ -349,4 +349,4 @@ def leave(how: str) -> str:
     return how
 
 
-WORKFLOWS = [value for value in list(globals().values()) if hasattr(value, "__holdfast_workflow__")]
+WORKFLOWS = [value for value in list(globals().values()) if hasattr(value, "__outlast_workflow__")]

@@ -10,7 +10,7 @@ import pytest
 from tests.engine import family, programs
 from tests.engine.modes import EVERY_DAY, MODES, TwoWorkers, deliver_twice
 
-from holdfast.testing import TestEnvironment, VirtualLoop
+from outlast.testing import TestEnvironment, VirtualLoop
 
 MakeEnvironment = Callable[..., TestEnvironment]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.engine.programs import add, calls, note, wait_long
 
-from holdfast import workflow
-from holdfast_workflow.child_errors import ChildWorkflowError
-from holdfast_workflow.errors import ApplicationError
-from holdfast_workflow.options import RetryPolicy
+from outlast import workflow
+from outlast_workflow.errors import ApplicationError
+from outlast_workflow.errors.child import ChildWorkflowError
+from outlast_workflow.options.options import RetryPolicy
 
 # --- children -------------------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ async def cancelled_parent(cancellation_type: str, close_policy: str) -> str:
             parent_close_policy=close_policy,
         )
     finally:
-        calls["parent went on"] += 1  # holdfast: allow
+        calls["parent went on"] += 1  # outlast: allow
 
 
 @workflow.defn
@@ -246,7 +246,7 @@ async def waits_for_its_activity(cancellation_type: str) -> str:
             wait_long, 1000.0, start_to_close_timeout=2000, cancellation_type=cancellation_type
         )
     finally:
-        calls["went on"] += 1  # holdfast: allow
+        calls["went on"] += 1  # outlast: allow
     return "came"
 
 
@@ -327,4 +327,4 @@ async def relay() -> list[Any]:
     return [counted, await workflow.execute_child(better_next_time, id="retried", retry_policy=policy)]
 
 
-WORKFLOWS = [value for value in list(globals().values()) if hasattr(value, "__holdfast_workflow__")]
+WORKFLOWS = [value for value in list(globals().values()) if hasattr(value, "__outlast_workflow__")]

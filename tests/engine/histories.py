@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.client import Client
+from outlast.client.client import Client
 
 
 async def types_of(client: Client, workflow_id: str, run_id: str | None = None) -> list[str]:

@@ -19,16 +19,16 @@ from typing import Any, Final, Self
 
 import pytest
 
-from holdfast.claiming import Claimer
-from holdfast.hub import Hub
-from holdfast.loading import RunLoader
-from holdfast.owner import RunOwner
-from holdfast.sending import SendSignal
-from holdfast.taking import RunTaker
-from holdfast.testing import TestEnvironment
-from holdfast.worker import Worker
-from holdfast_activities.changes import AttemptChange
-from holdfast_store.journal import Journal
+from outlast.runtime.runtime import Hub
+from outlast.testing import TestEnvironment
+from outlast.worker.activities.claimer import Claimer
+from outlast.worker.runs.claimer import RunTaker
+from outlast.worker.runs.loader import RunLoader
+from outlast.worker.runs.owner import RunOwner
+from outlast.worker.worker import Worker
+from outlast_activities.changes import AttemptChange
+from outlast_runs.signals import SendSignal
+from outlast_store.journal.journal import Journal
 
 MODES: Final = ("normal", "always_replay", "two_workers", "double_delivery")
 EVERY_DAY: Final = {

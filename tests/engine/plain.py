@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.engine.programs import add, echo, multiply, note
 
-from holdfast import workflow
-from holdfast.workflow import blocking
-from holdfast_workflow.child_errors import ChildWorkflowError
+from outlast import workflow
+from outlast.workflow import blocking
+from outlast_workflow.errors.child import ChildWorkflowError
 
 # --- children and friends -------------------------------------------------------------------------------------------
 

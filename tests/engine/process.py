@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
-from holdfast import activity, workflow
-from holdfast.client import Client
-from holdfast.worker import Worker
-from holdfast_workflow.options import RetryPolicy
+from outlast import activity, workflow
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
+from outlast_workflow.options.options import RetryPolicy
 
 ROOT = Path(__file__).parents[2]
 NEXT_ATTEMPT = RetryPolicy(initial_interval=0.01, max_interval=0.01)
@@ -77,7 +77,7 @@ async def fan_out(count: int) -> int:
 @workflow.defn
 async def sleeps_then_steps(seconds: float) -> int:
     with workflow.unsafe.allow_io():
-        tell("asleep")  # holdfast: allow
+        tell("asleep")  # outlast: allow
     await asyncio.sleep(seconds)
     return await step(1)
 
@@ -143,7 +143,7 @@ class Answers:
     @ask.validator
     def check(self, number: int) -> None:
         with workflow.unsafe.allow_io():
-            tell(f"validate {number}")  # holdfast: allow
+            tell(f"validate {number}")  # outlast: allow
 
     @workflow.query
     def count(self) -> int:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pydantic
 
-from holdfast import activity, workflow
-from holdfast_workflow.errors import ActivityError, ApplicationError
-from holdfast_workflow.options import RetryPolicy
+from outlast import activity, workflow
+from outlast_workflow.errors import ActivityError, ApplicationError
+from outlast_workflow.options.options import RetryPolicy
 
 calls: Counter[str] = Counter()
 """How often each activity of this process was really run, by whatever name it counts under."""
@@ -417,5 +417,5 @@ async def explicit_calls() -> list[Any]:
     return [await handle, by_name, with_options]
 
 
-WORKFLOWS = [value for value in list(globals().values()) if hasattr(value, "__holdfast_workflow__")]
+WORKFLOWS = [value for value in list(globals().values()) if hasattr(value, "__outlast_workflow__")]
 ACTIVITIES = [value for value in list(globals().values()) if isinstance(value, activity.ActivityDefinition)]

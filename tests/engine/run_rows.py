@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from holdfast_store import tables
-from holdfast_store.rows import RunRow
-from holdfast_store.search import index_rows
-from holdfast_store.statements import statements_for
+from outlast_store.database.statements import statements_for
+from outlast_store.schema import tables
+from outlast_store.schema.rows import RunRow
+from outlast_store.schema.search_index import index_rows
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.engine.programs import add, echo, note
 
-from holdfast import workflow
-from holdfast_workflow.errors import ApplicationError
+from outlast import workflow
+from outlast_workflow.errors import ApplicationError
 
 
 @workflow.defn
@@ -227,4 +227,4 @@ class Busy:
         self.count += 1
 
 
-WORKFLOWS = [value for value in list(globals().values()) if hasattr(value, "__holdfast_workflow__")]
+WORKFLOWS = [value for value in list(globals().values()) if hasattr(value, "__outlast_workflow__")]

@@ -14,25 +14,25 @@ import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import workflow
-from holdfast.client import Client
-from holdfast.watchdog import TaskWatchdog
-from holdfast.worker import Worker
-from holdfast_store import queries
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.errors import (
+from outlast import workflow
+from outlast.client.client import Client
+from outlast.watchdog import TaskWatchdog
+from outlast.worker.worker import Worker
+from outlast_store.reads import queries
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import (
     DurableCallError,
-    HoldfastError,
     InvalidOptionError,
     InvalidUrlError,
+    OutlastError,
     SchemaMissingError,
     StoreReadOnlyError,
     StoreUnreachableError,
     StructuralLimitError,
     WorkflowNotFoundError,
 )
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.options import StartOptions
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import StartOptions
 
 
 @workflow.defn
@@ -78,7 +78,7 @@ async def test_a_memo_over_its_limit(engine: MakeEnvironment) -> None:
 
 async def test_a_memo_that_has_no_json_form(in_memory: MakeEnvironment) -> None:
     async with in_memory() as env:
-        with pytest.raises(HoldfastError, match="memo"):
+        with pytest.raises(OutlastError, match="memo"):
             await env.client.start(programs.nothing, id="w", options=StartOptions(memo={"a": object()}))
         await nothing_was_written(env.client)
 
@@ -94,7 +94,7 @@ async def test_a_queue_that_cant_be_used(in_memory: MakeEnvironment, queue: Any)
 @pytest.mark.parametrize("workflow", [programs.add, int, 7, lambda: None])
 async def test_what_is_no_workflow(in_memory: MakeEnvironment, workflow: Any) -> None:
     async with in_memory() as env:
-        with pytest.raises(HoldfastError, match="workflow"):
+        with pytest.raises(OutlastError, match="workflow"):
             await env.client.start(workflow, id="w")
         await nothing_was_written(env.client)
 
@@ -134,7 +134,7 @@ def test_what_is_no_client(client: Any) -> None:
     ) as caught:
         Worker(client, workflows=[programs.nothing])
     assert caught.value.field == "client"
-    with pytest.raises(HoldfastError, match=r"Client\.connect"):
+    with pytest.raises(OutlastError, match=r"Client\.connect"):
         TaskWatchdog(client)
 
 
@@ -155,7 +155,7 @@ async def test_a_worker_without_anything_to_do(in_memory: MakeEnvironment) -> No
 
 
 async def test_two_definitions_of_one_name(in_memory: MakeEnvironment) -> None:
-    from holdfast import workflow
+    from outlast import workflow
 
     @workflow.defn(name="nothing")
     async def other() -> None:
@@ -182,7 +182,7 @@ async def test_a_url_that_is_none(url: str) -> None:
 
 
 async def test_a_postgresql_database_without_tables(new_postgresql_url: Callable[..., str]) -> None:
-    with pytest.raises(SchemaMissingError, match="holdfast migrate"):
+    with pytest.raises(SchemaMissingError, match="outlast migrate"):
         await Client.connect(new_postgresql_url(migrated=False))
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from tests.worker_thread import worker_in_a_thread
 
-from holdfast import RunStatus, StartOptions, activity, workflow
-from holdfast.blocking import BlockedLoopError, BlockingHandle, Client, StillRunningError
-from holdfast.errors import (
-    HoldfastError,
+from outlast import RunStatus, StartOptions, activity, workflow
+from outlast.blocking import BlockedLoopError, BlockingHandle, Client, StillRunningError
+from outlast.errors import (
     InvalidOptionError,
     InvalidUrlError,
     JournalClosedError,
+    OutlastError,
     StoreUnreachableError,
     WorkflowAlreadyStartedError,
     WorkflowCancelledError,
@@ -97,7 +97,7 @@ def client(url: str) -> Iterator[Client]:
 
 
 def _blocking_threads() -> int:
-    return sum(thread.name == "holdfast-blocking" for thread in threading.enumerate())
+    return sum(thread.name == "outlast-blocking" for thread in threading.enumerate())
 
 
 @pytest.mark.usefixtures("worker")
@@ -275,18 +275,18 @@ def test_on_an_event_loop_it_refuses_to_block(sqlite_url: str) -> None:
                 lambda: Client.connect(sqlite_url),
                 lambda: client.start("Order"),
             ):
-                with pytest.raises(BlockedLoopError, match=r"use `await` with holdfast.Client"):
+                with pytest.raises(BlockedLoopError, match=r"use `await` with outlast.Client"):
                     call()
             assert await asyncio.to_thread(client.count) == 0
 
         asyncio.run(wrong())
-        assert issubclass(BlockedLoopError, HoldfastError)
+        assert issubclass(BlockedLoopError, OutlastError)
 
 
 FORKING = """
 import os, sys, threading
-from holdfast.blocking import Client
-from holdfast.errors import ForkedConnectionError
+from outlast.blocking import Client
+from outlast.errors import ForkedConnectionError
 
 url = sys.argv[1]
 client = Client.connect(url)

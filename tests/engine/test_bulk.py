@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import RunStatus, StartOptions, workflow
-from holdfast.bulk import BulkOutcome
-from holdfast.errors import InvalidOptionError, ResetRefusedError, WorkflowClosedError
+from outlast import RunStatus, StartOptions, workflow
+from outlast.client.bulk import BulkOutcome
+from outlast.errors import InvalidOptionError, ResetRefusedError, WorkflowClosedError
 
 
 @workflow.defn

@@ -9,7 +9,7 @@ from tests.engine import family, programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 
-from holdfast_workflow.errors import (
+from outlast_workflow.errors import (
     ApplicationError,
     WorkflowCancelledError,
     WorkflowFailedError,

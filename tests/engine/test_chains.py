@@ -9,18 +9,18 @@ from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import Countdown
 
-from holdfast.client import Client
-from holdfast_store import queries
-from holdfast_store.rows import RunRow
-from holdfast_workflow.errors import (
+from outlast.client.client import Client
+from outlast_store.reads import queries
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.errors import (
     ApplicationError,
     InvalidOptionError,
     WorkflowCancelledError,
     WorkflowFailedError,
     WorkflowTimeoutError,
 )
-from holdfast_workflow.options import RetryPolicy, StartOptions
-from holdfast_workflow.times import iso, to_datetime
+from outlast_workflow.options.options import RetryPolicy, StartOptions
+from outlast_workflow.primitives.times import iso, to_datetime
 
 TWO_HOURS = StartOptions().with_execution_timeout(7200).with_run_timeout(600)
 

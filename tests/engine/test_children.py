@@ -10,10 +10,9 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.family import Parent
 from tests.engine.histories import types_of
 
-from holdfast import workflow
-from holdfast_store import queries
-from holdfast_workflow.child_errors import ChildWorkflowError
-from holdfast_workflow.errors import (
+from outlast import workflow
+from outlast_store.reads import queries
+from outlast_workflow.errors import (
     ApplicationError,
     StructuralLimitError,
     WorkflowClosedError,
@@ -21,8 +20,9 @@ from holdfast_workflow.errors import (
     WorkflowNotFoundError,
     WorkflowTimeoutError,
 )
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.options import StartOptions
+from outlast_workflow.errors.child import ChildWorkflowError
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import StartOptions
 
 
 async def test_a_parent_gets_its_childs_result(families: MakeEnvironment) -> None:

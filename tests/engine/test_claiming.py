@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import RetryPolicy, activity, workflow
-from holdfast.testing import TestEnvironment, VirtualLoop
-from holdfast_activities.changes import ClaimActivities
-from holdfast_watchdog.watchdog import TaskWatchdog
+from outlast import RetryPolicy, activity, workflow
+from outlast.testing import TestEnvironment, VirtualLoop
+from outlast_activities.changes import ClaimActivities
+from outlast_watchdog.watchdog import TaskWatchdog
 
 ONCE = RetryPolicy(max_attempts=1)
 

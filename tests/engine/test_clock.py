@@ -7,9 +7,9 @@ import time
 import pytest
 from tests.engine.process import until_so
 
-from holdfast import hub
-from holdfast.client import Client
-from holdfast_workflow.environment import SystemClock
+from outlast.client.client import Client
+from outlast.runtime import runtime
+from outlast_workflow.environment import SystemClock
 
 HOUR_US = 3_600_000_000
 SECOND_US = 1_000_000
@@ -34,7 +34,7 @@ async def test_whoever_sets_the_machines_clock_moves_no_deadline(
 async def test_the_databases_clock_is_measured_again_and_again(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "CLOCK_INTERVAL_S", 0.02)
+    monkeypatch.setattr(runtime, "CLOCK_INTERVAL_S", 0.02)
     async with Client.connect(postgresql_url) as client:
         clock = client.hub.environment.clock
         assert isinstance(clock, SystemClock)

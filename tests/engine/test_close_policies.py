@@ -9,16 +9,16 @@ from tests.engine import family, programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 
-from holdfast.client import Client
-from holdfast.watchdog import TaskWatchdog
-from holdfast_store import queries
-from holdfast_store.parents import NOT_YET
-from holdfast_workflow.errors import (
+from outlast.client.client import Client
+from outlast.watchdog import TaskWatchdog
+from outlast_store.reads import queries
+from outlast_store.transitions.parents import NOT_YET
+from outlast_workflow.errors import (
     WorkflowCancelledError,
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
-from holdfast_workflow.options import StartOptions
+from outlast_workflow.options.options import StartOptions
 
 
 async def status_of(client: Client, workflow_id: str) -> str:
@@ -99,7 +99,7 @@ async def test_policy_waits_for_the_end_of_the_chain(families: MakeEnvironment) 
 async def test_a_long_chain_is_walked_in_steps(
     families: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast_store.children.RUNS_IN_A_STEP", 2)
+    monkeypatch.setattr("outlast_store.transitions.children.RUNS_IN_A_STEP", 2)
     async with families() as env:
         handle = await env.client.start(family.goes_on, 6, "terminate", id="parent")
         assert await handle.result() == "ended"
@@ -136,7 +136,7 @@ async def test_a_child_past_its_own_deadline_is_timed_out_instead(
 async def test_many_children_end_in_bounded_steps_that_survive_a_crash(
     families: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast_store.children.CHILDREN_IN_A_STEP", 4)
+    monkeypatch.setattr("outlast_store.transitions.children.CHILDREN_IN_A_STEP", 4)
     async with families() as env:
         await env.worker.stop()
         worker = env.new_worker(

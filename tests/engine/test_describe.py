@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import event
 
-from holdfast import (
+from outlast import (
     Attention,
     Client,
     DataConverter,
@@ -22,16 +22,16 @@ from holdfast import (
     activity,
     workflow,
 )
-from holdfast.describe import MOST_FAILURES
-from holdfast.errors import (
+from outlast.errors import (
     RunNotFoundError,
     StillRunningError,
     WorkflowFailedError,
     WorkflowNotFoundError,
     WorkflowTimeoutError,
 )
-from holdfast.testing import TestEnvironment
-from holdfast_workflow.kinds import ActivityStatus, FailureCategory, PropagationKind
+from outlast.testing import TestEnvironment
+from outlast.visibility.describe import MOST_FAILURES
+from outlast_workflow.primitives.enums import ActivityStatus, FailureCategory, PropagationKind
 
 TWICE = RetryPolicy(initial_interval=10, max_attempts=2)
 

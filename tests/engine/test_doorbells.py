@@ -19,11 +19,12 @@ from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.process import until_so
 
-from holdfast import Client, Worker, doorbell
-from holdfast.doorbell import CHANNEL, POLL_INTERVAL
-from holdfast.testing import TestEnvironment
-from holdfast_store import queries
-from holdfast_store.queries import fetch
+from outlast import Client, Worker
+from outlast.runtime import notifier
+from outlast.runtime.notifier import CHANNEL, POLL_INTERVAL
+from outlast.testing import TestEnvironment
+from outlast_store.reads import queries
+from outlast_store.reads.queries import fetch
 
 MOST_A_SECOND = 5
 
@@ -115,7 +116,7 @@ async def test_what_another_writes_to_a_file_is_seen_at_once(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the worker there, and by who waits here; polling comes too late by an hour."""
-    monkeypatch.setattr(doorbell, "POLL_INTERVAL", 3600)
+    monkeypatch.setattr(notifier, "POLL_INTERVAL", 3600)
     async with (
         TestEnvironment(url=sqlite_url, workflows=[programs.nothing]) as env,
         Client.connect(sqlite_url, environment=env.environment) as other,
@@ -132,7 +133,7 @@ async def test_however_much_is_committed_the_bell_rings_once_in_a_while(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
 ) -> None:
     """Here that is an hour; who leaves rings for what came last."""
-    monkeypatch.setattr(doorbell, "RING_GAP", 3600)
+    monkeypatch.setattr(notifier, "RING_GAP", 3600)
     with psycopg.connect(postgresql_url, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
         async with Client.connect(postgresql_url) as client:
@@ -185,10 +186,10 @@ async def test_a_database_without_bells_is_asked_once(
     anyio_backend: Any,
 ) -> None:
     """It does not know the words (here: not the name), and all goes on by polling, without a word more."""
-    monkeypatch.setattr(doorbell, "CHANNEL", "'no name'")
-    monkeypatch.setattr(doorbell, "POLL_INTERVAL", 0.05)
-    monkeypatch.setattr(doorbell, "RECONNECT_AFTER", 0.001)
-    caplog.set_level(logging.INFO, "holdfast")
+    monkeypatch.setattr(notifier, "CHANNEL", "'no name'")
+    monkeypatch.setattr(notifier, "POLL_INTERVAL", 0.05)
+    monkeypatch.setattr(notifier, "RECONNECT_AFTER", 0.001)
+    caplog.set_level(logging.INFO, "outlast")
     async with Client.connect(postgresql_url) as client:
         async with Worker(client, workflows=[programs.nothing], watchdog=False):
             bell: Any = client.hub._doorbell
@@ -199,7 +200,7 @@ async def test_a_database_without_bells_is_asked_once(
     said = [record.getMessage() for record in caplog.records if "LISTEN" in record.getMessage()]
     assert len(said) == 1
     assert not [record for record in caplog.records if "cut off" in record.getMessage()]
-    assert not [record for record in caplog.records if record.name == "holdfast.pulse"]
+    assert not [record for record in caplog.records if record.name == "outlast.pulse"]
 
 
 async def _ended(thread: threading.Thread) -> bool:
@@ -211,8 +212,8 @@ async def test_a_bell_that_was_cut_off_is_hung_up_again(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
 ) -> None:
     """Nothing but the bell tells here: polling comes too late by an hour."""
-    monkeypatch.setattr(doorbell, "POLL_INTERVAL", 3600)
-    monkeypatch.setattr(doorbell, "RECONNECT_AFTER", 0.01)
+    monkeypatch.setattr(notifier, "POLL_INTERVAL", 3600)
+    monkeypatch.setattr(notifier, "RECONNECT_AFTER", 0.01)
     async with Client.connect(postgresql_url) as client:
         rung = asyncio.Event()
         async with Worker(client, workflows=[programs.nothing], watchdog=False):

@@ -7,7 +7,7 @@ import asyncio
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import add
 
-from holdfast import workflow
+from outlast import workflow
 
 
 @workflow.defn

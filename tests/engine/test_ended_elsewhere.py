@@ -11,11 +11,11 @@ import pytest
 from tests.engine.answerers import WORKFLOWS, Cart
 from tests.engine.family import napping
 
-from holdfast import Client, WorkflowTerminatedError
-from holdfast.testing import TestEnvironment
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import JournalClosedError, RunNotFoundError
-from holdfast_workflow.request_errors import UpdateFailedError
+from outlast import Client, WorkflowTerminatedError
+from outlast.testing import TestEnvironment
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import JournalClosedError, RunNotFoundError
+from outlast_workflow.errors.request import UpdateFailedError
 
 
 @pytest.mark.parametrize("remembered", [True, False])

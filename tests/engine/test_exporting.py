@@ -17,16 +17,16 @@ from tests.histories import programs as golden
 from tests.histories import programs_talk_and_reset as talking
 from tests.recorded import Recorder
 
-from holdfast import DataConverter, RetryPolicy, StartOptions
-from holdfast.errors import (
+from outlast import DataConverter, RetryPolicy, StartOptions
+from outlast.errors import (
     HistoryExistsError,
     InvalidHistoryError,
     RunNotFoundError,
     WorkflowFailedError,
     WorkflowNotFoundError,
 )
-from holdfast.testing import TestEnvironment
-from holdfast_workflow.error_root import HoldfastError
+from outlast.testing import TestEnvironment
+from outlast_workflow.errors.root import OutlastError
 
 Document = dict[str, Any]
 WORKFLOWS = [*programs.WORKFLOWS, *family.WORKFLOWS, *talkers.WORKFLOWS]
@@ -126,7 +126,7 @@ async def test_answers_to_updates_come_along_those_that_the_end_gave_included(
     async def ask(env: TestEnvironment, update_id: str) -> Any:
         try:
             return await env.client.handle("till").execute_update("pay", 5, id=update_id)
-        except HoldfastError as error:
+        except OutlastError as error:
             return type(error).__name__, str(error)
 
     till: dict[str, Any] = {"workflows": talking.WORKFLOWS, "activities": talking.ACTIVITIES}
@@ -223,7 +223,7 @@ async def test_open_runs_are_refused(in_memory: MakeEnvironment) -> None:
         documents = await documents_of(env)
     async with in_memory() as other:
         with pytest.raises(
-            InvalidHistoryError, match=r"is running: only closed runs .*`holdfast export --closed`"
+            InvalidHistoryError, match=r"is running: only closed runs .*`outlast export --closed`"
         ):
             await other.client.import_histories(documents)
         assert await other.client.count() == 0
@@ -263,7 +263,7 @@ def _with(document: Document, value: Any, *path: str | int) -> None:
 
 WRONG: dict[str, tuple[Callable[[Document], Any], str]] = {
     "no format": (lambda d: _without(d, "format"), "no exported history"),
-    "a later version": (lambda d: _with(d, 2, "version"), "upgrade holdfast"),
+    "a later version": (lambda d: _with(d, 2, "version"), "upgrade outlast"),
     "no version": (lambda d: _with(d, "1", "version"), "whole number"),
     "no run": (lambda d: _without(d, "run"), "run must be an object"),
     "no run id": (lambda d: _without(d, "run", "run_id"), "run has no run_id"),
@@ -344,5 +344,5 @@ async def test_a_file_is_read_line_by_line_or_as_one_document(
         for path, words in ((tmp_path / "none", "can't be read"), (tmp_path / "empty", "it is empty")):
             if words == "it is empty":
                 path.touch()
-            with pytest.raises(HoldfastError, match=words):
+            with pytest.raises(OutlastError, match=words):
                 await other.client.import_histories(path)

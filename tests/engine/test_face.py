@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import activity, blocking, errors, interceptors, tracing, watchdog, workflow
-from holdfast_workflow import errors as tree
+import outlast
+from outlast import activity, blocking, client, errors, interceptors, tracing, watchdog, workflow
+from outlast_workflow import errors as tree
 
 PUBLIC = [
     "ActivityError",
@@ -28,7 +28,7 @@ PUBLIC = [
     "DuplicatePolicy",
     "FailureCategory",
     "HistoryEvent",
-    "HoldfastError",
+    "OutlastError",
     "InvalidOptionError",
     "NoWorkerError",
     "ParentClosePolicy",
@@ -67,17 +67,17 @@ PUBLIC = [
 
 
 def test_the_face_has_these_names_and_no_others() -> None:
-    assert holdfast.__all__ == PUBLIC
-    assert set(PUBLIC) <= set(dir(holdfast))
+    assert outlast.__all__ == PUBLIC
+    assert set(PUBLIC) <= set(dir(outlast))
     for name in PUBLIC:
-        assert getattr(holdfast, name) is not None
+        assert getattr(outlast, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'Nope'"):
-        _ = holdfast.Nope
+        _ = outlast.Nope
 
 
 @pytest.mark.parametrize(
     "module",
-    [holdfast, activity, blocking, errors, interceptors, tracing, watchdog, workflow],
+    [outlast, activity, blocking, client, errors, interceptors, tracing, watchdog, workflow],
     ids=lambda m: m.__name__,
 )
 def test_the_names_of_a_public_module_are_sorted_and_there(module: Any) -> None:
@@ -89,7 +89,7 @@ def test_the_names_of_a_public_module_are_sorted_and_there(module: Any) -> None:
 
 
 def test_everything_public_says_what_it_is() -> None:
-    for module in (holdfast, activity, blocking, errors, interceptors, workflow):
+    for module in (outlast, activity, blocking, client, errors, interceptors, workflow):
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing) or inspect.isfunction(thing):
@@ -101,18 +101,27 @@ def test_all_errors_that_users_meet_are_public_under_one_root() -> None:
     drawn = {
         name
         for name, thing in vars(tree).items()
-        if inspect.isclass(thing) and issubclass(thing, tree.HoldfastError) and not name.startswith("_")
+        if inspect.isclass(thing) and issubclass(thing, tree.OutlastError) and not name.startswith("_")
     }
     assert drawn - set(errors.__all__) == internal
     for name in errors.__all__:
-        assert issubclass(getattr(errors, name), holdfast.HoldfastError)
+        assert issubclass(getattr(errors, name), outlast.OutlastError)
         assert name.endswith("Error")
 
 
 def test_importing_it_loads_no_migrations_scheduler_or_command_line() -> None:
-    heavy = ["alembic", "apscheduler", "typer", "rich", "click", "holdfast.cli", "holdfast.worker", "pytest"]
+    heavy = [
+        "alembic",
+        "apscheduler",
+        "typer",
+        "rich",
+        "click",
+        "outlast.cli",
+        "outlast.worker.worker",
+        "pytest",
+    ]
     script = (
-        "import sys, holdfast, holdfast.blocking, holdfast.errors\n"
+        "import sys, outlast, outlast.blocking, outlast.errors\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -122,9 +131,9 @@ def test_importing_it_loads_no_migrations_scheduler_or_command_line() -> None:
 @pytest.mark.parametrize("name", ["start", "hub", "handle"])
 def test_a_client_that_was_not_awaited_says_how_to_connect(name: str) -> None:
     with pytest.raises(AttributeError, match=r"not connected.*client = await Client\.connect"):
-        getattr(holdfast.Client.connect("sqlite://"), name)
+        getattr(outlast.Client.connect("sqlite://"), name)
 
 
 def test_the_version_has_one_place() -> None:
-    version = Path(holdfast.__file__).with_name("version.py").read_text()
-    assert f'__version__ = "{holdfast.__version__}"' in version
+    version = Path(outlast.__file__).with_name("version.py").read_text()
+    assert f'__version__ = "{outlast.__version__}"' in version

@@ -12,11 +12,11 @@ import pytest
 from tests.engine import process
 from tests.engine.process import WorkerProcess, until
 
-from holdfast import workflow
-from holdfast.client import Client
-from holdfast.worker import Worker
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import WorkflowCancelledError, WorkflowTerminatedError
+from outlast import workflow
+from outlast.client.client import Client
+from outlast.worker.worker import Worker
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import WorkflowCancelledError, WorkflowTerminatedError
 
 
 @workflow.defn

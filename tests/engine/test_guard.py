@@ -24,11 +24,11 @@ import pytest
 from tests.engine.conftest import MakeEnvironment
 from tests.recorded import Recorder
 
-from holdfast import StartOptions, activity, workflow
-from holdfast.errors import QueryFailedError, RestrictedWorkflowAccessError
-from holdfast.testing import TestEnvironment
-from holdfast_workflow import guard
-from holdfast_workflow.converter import DataConverter
+from outlast import StartOptions, activity, workflow
+from outlast.errors import QueryFailedError, RestrictedWorkflowAccessError
+from outlast.testing import TestEnvironment
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.run import guard
 
 HERE = Path(__file__)
 
@@ -44,7 +44,7 @@ ACTS: dict[str, Callable[[], Any]] = {
     "os.system": lambda: os.system("true"),  # pyright: ignore[reportDeprecated]
     "thread": lambda: threading.Thread(target=len, args=("",)).start(),
     "sqlite3": lambda: sqlite3.connect(":memory:").close(),
-    "putenv": lambda: os.environ.update(HOLDFAST_TEST_OF_THE_GUARD="1"),
+    "putenv": lambda: os.environ.update(OUTLAST_TEST_OF_THE_GUARD="1"),
     "time.sleep": lambda: time.sleep(0),
 }
 if sys.version_info < (3, 12):
@@ -106,7 +106,7 @@ async def test_what_reaches_for_the_world_fails_the_task_and_says_what_to_use(
     assert f"{__file__}:" in found.message, "the line is the user's, not the library's"
     assert "workflow.unsafe.allow_io()" in found.message
     assert REPLACEMENTS.get(name, "in an activity").replace("\\", "") in found.message
-    assert "HOLDFAST_TEST_OF_THE_GUARD" not in os.environ
+    assert "OUTLAST_TEST_OF_THE_GUARD" not in os.environ
 
 
 async def test_code_that_swallows_the_error_fails_its_task_too(in_memory: MakeEnvironment) -> None:
@@ -187,7 +187,7 @@ async def test_imports_logging_time_zones_and_side_effects_go_on(
     for name in ("xml.dom.minidom", "xml.dom", "tabnanny"):
         sys.modules.pop(name, None)
     handler = logging.FileHandler(tmp_path / "log", delay=True)
-    loggers = [logging.getLogger("tests.guard"), logging.getLogger("holdfast.workflow")]
+    loggers = [logging.getLogger("tests.guard"), logging.getLogger("outlast.workflow")]
     for logger in loggers:
         logger.addHandler(handler)
     try:

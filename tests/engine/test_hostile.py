@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import ActivityError, ApplicationError, RetryPolicy, StartOptions, activity, workflow
-from holdfast_store.committer import Committer, Outcome
-from holdfast_workflow.errors import InvalidOptionError, StoreUnreachableError, WorkflowFailedError
+from outlast import ActivityError, ApplicationError, RetryPolicy, StartOptions, activity, workflow
+from outlast_store.journal.committer import Committer, Outcome
+from outlast_workflow.errors import InvalidOptionError, StoreUnreachableError, WorkflowFailedError
 
 pytestmark = pytest.mark.anyio
 

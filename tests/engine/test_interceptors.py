@@ -12,8 +12,8 @@ import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import Client, InvalidOptionError, RetryPolicy, StartOptions, Worker, activity, workflow
-from holdfast.interceptors import (
+from outlast import Client, InvalidOptionError, RetryPolicy, StartOptions, Worker, activity, workflow
+from outlast.interceptors import (
     CancelWorkflow,
     ContinueAsNewCall,
     DescribeWorkflow,
@@ -33,9 +33,9 @@ from holdfast.interceptors import (
     TerminateWorkflow,
     UpdateWorkflow,
 )
-from holdfast.testing import TestEnvironment
-from holdfast_store.database import Database
-from holdfast_workflow.activity_options import ActivityOptions
+from outlast.testing import TestEnvironment
+from outlast_store.database.database import Database
+from outlast_workflow.options.activity import ActivityOptions
 
 seen: list[str] = []
 """What a ``Teller`` has seen, live only: replay must not tell it twice."""

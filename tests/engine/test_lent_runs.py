@@ -7,10 +7,10 @@ import random
 from tests.engine.programs import add
 from tests.engine.talkers import Collector
 
-from holdfast import Client, Worker
-from holdfast.ownership import ReleaseRuns
-from holdfast.testing import TestEnvironment
-from holdfast_workflow.environment import Environment
+from outlast import Client, Worker
+from outlast.testing import TestEnvironment
+from outlast_runs.claims import ReleaseRuns
+from outlast_workflow.environment import Environment
 
 
 async def test_a_run_that_comes_back_to_an_owner_that_kept_it_is_replayed(sqlite_url: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import echo
 
-from holdfast import StructuralLimitError, StructuralLimits, WorkflowFailedError, workflow
+from outlast import StructuralLimitError, StructuralLimits, WorkflowFailedError, workflow
 
 
 @workflow.defn
@@ -69,7 +69,7 @@ def warned_of(caplog: pytest.LogCaptureFixture, whose: str, kind: str) -> list[s
 async def test_each_limit_of_a_run_is_warned_of_and_then_fails_the_run(
     engine: MakeEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "holdfast.limits")
+    caplog.set_level(logging.WARNING, "outlast.limits")
     async with engine(workflows=[Greedy], limits=ALL_SMALL) as env:
         for kind in (
             "pending_activities",
@@ -95,7 +95,7 @@ async def test_each_limit_of_a_run_is_warned_of_and_then_fails_the_run(
 async def test_signals_and_updates_over_their_limit_are_warned_of_and_then_refused_alone(
     engine: MakeEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "holdfast.limits")
+    caplog.set_level(logging.WARNING, "outlast.limits")
     async with engine(workflows=[Greedy], limits=ALL_SMALL) as env:
         handle = await env.client.start(Greedy.run, "nothing", 0, id="g")
         for number in range(5):
@@ -149,7 +149,7 @@ PROGRAMS: dict[str, Any] = {"workflows": [grows, takes_the_hint], "activities": 
 async def test_a_history_over_its_limit_fails_the_run_after_a_warning(
     engine: MakeEnvironment, limits: StructuralLimits, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "holdfast.limits")
+    caplog.set_level(logging.WARNING, "outlast.limits")
     async with engine(**PROGRAMS, limits=limits) as env:
         handle = await env.client.start(grows, 100, 300, id="grows")
         with pytest.raises(WorkflowFailedError) as failed:

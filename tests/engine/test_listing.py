@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from tests.engine.run_rows import HOUR, NOW, SECOND, insert_runs, run_row
 from tests.statements import asked_of
 
-from holdfast import Client, Range, RunStatus, RunSummary
-from holdfast.errors import InvalidOptionError
-from holdfast.listing import run_filter
-from holdfast.testing import TestEnvironment
-from holdfast_store import listings
-from holdfast_store.database import Database
-from holdfast_store.listings import RunFilter
-from holdfast_store.rows import RunRow
-from holdfast_store.search import Wanted
-from holdfast_store.trouble import OVERDUE_AFTER_US, UNPOLLED_AFTER_US
+from outlast import Client, Range, RunStatus, RunSummary
+from outlast.errors import InvalidOptionError
+from outlast.testing import TestEnvironment
+from outlast.visibility.listing import run_filter
+from outlast_store.database.database import Database
+from outlast_store.reads import run_listing
+from outlast_store.reads.attention import OVERDUE_AFTER_US, UNPOLLED_AFTER_US
+from outlast_store.reads.run_listing import RunFilter
+from outlast_store.schema.rows import RunRow
+from outlast_store.schema.search_index import Wanted
 
 STATUSES = tuple(RunStatus)
 TYPES = ("Order", "Invoice", "Refund")
@@ -160,13 +160,13 @@ def test_any_filter_and_page_size_gives_what_the_model_gives(database: Database)
             limit = 50
         with database.reader() as connection:
             found: list[str] = []
-            while page := listings.page(
+            while page := run_listing.page(
                 connection, wanted, NOW, before=found[-1] if found else None, limit=limit
             ):
                 assert len(page) <= limit
                 found += [run.run_id for run, _ in page]
             assert found == expected
-            assert listings.count(connection, wanted, NOW) == len(expected)
+            assert run_listing.count(connection, wanted, NOW) == len(expected)
 
     check()
     writer.close()
@@ -263,7 +263,9 @@ def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
     seen: list[str] = []
     try:
         with database.reader() as connection:
-            while page := listings.page(connection, wanted, NOW, before=seen[-1] if seen else None, limit=17):
+            while page := run_listing.page(
+                connection, wanted, NOW, before=seen[-1] if seen else None, limit=17
+            ):
                 seen += [run.run_id for run, _ in page]
     finally:
         stop.set()
@@ -426,7 +428,7 @@ def test_common_questions_are_answered_by_the_indexes(shared_database: Database)
     with asked_of(database) as seen, database.reader() as connection:
         for wanted, index in PLANS:
             seen.clear()
-            listings.page(connection, wanted, NOW, before=None, limit=101)
+            run_listing.page(connection, wanted, NOW, before=None, limit=101)
             text, values = next(one for one in seen if "DESC LIMIT" in one[0])
             plan = "\n".join(str(tuple(row)) for row in connection.exec_driver_sql(explain + text, values))
             assert any(name in plan for name in index.split("|")), f"{wanted}\n{plan}"

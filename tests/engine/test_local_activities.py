@@ -10,16 +10,10 @@ from typing import Any
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import (
-    ActivityTimeoutError,
-    RetryPolicy,
-    WorkflowFailedError,
-    activity,
-    workflow,
-)
-from holdfast.testing import TestEnvironment, check_database
-from holdfast_store import queries
-from holdfast_store.rows import LOCAL
+from outlast import ActivityTimeoutError, RetryPolicy, WorkflowFailedError, activity, workflow
+from outlast.testing import TestEnvironment, check_database
+from outlast_store.reads import queries
+from outlast_store.schema.rows import LOCAL
 
 ran: list[str] = []
 

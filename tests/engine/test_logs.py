@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast import Client, Worker, activity, workflow
-from holdfast.logs import FIELDS, RunIds
+from outlast import Client, Worker, activity, workflow
+from outlast.logs import FIELDS, RunIds
 
 library = logging.getLogger("some.library")
 
@@ -45,10 +45,10 @@ def records() -> Iterator[list[logging.LogRecord]]:
     root = logging.getLogger()
     root.addHandler(keeper)
     library.setLevel(logging.INFO)
-    logging.getLogger("holdfast.activity").setLevel(logging.INFO)
+    logging.getLogger("outlast.activity").setLevel(logging.INFO)
     yield found
     root.removeHandler(keeper)
-    logging.getLogger("holdfast.activity").setLevel(logging.NOTSET)
+    logging.getLogger("outlast.activity").setLevel(logging.NOTSET)
 
 
 async def test_records_say_for_which_run_and_attempt(records: list[logging.LogRecord]) -> None:

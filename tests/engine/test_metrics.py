@@ -16,7 +16,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import (
+from outlast import (
     RetryPolicy,
     StartOptions,
     UpdateRejectedError,
@@ -25,14 +25,14 @@ from holdfast import (
     activity,
     workflow,
 )
-from holdfast.metrics import METRICS, engine_metrics
-from holdfast.testing import TestEnvironment
-from holdfast.watchdog import TaskWatchdog
-from holdfast_workflow.kinds import AttemptOutcome
+from outlast.runtime.metrics import METRICS, engine_metrics
+from outlast.testing import TestEnvironment
+from outlast.watchdog import TaskWatchdog
+from outlast_workflow.primitives.enums import AttemptOutcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 SECTION = re.compile(r"^## The engine$(.+?)^## ", re.M | re.S)
-ROW = re.compile(r"^\| `(holdfast\.\S+)` \| ([a-z ]+) \| `(.+?)` \|(.*?)\| (.+) \|$", re.M)
+ROW = re.compile(r"^\| `(outlast\.\S+)` \| ([a-z ]+) \| `(.+?)` \|(.*?)\| (.+) \|$", re.M)
 
 THRICE = RetryPolicy(max_attempts=3, initial_interval=10, backoff_coefficient=1, jitter=0)
 
@@ -113,9 +113,9 @@ class Readings:
         found: dict[Any, Any] = {}
         for resource in data.resource_metrics if data is not None else ():
             for scope in resource.scope_metrics:
-                assert scope.scope.name == "holdfast"
+                assert scope.scope.name == "outlast"
                 for metric in scope.metrics:
-                    if metric.name == f"holdfast.{name}":
+                    if metric.name == f"outlast.{name}":
                         for point in metric.data.data_points:
                             attributes: Mapping[str, Any] = point.attributes or {}
                             key = tuple(attributes[one] for one in by)
@@ -281,7 +281,7 @@ import asyncio
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from holdfast import Client, Worker, workflow
+from outlast import Client, Worker, workflow
 
 @workflow.defn
 async def done() -> None: ...
@@ -296,7 +296,7 @@ async def main() -> None:
             await client.execute(done)
     scopes = reader.get_metrics_data().resource_metrics[0].scope_metrics
     found = {{metric.name: metric for scope in scopes for metric in scope.metrics}}
-    print(found["holdfast.workflow.ended"].data.data_points[0].value)
+    print(found["outlast.workflow.ended"].data.data_points[0].value)
 
 asyncio.run(main())
 """

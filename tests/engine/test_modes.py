@@ -10,13 +10,14 @@ import pytest
 from tests.engine import modes
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import RetryPolicy, activity, sending, workflow
-from holdfast.actor import Actor
-from holdfast.signalling import deliver
-from holdfast.testing import check_database
-from holdfast_store.batch import Batch
-from holdfast_workflow.events import Event, SignalReceived
-from holdfast_workflow.limits import StructuralLimits
+from outlast import RetryPolicy, activity, workflow
+from outlast.client import encoded_calls
+from outlast.testing import check_database
+from outlast.worker.runs.cached_run import Actor
+from outlast_runs.signals import deliver
+from outlast_store.journal.batch import Batch
+from outlast_workflow.history.events import Event, SignalReceived
+from outlast_workflow.options.limits import StructuralLimits
 
 attempts: list[int] = []
 
@@ -88,8 +89,8 @@ def a_keyed_signal_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     def unkeyed(batch: Batch, run: Any, signal: SignalReceived, limits: StructuralLimits) -> bool:
         return deliver(batch, run, replace(signal, request_id=None), limits)
 
-    monkeypatch.setattr(sending, "was_delivered", lambda *args: False)
-    monkeypatch.setattr(sending, "deliver", unkeyed)
+    monkeypatch.setattr(encoded_calls, "was_delivered", lambda *args: False)
+    monkeypatch.setattr(encoded_calls, "deliver", unkeyed)
 
 
 BUGS = (an_event_is_taken_in_twice, a_keyed_signal_is_written_twice)

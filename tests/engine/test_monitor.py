@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Client, Worker, workflow
-from holdfast.monitor import monitor
-from holdfast_store import queries
+from outlast import Client, Worker, workflow
+from outlast.worker.blocked_monitor import monitor
+from outlast_store.reads import queries
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def test_code_that_blocks_fails_its_task_and_nothing_else(
         watch = monitor()
         assert watch is not None
         watch._limit_s = 0.3
-        with caplog.at_level(logging.ERROR, "holdfast.worker"):
+        with caplog.at_level(logging.ERROR, "outlast.worker"):
             handle = await client.start(code, id="blocks")
             while not (row := await handle.run()).task_failures:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

@@ -12,15 +12,16 @@ from tests.conformance.changes import Fault, FaultyLink, lost_after
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import Client, Worker, workflow
-from holdfast.activation import Activate
-from holdfast.errors import StoreError, StoreUnreachableError
-from holdfast.testing import TestEnvironment
-from holdfast_activities.changes import CompleteAttempt, EndAttempt
-from holdfast_store import committer, queries
-from holdfast_store.batch import Committed
-from holdfast_store.database import Database
-from holdfast_store.queries import fetch
+from outlast import Client, Worker, workflow
+from outlast.errors import StoreError, StoreUnreachableError
+from outlast.testing import TestEnvironment
+from outlast_activities.changes import CompleteAttempt, EndAttempt
+from outlast_runs.activation import Activate
+from outlast_store.database.database import Database
+from outlast_store.journal import committer
+from outlast_store.journal.batch import Committed
+from outlast_store.reads import queries
+from outlast_store.reads.queries import fetch
 
 
 @workflow.defn
@@ -83,7 +84,7 @@ async def test_what_an_unheard_commit_claimed_is_handed_back(
     anyio_backend: Any,
 ) -> None:
     """The start, the first activation and the claim of its activity are one commit, which nobody heard of."""
-    monkeypatch.setattr("holdfast_store.journal.ASK_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr("outlast_store.journal.journal.ASK_AGAIN_AFTER", 0.01)
     async with Client.connect(database_url) as client:
         async with Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES):
             with monkeypatch.context() as away:
@@ -159,7 +160,7 @@ async def test_a_worker_stops_though_the_database_is_away(
     anyio_backend: Any,
 ) -> None:
     """What it can't write by then is done by others when its lease is over."""
-    monkeypatch.setattr("holdfast.loop_worker.STOP_PATIENCE_S", 0.05)
+    monkeypatch.setattr("outlast.worker.loop_worker.STOP_PATIENCE_S", 0.05)
     async with Client.connect(database_url) as client:
         worker = Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES)
         await worker.start()

@@ -7,22 +7,22 @@ from datetime import timedelta
 import pytest
 from tests.engine import programs
 
-from holdfast import Client
-from holdfast.activation import Activate, Activation
-from holdfast.hub import Hub
-from holdfast.ownership import STEAL_AFTER, ClaimRuns, RegisterWorker, StealRuns
-from holdfast.starting import StartRun, first_run
-from holdfast.testing import TestEnvironment
-from holdfast_store import queries
-from holdfast_store.queries import fetch
-from holdfast_store.rows import RunRow, WorkerRow
-from holdfast_store.runs import started_event
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import JournalClosedError, RefusedError
-from holdfast_workflow.kinds import DuplicatePolicy
-from holdfast_workflow.options import StartOptions
-from holdfast_workflow.payloads import Payload
+from outlast import Client
+from outlast.runtime.runtime import Hub
+from outlast.testing import TestEnvironment
+from outlast_runs.activation import Activate, Activation
+from outlast_runs.claims import STEAL_AFTER, ClaimRuns, RegisterWorker, StealRuns
+from outlast_runs.start import StartRun
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.reads import queries
+from outlast_store.reads.queries import fetch
+from outlast_store.schema.rows import RunRow, WorkerRow
+from outlast_store.transitions.runs import first_run, started_event
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import JournalClosedError, RefusedError
+from outlast_workflow.options.options import StartOptions
+from outlast_workflow.primitives.enums import DuplicatePolicy
+from outlast_workflow.primitives.payloads import Payload
 
 
 class SteppedClock:

@@ -10,13 +10,13 @@ import pytest
 from tests.engine import plain, programs
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast.testing import Replayer, TestEnvironment
-from holdfast_workflow.errors import WorkflowCancelledError
+from outlast.testing import Replayer, TestEnvironment
+from outlast_workflow.errors import WorkflowCancelledError
 
 if TYPE_CHECKING:
     from typing import assert_type
 
-    from holdfast.client import Client
+    from outlast.client.client import Client
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -117,7 +117,7 @@ async def test_the_replayer_takes_either_twin_for_the_other(in_memory: MakeEnvir
 
 
 async def test_a_blocking_call_in_a_coroutine_shows_in_describe(in_memory: MakeEnvironment) -> None:
-    from holdfast import workflow
+    from outlast import workflow
 
     @workflow.defn
     async def mixed() -> None:

@@ -13,12 +13,12 @@ import pytest
 from tests.engine import process
 from tests.engine.process import WorkerProcess, until, until_so
 
-from holdfast.client import Client
-from holdfast.testing import check_database
-from holdfast.worker import Worker
-from holdfast_store import queries
-from holdfast_store.queries import fetch
-from holdfast_workflow.request_errors import NoWorkerError
+from outlast.client.client import Client
+from outlast.testing import check_database
+from outlast.worker.worker import Worker
+from outlast_store.reads import queries
+from outlast_store.reads.queries import fetch
+from outlast_workflow.errors.request import NoWorkerError
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -244,7 +244,7 @@ async def test_a_worker_on_its_own_thread(shared_url: str, diary: Path) -> None:
 async def test_sync_activities_run_in_threads(shared_url: str, diary: Path) -> None:
     import threading
 
-    from holdfast import activity, workflow
+    from outlast import activity, workflow
 
     seen: set[int] = set()
 

@@ -10,20 +10,19 @@ from tests.engine import answerers, programs
 from tests.engine.answerers import Anything, Broken, Cart, Leaver, Line, Relay
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import workflow
-from holdfast.client import Client
-from holdfast.owner import RunOwner
-from holdfast.testing import TestEnvironment
-from holdfast_store.database import Database
-from holdfast_store.queries import fetch
-from holdfast_workflow.errors import (
+from outlast import workflow
+from outlast.client.client import Client
+from outlast.testing import TestEnvironment
+from outlast.worker.runs.owner import RunOwner
+from outlast_store.database.database import Database
+from outlast_store.reads.queries import fetch
+from outlast_workflow.errors import (
     InvalidOptionError,
     NonDeterminismError,
     RunNotFoundError,
     WorkflowNotFoundError,
 )
-from holdfast_workflow.options import StartOptions
-from holdfast_workflow.request_errors import (
+from outlast_workflow.errors.request import (
     NoWorkerError,
     QueryFailedError,
     ReadOnlyContextError,
@@ -31,6 +30,7 @@ from holdfast_workflow.request_errors import (
     UnknownHandlerError,
     UpdateRejectedError,
 )
+from outlast_workflow.options.options import StartOptions
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ async def test_nobody_can_answer(answering: MakeEnvironment) -> None:
     async with answering(workflows=[], activities=[]) as env:
         handle = await env.client.start("Cart", "ada", id="c")
         began = env.now()
-        with pytest.raises(NoWorkerError, match="holdfast worker"):
+        with pytest.raises(NoWorkerError, match="outlast worker"):
             await handle.query("count")
         assert env.now() == began
 

@@ -10,13 +10,13 @@ import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast.client import Client
-from holdfast.testing import TestEnvironment
-from holdfast_store import queries
-from holdfast_workflow.definitions import definition_of
-from holdfast_workflow.errors import WorkflowCancelledError, WorkflowFailedError
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.options import RetryPolicy, StartOptions
+from outlast.client.client import Client
+from outlast.testing import TestEnvironment
+from outlast_store.reads import queries
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.errors import WorkflowCancelledError, WorkflowFailedError
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import RetryPolicy, StartOptions
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

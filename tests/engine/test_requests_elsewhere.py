@@ -11,15 +11,15 @@ from tests.engine import answerers, programs
 from tests.engine.answerers import Cart, Line, Relay
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast.client import Client
-from holdfast.ownership import ReleaseRuns
-from holdfast.questions import Question, Reply
-from holdfast.testing import TestEnvironment
-from holdfast_store.database import Database
-from holdfast_workflow.errors import WorkflowClosedError, WorkflowTerminatedError
-from holdfast_workflow.options import StartOptions
-from holdfast_workflow.payloads import Payload
-from holdfast_workflow.request_errors import UpdateFailedError
+from outlast.client.client import Client
+from outlast.testing import TestEnvironment
+from outlast_runs.claims import ReleaseRuns
+from outlast_runs.queries import Question, Reply
+from outlast_store.database.database import Database
+from outlast_workflow.errors import WorkflowClosedError, WorkflowTerminatedError
+from outlast_workflow.errors.request import UpdateFailedError
+from outlast_workflow.options.options import StartOptions
+from outlast_workflow.primitives.payloads import Payload
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import ApplicationError, RunStatus, StartOptions, activity, workflow
-from holdfast.errors import (
+from outlast import ApplicationError, RunStatus, StartOptions, activity, workflow
+from outlast.errors import (
     InvalidOptionError,
     ResetRefusedError,
     RunNotFoundError,
@@ -18,7 +18,7 @@ from holdfast.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
-from holdfast_workflow.options import RetryPolicy
+from outlast_workflow.options.options import RetryPolicy
 
 calls: list[Any] = []
 broken: set[str] = set()

@@ -12,19 +12,21 @@ import psycopg
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import ApplicationError, RetentionPolicy, StartOptions, activity, exporting, retention, workflow
-from holdfast.errors import (
+from outlast import ApplicationError, RetentionPolicy, StartOptions, activity, workflow
+from outlast.errors import (
     DeleteRefusedError,
     InvalidOptionError,
     WorkflowNotFoundError,
 )
-from holdfast.retention import Retention, RetentionReport
-from holdfast.testing import TestEnvironment
-from holdfast_store import deleting, tables
-from holdfast_store.batch import Batch
-from holdfast_store.deleting import DeleteStep
-from holdfast_store.queries import fetch
-from holdfast_workflow.options import RetryPolicy
+from outlast.histories import exporter, retention
+from outlast.histories.retention import Retention, RetentionReport
+from outlast.testing import TestEnvironment
+from outlast_store.journal.batch import Batch
+from outlast_store.reads.queries import fetch
+from outlast_store.schema import tables
+from outlast_store.transitions import deletion
+from outlast_store.transitions.deletion import DeleteStep
+from outlast_workflow.options.options import RetryPolicy
 
 DAY = 86_400
 
@@ -96,7 +98,7 @@ async def rows_left(env: Any) -> dict[str, int]:
 
 
 async def test_a_deleted_workflow_leaves_no_row_behind(made: MakeEnvironment, monkeypatch: Any) -> None:
-    monkeypatch.setattr(deleting, "ROWS_IN_A_STEP", 5)
+    monkeypatch.setattr(deletion, "ROWS_IN_A_STEP", 5)
     monkeypatch.setattr(DeleteStep.__init__, "__defaults__", (5,))
     async with made() as env:
         handle = await env.client.start(Busy.run, 2, id="w")
@@ -146,8 +148,8 @@ async def test_an_id_whose_newest_chain_is_deleted_stands_for_the_one_before(mad
 async def test_what_was_interrupted_is_found_again_and_ended(made: MakeEnvironment) -> None:
     async with made() as env:
         await (await env.client.start(Busy.run, 2, id="w")).result()
-        (last,) = await env.client.hub.read(deleting.last_runs, "w")
-        chain = await env.client.hub.read(deleting.chain_backwards, last[0])
+        (last,) = await env.client.hub.read(deletion.last_runs, "w")
+        chain = await env.client.hub.read(deletion.chain_backwards, last[0])
         assert await env.client.hub.journal.apply(DeleteStep(chain[0], last[0], "w"))
         assert not await env.client.hub.journal.apply(DeleteStep(chain[1], last[0], "w", 3))
         assert await env.client.delete("w") == 2
@@ -266,8 +268,8 @@ async def test_a_chain_that_another_is_deleting_keeps_its_whole_export(
         await (await env.client.start(Busy.run, 2, id="w")).result()
         await env.sleep(100)
         policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
-        (last,) = await env.client.hub.read(deleting.last_runs, "w")
-        first, *_ = await env.client.hub.read(deleting.chain_backwards, last[0])
+        (last,) = await env.client.hub.read(deletion.last_runs, "w")
+        first, *_ = await env.client.hub.read(deletion.chain_backwards, last[0])
 
         class Dies(Retention):
             async def _delete(self, chain: Any, report: RetentionReport) -> None:
@@ -289,7 +291,7 @@ async def test_who_reads_a_chain_while_another_deletes_it_does_not_replace_the_w
         await (await env.client.start(Busy.run, 2, id="w")).result()
         await env.sleep(100)
         policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
-        right = exporting.export_run
+        right = exporter.export_run
 
         others: list[int] = []
 
@@ -330,7 +332,7 @@ async def test_a_chain_that_a_reset_takes_up_is_exported_as_it_was_and_stays(
 async def test_a_worker_makes_passes_by_itself(
     made: MakeEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "holdfast.retention")
+    caplog.set_level(logging.INFO, "outlast.retention")
     async with made() as env:
         policy = RetentionPolicy(days=timedelta(seconds=200), interval=60)
         async with env.new_worker(workflows=[quick], retention=policy):

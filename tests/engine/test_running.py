@@ -13,14 +13,14 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 from tests.engine.programs import Colour, Order, Part, Sleeper, Sum
 
-from holdfast_workflow.errors import (
+from outlast_workflow.errors import (
     ActivityError,
     ApplicationError,
     PayloadEncodeError,
     StructuralLimitError,
     WorkflowFailedError,
 )
-from holdfast_workflow.limits import StructuralLimits
+from outlast_workflow.options.limits import StructuralLimits
 
 
 async def test_a_class_workflow_returns_its_result(engine: MakeEnvironment) -> None:

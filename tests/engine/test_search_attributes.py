@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import Range, StartOptions, StructuralLimits, workflow
-from holdfast.errors import (
+from outlast import Range, StartOptions, StructuralLimits, workflow
+from outlast.errors import (
     ChildWorkflowError,
     InvalidOptionError,
     StructuralLimitError,
     WorkflowFailedError,
     WorkflowTimeoutError,
 )
-from holdfast_workflow.options import RetryPolicy
+from outlast_workflow.options.options import RetryPolicy
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FIRST: dict[str, Any] = {"customer": "c-7", "amount": 5, "due": AT, "tags": ["eu", "new"]}

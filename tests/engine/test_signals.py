@@ -21,9 +21,9 @@ from tests.engine.talkers import (
     Rolling,
 )
 
-from holdfast import workflow
-from holdfast.testing import TestEnvironment
-from holdfast_workflow.errors import (
+from outlast import workflow
+from outlast.testing import TestEnvironment
+from outlast_workflow.errors import (
     DurableCallError,
     InvalidOptionError,
     StructuralLimitError,
@@ -32,8 +32,8 @@ from holdfast_workflow.errors import (
     WorkflowFailedError,
     WorkflowNotFoundError,
 )
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.options import RetryPolicy, StartOptions
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import RetryPolicy, StartOptions
 
 
 @pytest.fixture
@@ -268,11 +268,11 @@ async def test_a_run_in_a_storm_of_signals_comes_to_its_end(
     talking: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal lands between each of its last activations and their commit; still it ends."""
-    from holdfast import owner as owners
-    from holdfast.activation import Activate
-    from holdfast.sending import SendSignal
-    from holdfast_workflow.events import SignalReceived
-    from holdfast_workflow.payloads import Payload
+    from outlast.worker.runs import owner as owners
+    from outlast_runs.activation import Activate
+    from outlast_runs.signals import SendSignal
+    from outlast_workflow.history.events import SignalReceived
+    from outlast_workflow.primitives.payloads import Payload
 
     sent: list[Any] = []
     change_of = owners.RunOwner._change

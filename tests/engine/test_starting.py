@@ -10,17 +10,17 @@ from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import Sleeper, Sum
 
-from holdfast.client import Client
-from holdfast_store import queries
-from holdfast_store.rows import RunRow
-from holdfast_workflow.errors import (
+from outlast.client.client import Client
+from outlast_store.reads import queries
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.errors import (
     InvalidOptionError,
     WorkflowAlreadyStartedError,
     WorkflowNotFoundError,
     WorkflowTerminatedError,
 )
-from holdfast_workflow.kinds import DuplicatePolicy
-from holdfast_workflow.options import StartOptions
+from outlast_workflow.options.options import StartOptions
+from outlast_workflow.primitives.enums import DuplicatePolicy
 
 
 async def row_of(client: Client, run_id: str | None) -> RunRow:
@@ -201,7 +201,7 @@ async def test_arguments_are_checked_before_anything_is_written(in_memory: MakeE
         for args in bad:
             with pytest.raises(Exception, match=r"Sum|numbers") as caught:
                 await start(Sum.run, *args, id="w")
-            assert type(caught.value).__module__.startswith("holdfast")
+            assert type(caught.value).__module__.startswith("outlast")
         with pytest.raises(WorkflowNotFoundError):
             await env.client.handle("w").result()
 

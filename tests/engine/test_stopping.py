@@ -11,9 +11,9 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 from tests.engine.programs import Careful, Sleeper, Sum
 
-from holdfast import workflow
-from holdfast_workflow.errors import WorkflowCancelledError, WorkflowClosedError, WorkflowTerminatedError
-from holdfast_workflow.options import StartOptions
+from outlast import workflow
+from outlast_workflow.errors import WorkflowCancelledError, WorkflowClosedError, WorkflowTerminatedError
+from outlast_workflow.options.options import StartOptions
 
 
 async def test_a_cancel_before_the_first_activation(engine: MakeEnvironment) -> None:
@@ -97,7 +97,7 @@ async def test_a_cancel_and_a_result_at_the_same_time(engine: MakeEnvironment, c
         async def waits() -> str:
             return await workflow.execute_activity("held", start_to_close_timeout=60, result_type=str)
 
-        from holdfast import activity
+        from outlast import activity
 
         worker = env.new_worker(
             workflows=[workflow.defn(waits)], activities=[activity.defn(held)], task_queue="held"

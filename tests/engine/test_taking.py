@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.conformance.changes import start
 
-from holdfast import Client, activity, workflow
-from holdfast.ownership import ClaimRuns, RegisterWorker
-from holdfast.taking import ANYWAY_AFTER_S, MOST_CLAIMED
-from holdfast.testing import TestEnvironment, VirtualLoop
-from holdfast_store.queries import fetch
-from holdfast_workflow.errors import OutcomeUnknownError
+from outlast import Client, activity, workflow
+from outlast.testing import TestEnvironment, VirtualLoop
+from outlast.worker.runs.claimer import ANYWAY_AFTER_S, MOST_CLAIMED
+from outlast_runs.claims import ClaimRuns, RegisterWorker
+from outlast_store.reads.queries import fetch
+from outlast_workflow.errors import OutcomeUnknownError
 
 AWAY = "SELECT count(*) FROM workflow_runs WHERE owner_id IS NULL AND closed_at IS NULL"
 

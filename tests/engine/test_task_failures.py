@@ -12,11 +12,11 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 from tests.engine.programs import add, multiply, wait_long
 
-from holdfast import activity, workflow
-from holdfast.testing import TestEnvironment
-from holdfast_store import queries
-from holdfast_store.rows import RunRow
-from holdfast_workflow.errors import WorkflowFailedError
+from outlast import activity, workflow
+from outlast.testing import TestEnvironment
+from outlast_store.reads import queries
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.errors import WorkflowFailedError
 
 # A second worker would go on with the code that the tests replace.
 pytestmark = pytest.mark.usefixtures("one_worker")
@@ -203,8 +203,8 @@ async def test_cancelling_and_terminating_a_run_whose_task_fails(engine: MakeEnv
 
 
 async def test_a_deadline_beats_a_failing_task(engine: MakeEnvironment) -> None:
-    from holdfast_workflow.errors import WorkflowTimeoutError
-    from holdfast_workflow.options import StartOptions
+    from outlast_workflow.errors import WorkflowTimeoutError
+    from outlast_workflow.options.options import StartOptions
 
     async with engine() as env:
         handle = await env.client.start(

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from holdfast import ActivityTimeoutError, Client, RetryPolicy, Worker, activity, workflow
-from holdfast.testing import check_database
+from outlast import ActivityTimeoutError, Client, RetryPolicy, Worker, activity, workflow
+from outlast.testing import check_database
 
 ONCE = RetryPolicy(max_attempts=1)
 told: list[str] = []

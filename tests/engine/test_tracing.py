@@ -15,9 +15,9 @@ from opentelemetry.trace import StatusCode
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import ApplicationError, RetryPolicy, WorkflowFailedError, activity, workflow
-from holdfast.testing import TestEnvironment
-from holdfast.tracing import TracingInterceptor
+from outlast import ApplicationError, RetryPolicy, WorkflowFailedError, activity, workflow
+from outlast.testing import TestEnvironment
+from outlast.tracing import TracingInterceptor
 
 SECRET = "4111-1111"
 
@@ -134,13 +134,13 @@ async def test_spans_say_whose_they_are(engine: MakeEnvironment, spans: Spans) -
         await handle.signal(Shop.approve)
         await handle.result()
     attempts = [span for span in spans.all if span.name == "RunActivity:charge"]
-    assert [span.attributes["holdfast.attempt"] for span in attempts if span.attributes] == [1, 2]
+    assert [span.attributes["outlast.attempt"] for span in attempts if span.attributes] == [1, 2]
     for span in spans.all:
         assert span.attributes is not None
         if "Ship" not in span.name:
-            assert span.attributes["holdfast.workflow.id"] == "shop"
+            assert span.attributes["outlast.workflow.id"] == "shop"
         if span.name.startswith(("Run", "Complete", "StartActivity")) and "Ship" not in span.name:
-            assert span.attributes["holdfast.run.id"] == handle.run_id
+            assert span.attributes["outlast.run.id"] == handle.run_id
 
 
 async def test_an_error_is_recorded_without_what_it_says(engine: MakeEnvironment, spans: Spans) -> None:
@@ -181,7 +181,7 @@ async def test_how_a_run_ended_is_seen(in_memory: Callable[..., TestEnvironment]
     assert spans.one("CompleteWorkflow:hopeless").status.status_code is StatusCode.ERROR
     cancelled = spans.one("CompleteWorkflow:endless")  # the other one is still open: eviction is no end
     assert cancelled.status.status_code is StatusCode.UNSET
-    assert dict(cancelled.attributes or {})["holdfast.outcome"] == "cancelled"
+    assert dict(cancelled.attributes or {})["outlast.outcome"] == "cancelled"
 
 
 @workflow.defn
@@ -222,7 +222,7 @@ async def test_the_next_run_of_a_chain_is_part_of_the_trace(engine: MakeEnvironm
         await env.settle()
     assert Counter(spans.tree())["StartWorkflow:Shop > RunWorkflow:Shop"] == 2
     ends = [span for span in spans.all if span.name == "CompleteWorkflow:Shop"]
-    assert [dict(span.attributes or {}).get("holdfast.outcome") for span in ends] == [
+    assert [dict(span.attributes or {}).get("outlast.outcome") for span in ends] == [
         "continued_as_new",
         None,
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast import Client, WorkflowHandle, activity, workflow
+from outlast import Client, WorkflowHandle, activity, workflow
 
 
 @activity.defn(start_to_close_timeout=60)

@@ -12,9 +12,9 @@ from tests.engine.answerers import Anything, Brief, Cart, Failing, Hasty, Line, 
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 
-from holdfast.testing import TestEnvironment
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.errors import (
+from outlast.testing import TestEnvironment
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import (
     ApplicationError,
     DurableCallError,
     InvalidOptionError,
@@ -24,15 +24,15 @@ from holdfast_workflow.errors import (
     WorkflowNotFoundError,
     WorkflowTimeoutError,
 )
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.options import RetryPolicy, StartOptions
-from holdfast_workflow.request_errors import (
+from outlast_workflow.errors.request import (
     ReadOnlyContextError,
     RequestTimeoutError,
     UnknownHandlerError,
     UpdateFailedError,
     UpdateRejectedError,
 )
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import RetryPolicy, StartOptions
 
 
 @pytest.fixture
@@ -471,7 +471,7 @@ async def test_a_run_in_a_storm_of_updates_comes_to_its_end(
     answering: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update lands between each of its last activations and their commit; still it ends, and all are answered."""
-    from holdfast.owner import RunOwner
+    from outlast.worker.runs.owner import RunOwner
 
     async with answering() as env:
         handle = await env.client.start(Cart.run, "ada", id="c")

@@ -15,12 +15,12 @@ import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
-from holdfast import ActivityOptions, StartOptions, activity, workflow
-from holdfast.client import Client
-from holdfast.errors import HoldfastError, InvalidOptionError
-from holdfast.worker import Worker
-from holdfast_store import tables
-from holdfast_store.queries import fetch
+from outlast import ActivityOptions, StartOptions, activity, workflow
+from outlast.client.client import Client
+from outlast.errors import InvalidOptionError, OutlastError
+from outlast.worker.worker import Worker
+from outlast_store.reads.queries import fetch
+from outlast_store.schema import tables
 
 CENTURY = 100 * 31_557_600
 NO_DURATIONS: dict[str, tuple[Any, str]] = {
@@ -114,7 +114,7 @@ def refused(make: Callable[[], object], wrong: Wrong) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is compared below
         make()
     assert isinstance(caught.value, InvalidOptionError)
-    assert isinstance(caught.value, HoldfastError)
+    assert isinstance(caught.value, OutlastError)
     assert str(caught.value).startswith(wrong.message)
     assert caught.value.field == wrong.field
 

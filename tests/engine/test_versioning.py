@@ -12,13 +12,13 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import add, multiply
 from tests.workflow.driver import BOUNDED, CONVERTER
 
-from holdfast import workflow
-from holdfast_workflow.definitions import WorkflowDefinition, definition_of
-from holdfast_workflow.errors import NonDeterminismError, WorkflowFailedError
-from holdfast_workflow.events import REGISTRY
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.replay import replay
+from outlast import workflow
+from outlast_workflow.declare.definitions import WorkflowDefinition, definition_of
+from outlast_workflow.errors import NonDeterminismError, WorkflowFailedError
+from outlast_workflow.history.events import REGISTRY
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import replay
 
 # A second worker would go on with the code that the tests replace.
 pytestmark = pytest.mark.usefixtures("one_worker")

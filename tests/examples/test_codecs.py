@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 from examples.codecs import Chain, Compressed, Encrypted
 from pydantic import BaseModel
 
-from holdfast import (
+from outlast import (
     ApplicationError,
     Client,
     DataConverter,
@@ -20,8 +20,8 @@ from holdfast import (
     activity,
     workflow,
 )
-from holdfast.testing import TestEnvironment, VirtualLoop
-from holdfast_workflow.errors import PayloadDecodeError
+from outlast.testing import TestEnvironment, VirtualLoop
+from outlast_workflow.errors import PayloadDecodeError
 
 OLD, NEW = Fernet.generate_key(), Fernet.generate_key()
 SECRET = "xyzzy-4711"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from examples import agent_loop, approval, fan_out_import, order_saga, polling
 
-from holdfast import WorkflowCancelledError, WorkflowFailedError
-from holdfast.testing import TestEnvironment, VirtualLoop
+from outlast import WorkflowCancelledError, WorkflowFailedError
+from outlast.testing import TestEnvironment, VirtualLoop
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "__init__")

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from tests.recorded import ROOT
 
-from holdfast.testing import TestEnvironment
+from outlast.testing import TestEnvironment
 
 
 async def record(programs: Any) -> list[dict[str, Any]]:

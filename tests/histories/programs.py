@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast import (
+from outlast import (
     ActivityError,
     ActivityTimeoutError,
     ApplicationError,
@@ -17,9 +17,9 @@ from holdfast import (
     activity,
     workflow,
 )
-from holdfast.errors import MissingCodeError, UpdateFailedError, UpdateRejectedError
-from holdfast.testing import TestEnvironment
-from holdfast.workflow import blocking
+from outlast.errors import MissingCodeError, UpdateFailedError, UpdateRejectedError
+from outlast.testing import TestEnvironment
+from outlast.workflow import blocking
 
 TWICE = RetryPolicy(initial_interval=1, max_attempts=2)
 ONCE = RetryPolicy(max_attempts=1)

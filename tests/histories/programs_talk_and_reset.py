@@ -7,16 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from holdfast import (
-    ActivityTimeoutError,
-    ApplicationError,
-    RetryPolicy,
-    StartOptions,
-    activity,
-    workflow,
-)
-from holdfast.errors import UpdateFailedError, UpdateRejectedError, WorkflowFailedError
-from holdfast.interceptors import (
+from outlast import ActivityTimeoutError, ApplicationError, RetryPolicy, StartOptions, activity, workflow
+from outlast.errors import UpdateFailedError, UpdateRejectedError, WorkflowFailedError
+from outlast.interceptors import (
     ContinueAsNewCall,
     Interceptor,
     SignalExternal,
@@ -26,8 +19,8 @@ from holdfast.interceptors import (
     StartWorkflow,
     UpdateWorkflow,
 )
-from holdfast.testing import TestEnvironment
-from holdfast.workflow import blocking
+from outlast.testing import TestEnvironment
+from outlast.workflow import blocking
 
 ONCE = RetryPolicy(max_attempts=1)
 down: list[str] = []

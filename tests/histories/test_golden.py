@@ -13,9 +13,9 @@ import orjson
 import pytest
 from tests.recorded import ROOT, check_line
 
-from holdfast import Client
-from holdfast.testing import Replayer
-from holdfast_workflow.events import REGISTRY
+from outlast import Client
+from outlast.testing import Replayer
+from outlast_workflow.history.events import REGISTRY
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("programs*.jsonl"))
@@ -73,7 +73,7 @@ def test_they_replay(path: Path) -> None:
 @pytest.mark.parametrize("seed", ["0", "4711"])
 def test_they_replay_in_a_fresh_process_with_another_hash_seed(path: Path, seed: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "replay", f"tests.histories.{path.stem}", str(path), "--json"],
+        [sys.executable, "-m", "outlast", "replay", f"tests.histories.{path.stem}", str(path), "--json"],
         capture_output=True,
         text=True,
         check=False,

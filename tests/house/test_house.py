@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = ["dashboard", "engine", "watchdog", "activities", "store", "workflow", "migrations"]
+FOLDERS = ["dashboard", "engine", "watchdog", "runs", "activities", "store", "workflow", "migrations"]
 PACKAGES = [ROOT / path for path in PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -93,10 +93,10 @@ def test_each_python_block_in_a_page_is_python(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_name_imported_in_a_page_is_public(page: Path) -> None:
-    import holdfast
+    import outlast
 
-    public = holdfast.__all__
-    for names in re.findall(r"^from holdfast import (.+)$", page.read_text(), re.M):
+    public = outlast.__all__
+    for names in re.findall(r"^from outlast import (.+)$", page.read_text(), re.M):
         assert set(names.split(", ")) <= set(public)
 
 

@@ -16,14 +16,14 @@ PACKAGES = [
         "wheel"
     ]["packages"]
 ]
-OPTIONAL = "holdfast_dashboard"
-VERSION = (ROOT / "engine/holdfast/version.py").read_text().split('__version__ = "')[1].split('"')[0]
+OPTIONAL = "outlast_dashboard"
+VERSION = (ROOT / "engine/outlast/version.py").read_text().split('__version__ = "')[1].split('"')[0]
 
 
 def run(*command: str | Path, cwd: Path) -> str:
     """Run a command away from the sources, with no setting of ours that could help it; its output."""
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOLDFAST"))
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OUTLAST"))
     }
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -62,9 +62,9 @@ def test_the_wheel_holds_what_the_sources_hold(wheel: Path) -> None:
 
 def test_the_wheel_brings_the_migrations(wheel: Path) -> None:
     inside = zipfile.ZipFile(wheel).namelist()
-    assert "holdfast_migrations/runner.py" in inside
+    assert "outlast_migrations/runner.py" in inside
     assert [
-        name for name in inside if name.startswith("holdfast_migrations/versions/0") and name.endswith(".py")
+        name for name in inside if name.startswith("outlast_migrations/versions/0") and name.endswith(".py")
     ]
 
 
@@ -82,7 +82,7 @@ def test_every_package_imports_from_the_wheel_alone(empty_environment: Path, tmp
 
 
 def test_the_command_runs_from_the_wheel_alone(empty_environment: Path, tmp_path: Path) -> None:
-    assert run(empty_environment / "holdfast", "--version", cwd=tmp_path).split()[-1] == VERSION
+    assert run(empty_environment / "outlast", "--version", cwd=tmp_path).split()[-1] == VERSION
 
 
 def test_what_needs_an_extra_says_which(empty_environment: Path, tmp_path: Path) -> None:
@@ -92,8 +92,6 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
-    assert "pip install 'holdfast[web]'" in run(empty_environment / "python", "-c", script, cwd=tmp_path)
-    said = subprocess.run(
-        [empty_environment / "holdfast", "ui"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert (said.returncode, "holdfast[web]" in said.stderr) == (1, True)
+    assert "pip install 'outlast[web]'" in run(empty_environment / "python", "-c", script, cwd=tmp_path)
+    said = subprocess.run([empty_environment / "outlast", "ui"], cwd=tmp_path, capture_output=True, text=True)
+    assert (said.returncode, "outlast[web]" in said.stderr) == (1, True)

@@ -14,16 +14,16 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect
 
-import holdfast.schema
-import holdfast_migrations
-from holdfast.schema import ensure_schema
-from holdfast_migrations import HEAD, REVISIONS, current_revision, downgrade, head_revision, migrate
-from holdfast_migrations.revisions import VERSION_TABLE
-from holdfast_store.database import Database
-from holdfast_store.tables import TABLES, metadata
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import SchemaMissingError, SchemaTooNewError, SchemaTooOldError
+import outlast.runtime.schema_check
+import outlast_migrations
+from outlast.runtime.schema_check import ensure_schema
+from outlast_migrations import HEAD, REVISIONS, current_revision, downgrade, head_revision, migrate
+from outlast_migrations.revisions import VERSION_TABLE
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.schema.tables import TABLES, metadata
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import SchemaMissingError, SchemaTooNewError, SchemaTooOldError
 
 
 @pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
@@ -142,7 +142,7 @@ def test_every_version_can_be_stopped_at(empty: Connection) -> None:
 
 
 def test_the_versions_listed_are_the_files() -> None:
-    script = ScriptDirectory(Path(holdfast_migrations.__file__).parent)
+    script = ScriptDirectory(Path(outlast_migrations.__file__).parent)
     found = [revision.revision for revision in script.walk_revisions()]
     assert tuple(reversed(found)) == REVISIONS
     assert head_revision() == script.get_current_head()
@@ -177,10 +177,10 @@ def test_a_migration_that_fails_leaves_nothing(empty: Connection) -> None:
 _MIGRATE = """
 import sys
 import alembic.runtime.environment
-from holdfast.schema import ensure_schema
-from holdfast_store.database import Database
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
+from outlast.runtime.schema_check import ensure_schema
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 database = Database(DatabaseUrl.parse(sys.argv[1]), Environment())
 print("ready", flush=True)
@@ -236,7 +236,7 @@ def test_sqlite_migrates_itself(url: str, tmp_path: Path) -> None:
 
 def test_postgresql_says_that_it_must_be_migrated(new_postgresql_url: Callable[..., str]) -> None:
     database = Database(DatabaseUrl.parse(new_postgresql_url(migrated=False)), Environment())
-    with pytest.raises(SchemaMissingError, match=re.escape("run `holdfast migrate --url postgresql://")):
+    with pytest.raises(SchemaMissingError, match=re.escape("run `outlast migrate --url postgresql://")):
         ensure_schema(database)
     with database.reader() as reader:
         assert inspect(reader).get_table_names() == []
@@ -249,9 +249,9 @@ def test_an_older_schema_is_migrated_or_refused(monkeypatch, new_database: Calla
     database = new_database()
     ensure_schema(database, migrate=True)
     asked: list[Connection] = []
-    monkeypatch.setattr(holdfast.schema, "HEAD", "9999")
-    monkeypatch.setattr(holdfast.schema, "REVISIONS", (*REVISIONS, "9999"))
-    monkeypatch.setattr(holdfast.schema, "run_migrations", asked.append)
+    monkeypatch.setattr(outlast.schema, "HEAD", "9999")
+    monkeypatch.setattr(outlast.schema, "REVISIONS", (*REVISIONS, "9999"))
+    monkeypatch.setattr(outlast.schema, "run_migrations", asked.append)
     if database.backend == "sqlite":
         ensure_schema(database)
         assert len(asked) == 1

@@ -8,21 +8,28 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from holdfast import activation, closing, resetting, retention, sending, signalling, starting
-from holdfast import requests as client_requests
-from holdfast.deleting import delete_chain
-from holdfast_activities import attempts, changes
-from holdfast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
-from holdfast_activities.deadlines import passed, refresh
-from holdfast_store import batch as batches
-from holdfast_store import committer, parents, queries, requests, runs
-from holdfast_store.batch import Batch
-from holdfast_store.children import Cascaded, cascade
-from holdfast_watchdog import enforcement
-from holdfast_watchdog.enforcement import Enforced, Fired, Rescued, enforce_run
-from holdfast_workflow.errors import RefusedError
-from holdfast_workflow.events import TimerFired
-from holdfast_workflow.kinds import ActivityStatus
+from outlast.client import encoded_calls
+from outlast.histories import retention
+from outlast.histories.deletion import delete_chain
+from outlast.worker.runs import locked_close
+from outlast_activities import attempts, changes
+from outlast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
+from outlast_activities.deadlines import passed, refresh
+from outlast_runs import activation, resets, start
+from outlast_runs import run_changes as client_requests
+from outlast_runs import signals as signalling
+from outlast_runs.deadlines import Enforced, enforce_run
+from outlast_store.journal import batch as batches
+from outlast_store.journal import committer
+from outlast_store.journal.batch import Batch
+from outlast_store.reads import queries
+from outlast_store.transitions import parents, requests, runs
+from outlast_store.transitions.children import Cascaded, cascade
+from outlast_watchdog import enforcement
+from outlast_watchdog.enforcement import Fired, Rescued
+from outlast_workflow.errors import RefusedError
+from outlast_workflow.history.events import TimerFired
+from outlast_workflow.primitives.enums import ActivityStatus
 
 Plant = Callable[[ExitStack], None]
 BUGS: dict[str, Plant] = {}
@@ -58,7 +65,7 @@ def no_fence(stack: ExitStack) -> None:
             decided = replace(decided, worker_id=run.owner_id, fence=run.fence)
         return right(batch, run, decided)
 
-    for module in (activation, closing, starting):
+    for module in (activation, locked_close, start):
         _patch(stack, module, "apply_activation", wrong)
 
 
@@ -148,7 +155,7 @@ def unknown_taken_for_done(stack: ExitStack) -> None:
 def no_deduplication(stack: ExitStack) -> None:
     """A keyed signal that is sent again arrives again."""
     _patch(stack, signalling, "was_delivered", lambda batch, run, signal: False)
-    _patch(stack, sending, "was_delivered", lambda batch, run, signal: False)
+    _patch(stack, encoded_calls, "was_delivered", lambda batch, run, signal: False)
     right = requests.add
 
     def wrong(batch: Batch, row: Any) -> bool:
@@ -309,7 +316,7 @@ def reset_leaves_signals(stack: ExitStack) -> None:
 @bug
 def reset_without_looking_again(stack: ExitStack) -> None:
     """A run is reset, though it has been reset since it was read."""
-    right = resetting.ResetRun.apply
+    right = resets.ResetRun.apply
 
     def wrong(self: Any, batch: Batch) -> Any:
         run, instance = batch.run(self.run_id), batch.instance(self.instances[0])
@@ -317,7 +324,7 @@ def reset_without_looking_again(stack: ExitStack) -> None:
             run.next_run_id, instance.current_run_id = None, run.run_id
         return right(self, batch)
 
-    _patch(stack, resetting.ResetRun, "apply", wrong)
+    _patch(stack, resets.ResetRun, "apply", wrong)
 
 
 @bug

@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.simulation import programs
 
-from holdfast import Client, StartOptions, UpdateHandle
-from holdfast.errors import (
+from outlast import Client, StartOptions, UpdateHandle
+from outlast.errors import (
     InvalidOptionError,
     NoWorkerError,
     RequestTimeoutError,
@@ -29,8 +29,8 @@ from holdfast.errors import (
     WorkflowNotFoundError,
     WorkflowResultError,
 )
-from holdfast_workflow.errors import JournalClosedError, StoreError
-from holdfast_workflow.options import RetryPolicy
+from outlast_workflow.errors import JournalClosedError, StoreError
+from outlast_workflow.options.options import RetryPolicy
 
 UNKNOWN, DONE, REFUSED = "unknown", "done", "refused"
 

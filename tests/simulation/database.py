@@ -17,10 +17,10 @@ from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 from tests.simulation.views import ProcessView
 
-from holdfast_migrations import migrate
-from holdfast_store import tables
-from holdfast_store.database import Database, translate
-from holdfast_store.urls import DatabaseUrl
+from outlast_migrations import migrate
+from outlast_store.database.database import Database, translate
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.schema import tables
 
 BUSY, FULL = 5, 13
 SIMULATED_URL = DatabaseUrl(

@@ -17,8 +17,8 @@ from concurrent.futures import Executor, Future
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple
 
-from holdfast.testing import VirtualLoop, VirtualTimeError
-from holdfast_store.pulse import LoopDriver
+from outlast.testing import VirtualLoop, VirtualTimeError
+from outlast_store.database.background import LoopDriver
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -16,13 +16,13 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import Crashed, SimulatedExecutor, SimulationLoop, Strand
 from tests.simulation.views import WorldView
 
-from holdfast import Client, DataConverter, RetentionPolicy, StructuralLimits, Worker
-from holdfast.hub import Hub
-from holdfast_store.batch import Change
-from holdfast_store.journal import Callback
-from holdfast_watchdog.watchdog import TaskWatchdog
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import HoldfastError, JournalClosedError
+from outlast import Client, DataConverter, RetentionPolicy, StructuralLimits, Worker
+from outlast.runtime.runtime import Hub
+from outlast_store.journal.batch import Change
+from outlast_store.journal.journal import Callback
+from outlast_watchdog.watchdog import TaskWatchdog
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import JournalClosedError, OutlastError
 
 START_US = 1_767_225_600_000_000
 CONVERTER = DataConverter()
@@ -233,7 +233,7 @@ class Process:
         try:
             client = await self._connect()
             await self._begin(client)
-        except (HoldfastError, SQLAlchemyError) as error:
+        except (OutlastError, SQLAlchemyError) as error:
             self.world.note(self, f"can't start: {type(error).__name__}")
             self.vanish()
             self.world.gone(self)

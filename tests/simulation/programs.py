@@ -11,10 +11,10 @@ import random
 from collections import Counter
 from typing import Any
 
-from holdfast import ActivityError, ApplicationError, ChildWorkflowError, activity, workflow
-from holdfast_activities.context import CURRENT
-from holdfast_workflow.errors import WorkflowClosedError, WorkflowNotFoundError
-from holdfast_workflow.options import ActivityOptions, RetryPolicy
+from outlast import ActivityError, ApplicationError, ChildWorkflowError, activity, workflow
+from outlast_activities.context import CURRENT
+from outlast_workflow.errors import WorkflowClosedError, WorkflowNotFoundError
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy
 
 Step = dict[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from holdfast_store.queries import fetch
-from holdfast_workflow.times import from_iso
+from outlast_store.reads.queries import fetch
+from outlast_workflow.primitives.times import from_iso
 
 Told = tuple[str, int, dict[str, Any]]
 """An event: its type, when it was recorded, and its payload."""

@@ -11,8 +11,8 @@ from tests.simulation import loop, world
 from tests.simulation.clients import Session
 from tests.simulation.running import report
 
-from holdfast import Client
-from holdfast.errors import HoldfastError
+from outlast import Client
+from outlast.errors import OutlastError
 
 
 async def turns(session: Session, client: Client) -> None:
@@ -26,7 +26,7 @@ async def statements(session: Session, client: Client) -> None:
             with client.hub.database.reader() as connection:
                 while True:
                     connection.exec_driver_sql("SELECT 1")
-        except (HoldfastError, SQLAlchemyError):
+        except (OutlastError, SQLAlchemyError):
             await asyncio.sleep(0.01)
 
 

@@ -14,12 +14,12 @@ from tests.simulation.process import CONVERTER, LIMITS
 from tests.simulation.programs import UNHEARD, Executions, Program
 from tests.simulation.story import Story
 
-from holdfast.testing import check_database
-from holdfast.testing.prefixes import check_every_prefix
-from holdfast_store.queries import fetch, history
-from holdfast_workflow.definitions import definition_of
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.times import from_iso
+from outlast.testing import check_database
+from outlast.testing.prefixes import check_every_prefix
+from outlast_store.reads.queries import fetch, history
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.primitives.times import from_iso
+from outlast_workflow.run.machine import WorkflowMachine
 
 ENDS = {
     "WorkflowCompleted": None,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tests.simulation.faults import Faults
 from tests.simulation.loop import SimulationLoop
 
-from holdfast_workflow.environment import Environment
+from outlast_workflow.environment import Environment
 
 
 class WorldView(Protocol):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from holdfast.activation import Activate
-from holdfast.starting import StartRun
-from holdfast_activities.deadlines import options_of
-from holdfast_store.batch import ActivityKey, Batch
-from holdfast_store.rows import AttemptRow, RunRow
-from holdfast_store.statements import Values
-from holdfast_watchdog.enforcement import LoseWorker
-from holdfast_workflow.events import REGISTRY, ChildWorkflowStarted, Event, WorkflowTaskCompleted
+from outlast_activities.deadlines import options_of
+from outlast_runs.activation import Activate
+from outlast_runs.start import StartRun
+from outlast_store.database.statements import Values
+from outlast_store.journal.batch import ActivityKey, Batch
+from outlast_store.schema.rows import AttemptRow, RunRow
+from outlast_watchdog.enforcement import LoseWorker
+from outlast_workflow.history.events import REGISTRY, ChildWorkflowStarted, Event, WorkflowTaskCompleted
 
 
 class WitnessBatch(Batch):

@@ -35,10 +35,10 @@ from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.process import START_US, Process, Role, SimulatedDoorbell
 from tests.simulation.witness import WitnessBatch
 
-from holdfast import RetentionPolicy
-from holdfast.testing import VirtualTimeError, check_database
-from holdfast_store import committer
-from holdfast_watchdog import journals
+from outlast import RetentionPolicy
+from outlast.testing import VirtualTimeError, check_database
+from outlast_store.journal import committer
+from outlast_watchdog import dead_journals
 
 CALM_S = 300.0
 """How long the calm may take until everything has ended."""
@@ -53,7 +53,7 @@ FORGOTTEN_AFTER_S = 3.0
 """When the journal of a process that does not write is taken for that of a dead one: so soon that it often is not."""
 TAIL = 60
 
-logger = logging.getLogger("holdfast")
+logger = logging.getLogger("outlast")
 
 
 @dataclass
@@ -337,7 +337,7 @@ def _observed(world: World) -> Generator[None]:
     try:
         with (
             patch.object(committer, "Batch", WitnessBatch),
-            patch.multiple(journals, LOOK_EVERY_S=FORGOTTEN_AFTER_S, GONE_AFTER_S=FORGOTTEN_AFTER_S),
+            patch.multiple(dead_journals, LOOK_EVERY_S=FORGOTTEN_AFTER_S, GONE_AFTER_S=FORGOTTEN_AFTER_S),
         ):
             yield
     finally:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.testing.postgres import TemporaryPostgres
-from holdfast_store import arrays
-from holdfast_store.arrays import BigintArray, BooleanArray, TextArray
-from holdfast_store.database import Database
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
+from outlast.testing.postgres import TemporaryPostgres
+from outlast_store.database import postgres_arrays
+from outlast_store.database.database import Database
+from outlast_store.database.postgres_arrays import BigintArray, BooleanArray, TextArray
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 pytestmark = pytest.mark.postgresql
 
@@ -36,7 +36,7 @@ QUERIES: dict[type, LiteralString] = {
 @pytest.fixture(scope="module")
 def server_connection(postgres_server: TemporaryPostgres) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     with psycopg.connect(postgres_server.url(), autocommit=True, prepare_threshold=1) as connection:
-        arrays.register(connection)
+        postgres_arrays.register(connection)
         yield connection
 
 

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from holdfast.testing.postgres import TemporaryPostgres
-from holdfast_store.database import (
+from outlast.testing.postgres import TemporaryPostgres
+from outlast_store.database.database import (
     Database,
     PostgresSettings,
     database_clock_offset,
@@ -22,12 +22,12 @@ from holdfast_store.database import (
     is_transient,
     translate,
 )
-from holdfast_store.driver_errors import lasts
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment, SystemClock
-from holdfast_workflow.errors import (
+from outlast_store.database.driver_errors import lasts
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment, SystemClock
+from outlast_workflow.errors import (
     ForkedConnectionError,
-    HoldfastError,
+    OutlastError,
     SchemaMissingError,
     StoreError,
     StoreReadOnlyError,
@@ -148,7 +148,7 @@ def test_a_postgresql_session_ends_what_hangs(postgresql_url: str, open_database
         "statement_timeout": "2s",
         "idle_in_transaction_session_timeout": "0",
     }
-    assert writer.exec_driver_sql("SHOW application_name").scalar_one() == "holdfast"
+    assert writer.exec_driver_sql("SHOW application_name").scalar_one() == "outlast"
     writer.close()
 
 
@@ -472,8 +472,8 @@ def test_messages_show_no_payload(database: Database) -> None:
     writer.close()
 
 
-def test_an_error_of_holdfast_is_left_as_it_is() -> None:
-    error = HoldfastError("x")
+def test_an_error_of_outlast_is_left_as_it_is() -> None:
+    error = OutlastError("x")
     assert translate(error) is error
     assert not is_transient(error)
     assert not is_disconnect(error)

@@ -7,9 +7,9 @@ import random
 from tests.engine.run_rows import HOUR, NOW, SECOND, insert_runs, run_id_at, run_row
 from tests.statements import asked_of
 
-from holdfast_store import deleting
-from holdfast_store.database import Database
-from holdfast_store.rows import RunRow
+from outlast_store.database.database import Database
+from outlast_store.schema.rows import RunRow
+from outlast_store.transitions import deletion
 
 
 def closed_run(number: int, *, created_at: int, closed_at: int, ahead: int = 0) -> RunRow:
@@ -32,7 +32,7 @@ def test_the_walk_for_what_has_expired_ends_where_all_is_younger(shared_database
     with asked_of(shared_database) as asked, shared_database.reader() as connection:
         for before in (None, rows[5].run_id):
             asked.clear()
-            found = deleting.expired(connection, "", before, NOW + HOUR, 100)
+            found = deletion.expired(connection, "", before, NOW + HOUR, 100)
             assert [chain.last_run_id for chain in found] == [
                 row.run_id for row in rows[: 5 if before else 10]
             ]
@@ -63,6 +63,6 @@ def test_nothing_that_has_expired_is_passed_over(database: Database) -> None:
                 row.run_id for row in rows if row.closed_at is not None and row.closed_at < closed_before
             ]
             found: list[str] = []
-            while page := deleting.expired(connection, found[-1] if found else "", None, closed_before, 40):
+            while page := deletion.expired(connection, found[-1] if found else "", None, closed_before, 40):
                 found += [chain.last_run_id for chain in page]
             assert found == wanted

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from holdfast_store.database import Database
-from holdfast_store.pulse import Pulse
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.environment import Environment
+from outlast_store.database.background import Pulse
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 LONG = 3600.0
 
@@ -142,7 +142,7 @@ async def test_it_is_a_thread_of_its_own_unless_there_may_be_none(started: Pulse
     started.add("lease", LONG, beats)
     await beats.next()
     on_loop = database.url.memory or not started._driver.__class__.__name__.startswith("Thread")
-    assert beats.threads == ({"MainThread"} if on_loop else {"holdfast-pulse"})
+    assert beats.threads == ({"MainThread"} if on_loop else {"outlast-pulse"})
 
 
 async def test_a_failed_beat_leaves_no_transaction_and_is_tried_again(
@@ -223,7 +223,7 @@ async def test_a_lost_connection_is_replaced_and_connected_time_begins_anew(
     assert connected[first] == 0.0
     assert max(connected[:first]) > 0.0
     assert pulse.connected_for_s == 0.0
-    warnings = [record.getMessage() for record in caplog.records if record.name == "holdfast.pulse"]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "outlast.pulse"]
     assert any(line.startswith("the lease beat failed and is tried again: ") for line in warnings)
 
 
@@ -242,7 +242,7 @@ async def test_a_database_that_is_away_is_tried_until_it_comes(
             loop.call_soon_threadsafe(warned.set)
 
     listener = Listener()
-    logging.getLogger("holdfast.pulse").addHandler(listener)
+    logging.getLogger("outlast.pulse").addHandler(listener)
     try:
         pulse.start()
         pulse.add("lease", LONG, beats)
@@ -251,7 +251,7 @@ async def test_a_database_that_is_away_is_tried_until_it_comes(
         folder.mkdir()
         assert await beats.next() == 1
     finally:
-        logging.getLogger("holdfast.pulse").removeHandler(listener)
+        logging.getLogger("outlast.pulse").removeHandler(listener)
         pulse.stop()
         database.dispose()
     assert "there is no folder" in caplog.text

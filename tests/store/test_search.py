@@ -12,10 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from holdfast_store.database import Database
-from holdfast_store.queries import fetch
-from holdfast_store.search import Execute, Scalar, Wanted, condition, index, index_rows, sortable, upsert
-from holdfast_workflow.search_attributes import to_document
+from outlast_store.database.database import Database
+from outlast_store.reads.queries import fetch
+from outlast_store.schema.search_index import (
+    Execute,
+    Scalar,
+    Wanted,
+    condition,
+    index,
+    index_rows,
+    sortable,
+    upsert,
+)
+from outlast_workflow.options.search_attributes import to_document
 
 VALUES: list[Scalar] = [
     "", "a", "A", "b", "ab", "a b", "a-b", "Ä", "ä", "z", "é", "\U0001f600", "\uffff", "10", "9",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
-from holdfast_store.database import Database
-from holdfast_store.snapshots import snapshot
+from outlast_store.database.database import Database
+from outlast_store.database.snapshots import snapshot
 
 
 def _count(connection: Connection) -> int:

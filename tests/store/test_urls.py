@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from holdfast_store.urls import DatabaseUrl
-from holdfast_workflow.errors import InvalidUrlError
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.errors import InvalidUrlError
 
 
 def test_three_slashes_name_a_file_under_the_working_directory(monkeypatch, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.testing.everything import live
 
-from holdfast.testing import TestEnvironment
+from outlast.testing import TestEnvironment
 
 
 @pytest.fixture(scope="session")

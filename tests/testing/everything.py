@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.engine import answerers, family, programs, talkers
 
-from holdfast import workflow
-from holdfast.errors import UpdateRejectedError
-from holdfast.testing import TestEnvironment, check_database
-from holdfast_workflow.child_errors import ChildWorkflowError
-from holdfast_workflow.options import RetryPolicy, StartOptions
+from outlast import workflow
+from outlast.errors import UpdateRejectedError
+from outlast.testing import TestEnvironment, check_database
+from outlast_workflow.errors.child import ChildWorkflowError
+from outlast_workflow.options.options import RetryPolicy, StartOptions
 
 LONG = 500_000.0
 MOST_S = 1_000_000.0

@@ -16,7 +16,7 @@ from types import ModuleType
 
 from sqlalchemy import Connection, StaticPool, create_engine
 
-from holdfast.testing import check_database
+from outlast.testing import check_database
 
 Planted = Sequence[tuple[str, str]]
 """Statements (several are parted by ``; ``), and a part of what must be said of each."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import activity
-from holdfast.errors import PayloadDecodeError, PayloadEncodeError
-from holdfast.testing import ActivityEnvironment
-from holdfast_workflow.options import ActivityOptions
+from outlast import activity
+from outlast.errors import PayloadDecodeError, PayloadEncodeError
+from outlast.testing import ActivityEnvironment
+from outlast_workflow.options.options import ActivityOptions
 
 
 @activity.defn(start_to_close_timeout=60, heartbeat_timeout=10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.engine import programs
 
-from holdfast.testing import TestEnvironment
+from outlast.testing import TestEnvironment
 
 
 def left(*statements: str, url: str = "sqlite://") -> None:
@@ -45,7 +45,7 @@ def test_a_check_that_can_not_be_made_is_told_too(invariants: list[str]) -> None
 
 
 def test_where_there_are_no_tables_is_nothing_to_check(invariants: list[str]) -> None:
-    left("DROP TABLE holdfast_schema")
+    left("DROP TABLE outlast_schema")
     assert invariants == []
 
 

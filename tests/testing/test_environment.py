@@ -7,9 +7,9 @@ import datetime
 
 import pytest
 
-from holdfast import activity, workflow
-from holdfast.testing import TestEnvironment, VirtualClock, VirtualLoop, VirtualTimeError
-from holdfast_workflow.errors import InvalidOptionError
+from outlast import activity, workflow
+from outlast.testing import TestEnvironment, VirtualClock, VirtualLoop, VirtualTimeError
+from outlast_workflow.errors import InvalidOptionError
 
 UTC = datetime.UTC
 mails: list[str] = []

@@ -16,27 +16,18 @@ from tests.testing import (
 )
 from tests.testing.planting import Planted, copy_of, rules, run_of, seen_by, violations
 
-from holdfast.testing import (
-    TestEnvironment,
-    check_database,
-    invariants,
-    invariants_activities,
-    invariants_attributes,
-    invariants_chains,
-    invariants_families,
-    invariants_requests,
-    invariants_waking,
-)
-from holdfast_store.queries import fetch
+from outlast.testing import TestEnvironment, check_database
+from outlast.testing.invariants import activities, attributes, chains, checker, families, requests, waking
+from outlast_store.reads.queries import fetch
 
 PLANTED: dict[ModuleType, Planted] = {
-    invariants: planted_runs.PLANTED,
-    invariants_activities: planted_activities.PLANTED,
-    invariants_attributes: planted_attributes.PLANTED,
-    invariants_chains: planted_chains.PLANTED,
-    invariants_families: planted_families.PLANTED,
-    invariants_requests: planted_requests.PLANTED,
-    invariants_waking: planted_waking.PLANTED,
+    checker: planted_runs.PLANTED,
+    activities: planted_activities.PLANTED,
+    attributes: planted_attributes.PLANTED,
+    chains: planted_chains.PLANTED,
+    families: planted_families.PLANTED,
+    requests: planted_requests.PLANTED,
+    waking: planted_waking.PLANTED,
 }
 """By the file of the checker whose rules it breaks."""
 

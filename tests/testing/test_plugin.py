@@ -11,9 +11,9 @@ import pytest
 from tests.engine import programs
 from tests.recorded import Recorder
 
-from holdfast import workflow
-from holdfast.errors import NonDeterminismError
-from holdfast.testing import TestEnvironment
+from outlast import workflow
+from outlast.errors import NonDeterminismError
+from outlast.testing import TestEnvironment
 
 lives: list[int] = []
 
@@ -56,10 +56,10 @@ def test_a_test_that_fails_fails_by_its_own_error() -> None:
 SUITE = """
 import asyncio
 import pytest
-from holdfast import activity, workflow
-from holdfast.testing import ActivityEnvironment, TestEnvironment
+from outlast import activity, workflow
+from outlast.testing import ActivityEnvironment, TestEnvironment
 
-pytest_plugins = ["holdfast.testing.plugin"]
+pytest_plugins = ["outlast.testing.plugin"]
 count = []
 
 @activity.defn(start_to_close_timeout=5)
@@ -78,21 +78,21 @@ async def fickle() -> None:
     if len(count) == 1:
         await asyncio.sleep(1)
 
-def test_steady(holdfast_environment, holdfast_run):
+def test_steady(outlast_environment, outlast_run):
     async def test():
-        async with holdfast_environment(workflows=[steady], activities=[one]) as env:
+        async with outlast_environment(workflows=[steady], activities=[one]) as env:
             assert await env.client.execute(steady) == 1
-    holdfast_run(test)
+    outlast_run(test)
 
 def test_activity(activity_environment):
     assert asyncio.run(activity_environment.run(one)) == 1
     assert activity_environment.heartbeats == [("beat",)]
 
-def test_fickle(holdfast_environment, holdfast_run):
+def test_fickle(outlast_environment, outlast_run):
     async def test():
-        async with holdfast_environment(workflows=[fickle]) as env:
+        async with outlast_environment(workflows=[fickle]) as env:
             await env.client.execute(fickle)
-    holdfast_run(test)
+    outlast_run(test)
 """
 
 
@@ -112,4 +112,4 @@ def test_the_fixtures_work_in_a_suite_that_asks_for_them(tmp_path: Path) -> None
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
     assert "2 passed" in done.stdout, done.stdout
     assert "1 failed" in done.stdout
-    assert "FAILED test_suite.py::test_fickle - holdfast_workflow.errors.NonDeterm" in done.stdout
+    assert "FAILED test_suite.py::test_fickle - outlast_workflow.errors.NonDeterm" in done.stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast.testing.postgres import PostgresUnavailableError, TemporaryPostgres
+from outlast.testing.postgres import PostgresUnavailableError, TemporaryPostgres
 
 pytestmark = pytest.mark.postgresql
 
@@ -33,7 +33,7 @@ def test_what_was_committed_survives_a_kill() -> None:
 
 
 _OWNER = """
-from holdfast.testing.postgres import TemporaryPostgres
+from outlast.testing.postgres import TemporaryPostgres
 server = TemporaryPostgres()
 server.start()
 print(server.folder, flush=True)

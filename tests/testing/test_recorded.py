@@ -10,16 +10,16 @@ import pytest
 from tests.engine import programs
 from tests.recorded import Recorder, known_code
 
-from holdfast import workflow
-from holdfast.settings import WorkerSettings
-from holdfast.testing import TestEnvironment, VirtualLoop
-from holdfast.testing.prefixes import check_every_prefix
-from holdfast_store import queries
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.definitions import definition_of
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.replay import Row
+from outlast import workflow
+from outlast.testing import TestEnvironment, VirtualLoop
+from outlast.testing.prefixes import check_every_prefix
+from outlast.worker.settings import WorkerSettings
+from outlast_store.reads import queries
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import Row
 
 NAMES = {"add", "echo", "note", "multiply", "flaky", "refuse", "resume", "wait_long"}
 entered: list[int] = []
@@ -32,7 +32,7 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 
 @workflow.defn
 async def in_the_order_of_a_set() -> None:
-    _ = [workflow.start_activity(name, start_to_close_timeout=1) for name in NAMES]  # holdfast: allow
+    _ = [workflow.start_activity(name, start_to_close_timeout=1) for name in NAMES]  # outlast: allow
 
 
 @workflow.defn

@@ -12,8 +12,8 @@ import orjson
 import pytest
 from tests.engine import family, programs, talkers
 
-from holdfast import Client, DataConverter, workflow
-from holdfast.errors import (
+from outlast import Client, DataConverter, workflow
+from outlast.errors import (
     InvalidHistoryError,
     InvalidOptionError,
     NonDeterminismError,
@@ -21,9 +21,9 @@ from holdfast.errors import (
     RestrictedWorkflowAccessError,
     UnknownWorkflowTypeError,
 )
-from holdfast.interceptors import Interceptor, RunWorkflow
-from holdfast.testing import Replayer, TestEnvironment, VirtualLoop
-from holdfast_workflow.options import ActivityOptions
+from outlast.interceptors import Interceptor, RunWorkflow
+from outlast.testing import Replayer, TestEnvironment, VirtualLoop
+from outlast_workflow.options.options import ActivityOptions
 
 WORKFLOWS = [*programs.WORKFLOWS, *family.WORKFLOWS, *talkers.WORKFLOWS]
 
@@ -193,8 +193,8 @@ def test_what_is_no_history_or_no_workflow_is_refused(tmp_path: Path) -> None:
     wrong: list[tuple[Any, str]] = [
         (tmp_path / "none.jsonl", "can't be read"),
         ({"events": []}, "no exported history"),
-        ({"format": "holdfast-history", "version": 1}, "its run or its events"),
-        ({"format": "holdfast-history", "version": 1, "run": {"run_id": "r"}, "events": []}, "not whole"),
+        ({"format": "outlast-history", "version": 1}, "its run or its events"),
+        ({"format": "outlast-history", "version": 1, "run": {"run_id": "r"}, "events": []}, "not whole"),
         ([{"seq": 1, "type": "WorkflowStarted", "payload": None}], "its first event"),
         ([{"seq": 1, "type": "Surprise", "payload": {}}], "does not know"),
     ]

@@ -13,22 +13,23 @@ from typing import Any
 
 import orjson
 
-from holdfast.hub import Hub
-from holdfast.ownership import RegisterWorker
-from holdfast.starting import StartRun, first_run
-from holdfast_activities.attempts import AttemptEnd, request_cancel, schedule
-from holdfast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
-from holdfast_activities.deadlines import passed
-from holdfast_activities.heartbeats import beat
-from holdfast_store import queries, tables
-from holdfast_store.batch import BaseChange, Batch
-from holdfast_store.rows import ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
-from holdfast_store.runs import new_seed, started_event
-from holdfast_store.statements import columns_of
-from holdfast_store.urls import DatabaseUrl
-from holdfast_watchdog.watchdog import TaskWatchdog
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.events import (
+from outlast.runtime.runtime import Hub
+from outlast_activities.attempts import AttemptEnd, request_cancel, schedule
+from outlast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
+from outlast_activities.deadlines import passed
+from outlast_activities.heartbeats import beat
+from outlast_runs.claims import RegisterWorker
+from outlast_runs.start import StartRun
+from outlast_store.database.statements import columns_of
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.reads import queries
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
+from outlast_store.transitions.runs import first_run, new_seed, started_event
+from outlast_watchdog.watchdog import TaskWatchdog
+from outlast_workflow.environment import Environment
+from outlast_workflow.history.events import (
     ActivityCancelRequested,
     ActivityCompleted,
     ActivityScheduled,
@@ -37,9 +38,9 @@ from holdfast_workflow.events import (
     WorkflowTaskCompleted,
     from_json,
 )
-from holdfast_workflow.kinds import AttemptOutcome, RunStatus
-from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
-from holdfast_workflow.payloads import Payload
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_workflow.primitives.enums import AttemptOutcome, RunStatus
+from outlast_workflow.primitives.payloads import Payload
 
 START = 1_767_225_600_000_000
 SECOND = 1_000_000

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from tests.watchdog.stage import POLICY, SECOND, Stage
 
-from holdfast_activities.attempts import HANDED_BACK, RESCUED
-from holdfast_activities.changes import EndAttempt
-from holdfast_watchdog.enforcement import EnforceActivityDeadline
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.errors import ActivityTimeoutError, ApplicationError, RefusedError
-from holdfast_workflow.events import ActivityTimedOut
-from holdfast_workflow.failures import activity_error
-from holdfast_workflow.kinds import TimeoutKind
-from holdfast_workflow.options import ActivityOptions, RetryPolicy
-from holdfast_workflow.times import iso
+from outlast_activities.attempts import HANDED_BACK, RESCUED
+from outlast_activities.changes import EndAttempt
+from outlast_watchdog.enforcement import EnforceActivityDeadline
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import activity_error
+from outlast_workflow.errors import ActivityTimeoutError, ApplicationError, RefusedError
+from outlast_workflow.history.events import ActivityTimedOut
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy
+from outlast_workflow.primitives.enums import TimeoutKind
+from outlast_workflow.primitives.times import iso
 
 BACKOFF = 10 * SECOND
 ATTEMPTS = {"first": 1, "retry": 2, "last": 3}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Client, DataConverter, StructuralLimits, workflow
-from holdfast.hub import Hub
-from holdfast.testing import TestEnvironment, VirtualLoop
-from holdfast_store.database import Database
-from holdfast_store.urls import DatabaseUrl
-from holdfast_watchdog.enforcement import ReleaseLostRuns
-from holdfast_watchdog.watchdog import TaskWatchdog
+from outlast import Client, DataConverter, StructuralLimits, workflow
+from outlast.runtime.runtime import Hub
+from outlast.testing import TestEnvironment, VirtualLoop
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_watchdog.enforcement import ReleaseLostRuns
+from outlast_watchdog.watchdog import TaskWatchdog
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import workflow
-from holdfast.testing import TestEnvironment, VirtualLoop
-from holdfast_store import journals
-from holdfast_store.queries import fetch
-from holdfast_watchdog.watchdog import TaskWatchdog
+from outlast import workflow
+from outlast.testing import TestEnvironment, VirtualLoop
+from outlast_store.reads.queries import fetch
+from outlast_store.transitions import dead_journals
+from outlast_watchdog.watchdog import TaskWatchdog
 
 
 @pytest.fixture
@@ -51,6 +51,6 @@ async def test_what_has_written_meanwhile_is_not_forgotten() -> None:
         hub = env.client.hub
         connection = hub.journal.committer.connect()
         connection.exec_driver_sql("INSERT INTO journals VALUES ('j', 2)")
-        assert await hub.journal.apply(journals.ForgetJournals([("j", 1)])) == 0
-        assert await hub.journal.apply(journals.ForgetJournals([("j", 2), ("k", 1)])) == 1
+        assert await hub.journal.apply(dead_journals.ForgetJournals([("j", 1)])) == 0
+        assert await hub.journal.apply(dead_journals.ForgetJournals([("j", 2), ("k", 1)])) == 1
         assert await env.client.execute(nothing, id="w") == 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.watchdog.stage import POLICY, SECOND, Stage
 
-from holdfast.activation import Activate, Activation
-from holdfast.ownership import ClaimRuns
-from holdfast_watchdog.enforcement import LoseWorker, ReleaseLostRuns, RescueActivity
-from holdfast_workflow.errors import RefusedError, StoreUnreachableError
-from holdfast_workflow.options import ActivityOptions, StartOptions
+from outlast_runs.activation import Activate, Activation
+from outlast_runs.claims import ClaimRuns
+from outlast_watchdog.enforcement import LoseWorker, ReleaseLostRuns, RescueActivity
+from outlast_workflow.errors import RefusedError, StoreUnreachableError
+from outlast_workflow.options.options import ActivityOptions, StartOptions
 
 OPTIONS = ActivityOptions(schedule_to_start_timeout=600, start_to_close_timeout=600, retry_policy=POLICY)
 

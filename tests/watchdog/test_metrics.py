@@ -12,15 +12,15 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.watchdog.stage import SECOND, Stage
 
-from holdfast_watchdog.metrics import METRICS, watchdog_metrics
-from holdfast_watchdog.scans import count_open
-from holdfast_watchdog.watchdog import TaskWatchdog
-from holdfast_workflow.errors import StoreError
-from holdfast_workflow.kinds import TimeoutKind
-from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_watchdog.metrics import METRICS, watchdog_metrics
+from outlast_watchdog.scans import count_open
+from outlast_watchdog.watchdog import TaskWatchdog
+from outlast_workflow.errors import StoreError
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_workflow.primitives.enums import TimeoutKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-ROW = re.compile(r"^\| `(holdfast\.\S+)` \| ([a-z ]+) \| `(.+?)` \|(.*?)\| (.+) \|$", re.M)
+ROW = re.compile(r"^\| `(outlast\.\S+)` \| ([a-z ]+) \| `(.+?)` \|(.*?)\| (.+) \|$", re.M)
 
 
 class Readings:
@@ -36,9 +36,9 @@ class Readings:
         found: dict[str, dict[str, Any]] = {}
         for resource in data.resource_metrics if data is not None else ():
             for scope in resource.scope_metrics:
-                assert scope.scope.name == "holdfast.watchdog"
+                assert scope.scope.name == "outlast.watchdog"
                 for metric in scope.metrics:
-                    found[metric.name.removeprefix("holdfast.watchdog.")] = {
+                    found[metric.name.removeprefix("outlast.watchdog.")] = {
                         str(next(iter((point.attributes or {}).values()), "")): point
                         for point in metric.data.data_points
                     }
@@ -113,7 +113,7 @@ async def test_they_are_counted_once_for_a_collection(
         counted.append(connection)
         return count_open(connection)
 
-    monkeypatch.setattr("holdfast_watchdog.scans.count_open", counting)
+    monkeypatch.setattr("outlast_watchdog.scans.count_open", counting)
     watchdog = watchdog_of(memory_stage, readings)
     for _ in range(5):
         await watchdog.run_pass()
@@ -198,7 +198,7 @@ def test_the_page_lists_each_metric_as_the_code_has_it() -> None:
     found = {
         (name, instrument, unit, tuple(re.findall(r"`(\w+)`", attributes)), what)
         for name, instrument, unit, attributes, what in ROW.findall(PAGE.read_text())
-        if name.startswith("holdfast.watchdog.")
+        if name.startswith("outlast.watchdog.")
     }
     assert found == {(one.name, one.instrument, one.unit, one.attributes, one.description) for one in METRICS}
 

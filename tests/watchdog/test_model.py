@@ -26,33 +26,34 @@ from hypothesis.stateful import (
 from tests.watchdog.model import Activity, Model, Policy, Run, Story
 from tests.watchdog.stage import SECOND, Stage, StillClock
 
-from holdfast.activation import Activate, Activation
-from holdfast.hub import Hub
-from holdfast.ownership import ClaimRuns, ReleaseRuns
-from holdfast.requests import RequestCancel, Terminate
-from holdfast.testing import check_database
-from holdfast.updating import SendUpdate, UpdateRequest
-from holdfast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
-from holdfast_activities.changes import EndAttempt
-from holdfast_store import tables
-from holdfast_store.children import NewChild, new_child
-from holdfast_store.requests import ACCEPTED, OPEN, RequestRow
-from holdfast_store.rows import ActivityRow, RunRow
-from holdfast_store.urls import DatabaseUrl
-from holdfast_watchdog.enforcement import EnforceActivityDeadline, EnforceRunDeadline, LoseWorker
-from holdfast_watchdog.passes import apply_all
-from holdfast_watchdog.report import WatchdogReport
-from holdfast_watchdog.watchdog import TaskWatchdog
-from holdfast_workflow import events
-from holdfast_workflow.environment import Environment
-from holdfast_workflow.errors import InvalidOptionError, RefusedError, WorkflowClosedError
-from holdfast_workflow.events import Event
-from holdfast_workflow.handling import Considered
-from holdfast_workflow.kinds import AttemptOutcome
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
-from holdfast_workflow.payloads import Payload
-from holdfast_workflow.times import from_iso
+from outlast.runtime.runtime import Hub
+from outlast.testing import check_database
+from outlast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
+from outlast_activities.changes import EndAttempt
+from outlast_runs.activation import Activate, Activation
+from outlast_runs.claims import ClaimRuns, ReleaseRuns
+from outlast_runs.deadlines import EnforceRunDeadline
+from outlast_runs.run_changes import RequestCancel, Terminate
+from outlast_runs.updates import SendUpdate, UpdateRequest
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow, RequestRow, RunRow
+from outlast_store.transitions.children import NewChild, new_child
+from outlast_store.transitions.requests import ACCEPTED, OPEN
+from outlast_watchdog.enforcement import EnforceActivityDeadline, LoseWorker
+from outlast_watchdog.passes import apply_all
+from outlast_watchdog.report import WatchdogReport
+from outlast_watchdog.watchdog import TaskWatchdog
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import InvalidOptionError, RefusedError, WorkflowClosedError
+from outlast_workflow.history import events
+from outlast_workflow.history.events import Event
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_workflow.primitives.enums import AttemptOutcome
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.primitives.times import from_iso
+from outlast_workflow.run.handler_tasks import Considered
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_workflow.kinds import RetryState, TimeoutKind
+from outlast_workflow.primitives.enums import RetryState, TimeoutKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "timeouts.md"
 

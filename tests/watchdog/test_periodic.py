@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from holdfast.testing.clock import VirtualClock, VirtualLoop
-from holdfast_watchdog.periodic import LoopPeriodic, Periodic, ScheduledPeriodic, periodic
-from holdfast_workflow.environment import Environment
+from outlast.testing.clock import VirtualClock, VirtualLoop
+from outlast_watchdog.periodic import LoopPeriodic, Periodic, ScheduledPeriodic, periodic
+from outlast_workflow.environment import Environment
 
 
 @pytest.fixture(params=[ScheduledPeriodic, LoopPeriodic])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.watchdog.stage import SECOND, Stage
 
-from holdfast_watchdog.enforcement import EnforceRunDeadline
-from holdfast_workflow.kinds import DuplicatePolicy
-from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
-from holdfast_workflow.times import iso
+from outlast_runs.deadlines import EnforceRunDeadline
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_workflow.primitives.enums import DuplicatePolicy
+from outlast_workflow.primitives.times import iso
 
 RETRY = RetryPolicy(initial_interval=10, backoff_coefficient=1, max_interval=10, max_attempts=3)
 

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Connection
 from tests.watchdog.stage import POLICY, SECOND, START, Stage
 
-from holdfast_store.queries import fetch
-from holdfast_watchdog import scans
-from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_store.reads.queries import fetch
+from outlast_watchdog import scans
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
 
 ONCE = ActivityOptions(start_to_close_timeout=20, retry_policy=RetryPolicy(max_attempts=1))
 MANY = 20_000
@@ -93,7 +93,7 @@ async def test_an_idle_pass_is_one_statement(stage: Stage, monkeypatch: pytest.M
         asked.append(text)
         return fetch(connection, text, values)
 
-    monkeypatch.setattr("holdfast_watchdog.scans.fetch", count)
+    monkeypatch.setattr("outlast_watchdog.scans.fetch", count)
     changes = stage.hub.journal.committer.statistics["changes"]
     report = await stage.watchdog.run_pass()
     assert asked == [scans.LOOK]
@@ -224,13 +224,13 @@ async def test_limit_many_rows_that_cannot_be_handled_do_not_block_the_one_behin
     await stage.set_timer(run_id, 20)
     stage.clock.advance(20)
     stage.watchdog.batch = 2
-    with caplog.at_level(logging.ERROR, "holdfast.watchdog"):
+    with caplog.at_level(logging.ERROR, "outlast.watchdog"):
         report = await stage.watchdog.run_pass(2)
     assert (report.counts, report.set_aside) == ({"start_to_close": 1, "timer_fired": 1}, 6)
     assert sum(report.left.values()) == 6
     assert len(caplog.records) == 6
     assert all(vars(record)["run_id"] for record in caplog.records)
-    with caplog.at_level(logging.ERROR, "holdfast.watchdog"):
+    with caplog.at_level(logging.ERROR, "outlast.watchdog"):
         assert (await stage.watchdog.run_pass()).set_aside == 6
     assert len(caplog.records) == 6, "each is named once"
     stage.clock.advance(20)

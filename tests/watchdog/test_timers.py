@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.watchdog.stage import SECOND, Decide, Stage
 
-from holdfast_store.batch import Batch
-from holdfast_watchdog.enforcement import Fired, FireTimers
-from holdfast_workflow.events import TimerCancelled, TimerFired
-from holdfast_workflow.options import ActivityOptions, StartOptions
+from outlast_store.journal.batch import Batch
+from outlast_watchdog.enforcement import Fired, FireTimers
+from outlast_workflow.history.events import TimerCancelled, TimerFired
+from outlast_workflow.options.options import ActivityOptions, StartOptions
 
 
 async def test_a_timer_fires_at_its_time_and_not_a_microsecond_before(stage: Stage) -> None:

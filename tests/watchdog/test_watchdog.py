@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 from tests.watchdog.stage import FAILURE, POLICY, SECOND, Stage, StillClock
 
-from holdfast.testing.clock import VirtualClock, VirtualLoop
-from holdfast.watchdog import TaskWatchdog, WatchdogReport
-from holdfast_watchdog import passes
-from holdfast_watchdog.enforcement import EnforceActivityDeadline, EnforceRunDeadline, FireTimers
-from holdfast_workflow.environment import SystemClock
-from holdfast_workflow.errors import (
+from outlast.testing.clock import VirtualClock, VirtualLoop
+from outlast.watchdog import TaskWatchdog, WatchdogReport
+from outlast_runs.deadlines import EnforceRunDeadline
+from outlast_watchdog import passes
+from outlast_watchdog.enforcement import EnforceActivityDeadline, FireTimers
+from outlast_workflow.environment import SystemClock
+from outlast_workflow.errors import (
     InvalidOptionError,
     OutcomeUnknownError,
     RefusedError,
     StoreUnreachableError,
 )
-from holdfast_workflow.options import ActivityOptions, RetryPolicy, StartOptions
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
 
 ONCE = ActivityOptions(start_to_close_timeout=20, retry_policy=RetryPolicy(max_attempts=1))
 
@@ -369,9 +370,9 @@ async def test_each_enforcement_is_a_line_with_its_facts_and_no_payload(
     await stage.beat(busy, activity_id, ["secret"])
     timer_id = await stage.set_timer(busy, 10)
     stage.clock.advance(21)
-    with caplog.at_level(logging.DEBUG, "holdfast.watchdog"):
+    with caplog.at_level(logging.DEBUG, "outlast.watchdog"):
         await stage.watchdog.run_pass()
-    records = [vars(record) for record in caplog.records if record.name == "holdfast.watchdog"]
+    records = [vars(record) for record in caplog.records if record.name == "outlast.watchdog"]
     facts = {(one.get("timeout_kind", "timer"), one["run_id"], one["lateness_s"]) for one in records}
     assert facts == {("execution_timeout", ended, 11.0), ("heartbeat", busy, 1.0), ("timer", busy, 11.0)}
     assert {one["workflow_id"] for one in records if "workflow_id" in one} == {"workflow-1"}

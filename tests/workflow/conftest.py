@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 from tests.workflow import driver, leftovers
 
 settings.register_profile(
-    "holdfast",
+    "outlast",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-settings.load_profile("holdfast")
+settings.load_profile("outlast")
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.definitions import WorkflowDefinition, definition_of
-from holdfast_workflow.events import (
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import activity_timeout_failure, failure_of
+from outlast_workflow.declare.definitions import WorkflowDefinition, definition_of
+from outlast_workflow.history.events import (
     ActivityCancelled,
     ActivityCancelRequested,
     ActivityCompleted,
@@ -29,14 +30,13 @@ from holdfast_workflow.events import (
     WorkflowStarted,
     from_json,
 )
-from holdfast_workflow.failures import activity_timeout_failure, failure_of
-from holdfast_workflow.kinds import RetryState, TimeoutKind
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.options import ActivityOptions
-from holdfast_workflow.payloads import Payload
-from holdfast_workflow.replay import Row, activation_record, replay
-from holdfast_workflow.times import iso
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.primitives.enums import RetryState, TimeoutKind
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.primitives.times import iso
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import Row, activation_record, replay
 
 START = 1_700_000_000_000_000
 CONVERTER = DataConverter()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from holdfast_workflow.greenlets import PlainCode
-from holdfast_workflow.tasks import DeterministicFuture, DeterministicTask
+from outlast_workflow.loop.futures import DeterministicFuture, DeterministicTask
+from outlast_workflow.loop.greenlets import PlainCode
 
 BEFORE: list[Any] = []
 """What other tests left behind (a simulated process that vanishes evicts nothing); held, so that ids stay theirs."""

@@ -12,9 +12,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast_workflow import api as workflow
-from holdfast_workflow.definitions import defn
-from holdfast_workflow.errors import ActivityError
+from outlast_workflow.api import api as workflow
+from outlast_workflow.declare.definitions import defn
+from outlast_workflow.errors import ActivityError
 
 Tree = list[Any]
 

@@ -6,8 +6,8 @@ from asyncio import as_completed  # before anything of ours, as users may
 import pytest
 from tests.workflow.driver import START, new_machine, result_of, started
 
-from holdfast_workflow import compat
-from holdfast_workflow.definitions import defn
+from outlast_workflow.declare.definitions import defn
+from outlast_workflow.loop import asyncio_fixes
 
 
 def test_as_completed_begins_coroutines_in_the_order_given():
@@ -61,5 +61,5 @@ def test_as_completed_refuses_in_a_workflow_what_it_refuses_elsewhere():
 
 def test_mending_twice_changes_nothing():
     code = asyncio.as_completed.__code__
-    compat.mend()
+    asyncio_fixes.mend()
     assert asyncio.as_completed.__code__ is code

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from holdfast_workflow.converter import DataConverter, PayloadCodec
-from holdfast_workflow.errors import (
+from outlast_workflow.data.converter import DataConverter, PayloadCodec
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.errors import (
     InvalidOptionError,
     PayloadDecodeError,
     PayloadEncodeError,
     WorkflowTaskError,
 )
-from holdfast_workflow.payloads import Payload
-from holdfast_workflow.signatures import CallSignature
+from outlast_workflow.primitives.payloads import Payload
 
 RAW = b"\xff\x00raw"
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast_workflow.definitions import RunReference, WorkflowDefinition, definition_of, defn, run
-from holdfast_workflow.errors import InvalidOptionError
+from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition, definition_of, defn, run
+from outlast_workflow.errors import InvalidOptionError
 
 
 @defn

@@ -5,19 +5,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast_workflow import errors
-from holdfast_workflow.errors import (
+from outlast_workflow import errors
+from outlast_workflow.errors import (
     ActivityError,
     ActivityTimeoutError,
     ApplicationError,
     ContinueAsNew,
     ForkedConnectionError,
-    HoldfastError,
     InvalidOptionError,
     InvalidUrlError,
     JournalClosedError,
     MissingCodeError,
     NonDeterminismError,
+    OutlastError,
     PayloadDecodeError,
     PayloadEncodeError,
     RefusedError,
@@ -38,7 +38,7 @@ from holdfast_workflow.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
-from holdfast_workflow.kinds import RetryState, TimeoutKind
+from outlast_workflow.primitives.enums import RetryState, TimeoutKind
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -110,7 +110,7 @@ def test_there_is_one_root_and_the_module_draws_the_whole_tree():
     public = [
         cls
         for name, cls in vars(errors).items()
-        if inspect.isclass(cls) and issubclass(cls, HoldfastError) and not name.startswith("_")
+        if inspect.isclass(cls) and issubclass(cls, OutlastError) and not name.startswith("_")
     ]
     assert len(public) > 30
     for cls in public:

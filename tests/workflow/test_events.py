@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from holdfast_workflow.events import REGISTRY, Event, from_json
-from holdfast_workflow.payloads import Payload, dumps
+from outlast_workflow.history.events import REGISTRY, Event, from_json
+from outlast_workflow.primitives.payloads import Payload, dumps
 
 
 def made(cls: type[Event], *, whole: bool) -> Event:

@@ -13,9 +13,9 @@ from tests.workflow.driver import START, Driver, new_machine, started
 from tests.workflow.leftovers import left_behind
 from tests.workflow.programs import program
 
-from holdfast_workflow import api as workflow
-from holdfast_workflow.definitions import defn
-from holdfast_workflow.log import logger
+from outlast_workflow.api import api as workflow
+from outlast_workflow.api.log import logger
+from outlast_workflow.declare.definitions import defn
 
 
 async def chain(depth: int, event: asyncio.Event) -> None:
@@ -155,7 +155,7 @@ def test_code_that_swallows_everything_is_given_up_and_named(caplog: pytest.LogC
 
     machine = new_machine(order)
     machine.activate([started()], START, history_events=1, history_bytes=1)
-    with caplog.at_level(logging.ERROR, "holdfast.workflow"):
+    with caplog.at_level(logging.ERROR, "outlast.workflow"):
         machine.evict()
     assert "w-1" in caplog.text
     assert "swallows" in caplog.text

@@ -8,23 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast_workflow import errors
-from holdfast_workflow.converter import DataConverter
-from holdfast_workflow.errors import (
-    ActivityError,
-    ActivityTimeoutError,
-    ApplicationError,
-    HoldfastError,
-    NonDeterminismError,
-    PayloadDecodeError,
-    StructuralLimitError,
-    WorkflowCancelledError,
-    WorkflowFailedError,
-    WorkflowTerminatedError,
-    WorkflowTimeoutError,
-)
-from holdfast_workflow.events import ActivityFailed, ActivityTimedOut
-from holdfast_workflow.failures import (
+from outlast_workflow import errors
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import (
     MAX_CAUSES,
     MAX_TEXT,
     activity_error,
@@ -35,8 +21,22 @@ from holdfast_workflow.failures import (
     failure_of,
     plain_failure,
 )
-from holdfast_workflow.kinds import FailureCategory, RetryState, TimeoutKind
-from holdfast_workflow.payloads import dumps
+from outlast_workflow.errors import (
+    ActivityError,
+    ActivityTimeoutError,
+    ApplicationError,
+    NonDeterminismError,
+    OutlastError,
+    PayloadDecodeError,
+    StructuralLimitError,
+    WorkflowCancelledError,
+    WorkflowFailedError,
+    WorkflowTerminatedError,
+    WorkflowTimeoutError,
+)
+from outlast_workflow.history.events import ActivityFailed, ActivityTimedOut
+from outlast_workflow.primitives.enums import FailureCategory, RetryState, TimeoutKind
+from outlast_workflow.primitives.payloads import dumps
 
 CONVERTER = DataConverter()
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -161,7 +161,7 @@ def test_a_users_class_named_like_one_of_the_engines_is_not_taken_for_it():
 
 def test_every_error_of_the_engine_is_known_by_name():
     for name, cls in errors.REGISTRY.items():
-        assert issubclass(cls, HoldfastError)
+        assert issubclass(cls, OutlastError)
         assert cls.__name__ == name
     assert errors.REGISTRY["ActivityTimeoutError"] is ActivityTimeoutError
 

@@ -17,12 +17,13 @@ from tests.workflow.driver import START, Driver, new_machine, result_of, started
 from tests.workflow.leftovers import left_behind
 from tests.workflow.twins import TWINS, PlainSaga, charge, plain_steps, refund, steps
 
-from holdfast_workflow import api as workflow
-from holdfast_workflow import blocking
-from holdfast_workflow.blocking import BlockingHandle
-from holdfast_workflow.definitions import PlainWorkflow, defn, run
-from holdfast_workflow.errors import DurableCallError, WorkflowTaskError
-from holdfast_workflow.events import (
+from outlast_workflow.api import api as workflow
+from outlast_workflow.api import blocking
+from outlast_workflow.api.blocking import BlockingHandle
+from outlast_workflow.declare.definitions import PlainWorkflow, defn, run
+from outlast_workflow.declare.handlers import signal
+from outlast_workflow.errors import DurableCallError, WorkflowTaskError
+from outlast_workflow.history.events import (
     ActivityCompleted,
     SignalReceived,
     TimerFired,
@@ -32,12 +33,11 @@ from holdfast_workflow.events import (
     WorkflowContinuedAsNew,
     WorkflowFailed,
 )
-from holdfast_workflow.eviction import RunEvicted
-from holdfast_workflow.greenlets import PlainCode
-from holdfast_workflow.handlers import signal
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.payloads import Payload
-from holdfast_workflow.replay import replay
+from outlast_workflow.loop.eviction import RunEvicted
+from outlast_workflow.loop.greenlets import PlainCode
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import replay
 
 
 def begin(code: Any, *args: Any) -> WorkflowMachine:
@@ -77,12 +77,12 @@ def test_what_one_twin_recorded_replays_on_the_other(recorded: Any, now: Any):
 
 
 def test_each_function_of_a_workflow_has_its_blocking_twin_or_needs_none():
-    from holdfast import workflow as face
+    from outlast import workflow as face
 
     awaited = {"ChildWorkflowHandle", "ParentInfo", "UpdateInfo", "WorkflowInfo"}
     declared = {"defn", "init", "query", "run", "signal", "update"}
     missing = set(face.__all__) - set(blocking.__all__) - awaited - declared - {"blocking", "unsafe"}
-    assert not missing, "give them a twin in holdfast_workflow/blocking.py, or export them there as they are"
+    assert not missing, "give them a twin in outlast_workflow/blocking.py, or export them there as they are"
     for name in set(face.__all__) & set(blocking.__all__):
         ours, theirs = getattr(blocking, name), getattr(face, name)
         if inspect.isfunction(ours) and name != "shield":

@@ -6,14 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast_workflow.definitions import definition_of, defn, run
-from holdfast_workflow.errors import DurableCallError, InvalidOptionError
-from holdfast_workflow.handlers import QueryCall, SignalCall, UpdateCall, call_of, init, query, signal, update
+from outlast_workflow.declare.definitions import definition_of, defn, run
+from outlast_workflow.declare.handlers import (
+    QueryCall,
+    SignalCall,
+    UpdateCall,
+    call_of,
+    init,
+    query,
+    signal,
+    update,
+)
+from outlast_workflow.errors import DurableCallError, InvalidOptionError
 
 if TYPE_CHECKING:
-    from holdfast.client import Client
-    from holdfast.handle import WorkflowHandle
-    from holdfast.update_handle import UpdateHandle
+    from outlast.client.client import Client
+    from outlast.client.handle import WorkflowHandle
+    from outlast.client.update_handle import UpdateHandle
 
 
 @defn

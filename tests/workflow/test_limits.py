@@ -5,9 +5,9 @@ from dataclasses import fields
 import pytest
 from tests.workflow.driver import START, new_machine, started
 
-from holdfast_workflow.definitions import defn
-from holdfast_workflow.errors import InvalidOptionError, StructuralLimitError
-from holdfast_workflow.limits import StructuralLimits
+from outlast_workflow.declare.definitions import defn
+from outlast_workflow.errors import InvalidOptionError, StructuralLimitError
+from outlast_workflow.options.limits import StructuralLimits
 
 KINDS = [field.name for field in fields(StructuralLimits)]
 
@@ -31,7 +31,7 @@ def test_a_limit_of_zero_is_off(caplog):
 
 @pytest.mark.parametrize(("value", "warnings"), [(79, 0), (80, 1), (100, 1)])
 def test_a_warning_is_logged_from_eighty_percent_on(caplog, value, warnings):
-    with caplog.at_level(logging.WARNING, "holdfast.limits"):
+    with caplog.at_level(logging.WARNING, "outlast.limits"):
         only("open_updates", 100).check("open_updates", value, whose="order-1")
     assert len(caplog.records) == warnings
     assert all("order-1: open updates at" in record.getMessage() for record in caplog.records)
@@ -47,7 +47,7 @@ def test_a_run_is_warned_of_once_per_kind(caplog):
 
 @pytest.mark.parametrize(("limit", "warned_at"), [(100, [80, 85, 90, 95, 100]), (5, [4, 5]), (0, [])])
 def test_a_count_that_nobody_watches_is_warned_of_now_and_then(caplog, limit, warned_at):
-    with caplog.at_level(logging.WARNING, "holdfast.limits"):
+    with caplog.at_level(logging.WARNING, "outlast.limits"):
         for count in range(1, limit + 1):
             only("open_updates", limit).check_next("open_updates", count, whose="order-1")
     assert [record.args[2] for record in caplog.records] == warned_at

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from tests.workflow.driver import START, new_machine, started
 
-from holdfast_workflow import api as workflow
-from holdfast_workflow.commands import CommandLog
-from holdfast_workflow.definitions import defn
-from holdfast_workflow.errors import DurableCallError
-from holdfast_workflow.events import ActivityCompleted, TimerScheduled, WorkflowCompleted
-from holdfast_workflow.forbidden import REPLACEMENTS
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.loop import DeterministicLoop
-from holdfast_workflow.payloads import Payload
-from holdfast_workflow.tasks import Hashes
+from outlast_workflow.api import api as workflow
+from outlast_workflow.declare.definitions import defn
+from outlast_workflow.errors import DurableCallError
+from outlast_workflow.history.events import ActivityCompleted, TimerScheduled, WorkflowCompleted
+from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.loop.futures import Hashes
+from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.loop.unsupported import REPLACEMENTS
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.primitives.payloads import Payload
 
 
 def loop_at(now: int = START, started_at: int = START) -> DeterministicLoop:

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from tests.workflow.driver import CONVERTER, START, new_machine, result_of, started
 
-from holdfast_workflow import api as workflow
-from holdfast_workflow.child_api import execute_child
-from holdfast_workflow.definitions import defn, run
-from holdfast_workflow.errors import (
+from outlast_workflow.api import api as workflow
+from outlast_workflow.api.children import execute_child
+from outlast_workflow.api.log import logger
+from outlast_workflow.data.failures import activity_timeout_failure, failure_of
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.declare.definitions import defn, run
+from outlast_workflow.errors import (
     ActivityError,
     ActivityTimeoutError,
     ApplicationError,
@@ -23,7 +26,7 @@ from holdfast_workflow.errors import (
     PayloadEncodeError,
     StructuralLimitError,
 )
-from holdfast_workflow.events import (
+from outlast_workflow.history.events import (
     ActivityCancelled,
     ActivityCancelRequested,
     ActivityCompleted,
@@ -41,15 +44,12 @@ from holdfast_workflow.events import (
     WorkflowFailed,
     WorkflowReset,
 )
-from holdfast_workflow.failures import activity_timeout_failure, failure_of
-from holdfast_workflow.kinds import RetryState, TimeoutKind
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.log import logger
-from holdfast_workflow.machine import WorkflowMachine
-from holdfast_workflow.options import ActivityOptions, RetryPolicy
-from holdfast_workflow.payloads import Payload
-from holdfast_workflow.signatures import CallSignature
-from holdfast_workflow.times import iso, to_datetime
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy
+from outlast_workflow.primitives.enums import RetryState, TimeoutKind
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.primitives.times import iso, to_datetime
+from outlast_workflow.run.machine import WorkflowMachine
 
 
 def begin(workflow_type: Any, *args: Any, **options: Any) -> tuple[WorkflowMachine, list[Event]]:
@@ -777,7 +777,7 @@ def test_the_logger_names_the_run_and_is_silent_in_replay(caplog: pytest.LogCapt
         logger.info("hello", extra={"more": 1})
         await asyncio.sleep(1)
 
-    with caplog.at_level(logging.INFO, "holdfast.workflow"):
+    with caplog.at_level(logging.INFO, "outlast.workflow"):
         begin(order)
         (record,) = caplog.records
         assert [record.__dict__[name] for name in ("workflow_id", "run_id", "more")] == ["w-1", "run-1", 1]
@@ -800,7 +800,7 @@ def test_what_a_task_raises_unseen_is_logged(caplog: pytest.LogCaptureFixture):
         del task
         await asyncio.sleep(1)
 
-    with caplog.at_level(logging.ERROR, "holdfast.workflow"):
+    with caplog.at_level(logging.ERROR, "outlast.workflow"):
         machine, _ = begin(order)
         machine.loop.tasks.clear()
         gc.collect()

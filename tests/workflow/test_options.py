@@ -9,9 +9,8 @@ import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from holdfast_workflow.errors import HoldfastError, InvalidOptionError
-from holdfast_workflow.kinds import DuplicatePolicy
-from holdfast_workflow.options import (
+from outlast_workflow.errors import InvalidOptionError, OutlastError
+from outlast_workflow.options.options import (
     DEFAULT_RETRY_POLICY,
     ActivityOptions,
     RetryPolicy,
@@ -21,6 +20,7 @@ from holdfast_workflow.options import (
     validate_task_queue,
     validate_workflow_id,
 )
+from outlast_workflow.primitives.enums import DuplicatePolicy
 
 
 def activity(**options: Any) -> ActivityOptions:
@@ -78,7 +78,7 @@ def test_a_workflow_timeout_is_at_least_one_second(field, value):
     with pytest.raises(InvalidOptionError, match=f"^{words} must be at least 1 second$") as caught:
         start(**{field: value})
     assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, HoldfastError)
+    assert isinstance(caught.value, OutlastError)
     assert caught.value.field == field
     with pytest.raises(ValueError, match=f"^{words} must be at least 1 second$"):
         getattr(StartOptions(), f"with_{field}")(value)

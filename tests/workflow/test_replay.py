@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.workflow.driver import START, Driver, new_machine, started
 
-from holdfast_workflow import api as workflow
-from holdfast_workflow.definitions import definition_of, defn
-from holdfast_workflow.errors import NonDeterminismError
-from holdfast_workflow.events import (
+from outlast_workflow.api import api as workflow
+from outlast_workflow.declare.definitions import definition_of, defn
+from outlast_workflow.errors import NonDeterminismError
+from outlast_workflow.history.events import (
     REGISTRY,
     ActivityCancelled,
     ActivityCompleted,
@@ -25,10 +25,10 @@ from holdfast_workflow.events import (
     WorkflowTaskFailed,
     WorkflowTerminated,
 )
-from holdfast_workflow.limits import StructuralLimits
-from holdfast_workflow.payloads import NOT_NEEDED, Payload
-from holdfast_workflow.replay import Row, activation_record, replay
-from holdfast_workflow.transitions import check_history
+from outlast_workflow.history.transitions import check_history
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
+from outlast_workflow.run.replay import Row, activation_record, replay
 
 
 @defn

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.workflow.driver import Driver, new_machine
 from tests.workflow.programs import program, trees
 
-from holdfast_workflow.replay import replay
-from holdfast_workflow.transitions import check_history
+from outlast_workflow.history.transitions import check_history
+from outlast_workflow.run.replay import replay
 
 SETTINGS = settings(max_examples=150, suppress_health_check=[HealthCheck.data_too_large])
 seeds = st.integers(0, 2**32)

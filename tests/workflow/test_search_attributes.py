@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from holdfast_workflow.errors import InvalidOptionError
-from holdfast_workflow.options import StartOptions
-from holdfast_workflow.search_attributes import (
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.options import StartOptions
+from outlast_workflow.options.search_attributes import (
     checked_attributes,
     from_document,
     merged,

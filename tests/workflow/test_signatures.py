@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
-from holdfast_workflow.errors import DurableCallError
-from holdfast_workflow.signatures import CallSignature
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.errors import DurableCallError
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForCheckers

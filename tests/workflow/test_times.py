@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast_workflow.times import (
+from outlast_workflow.primitives.times import (
     from_datetime,
     from_iso,
     iso,

@@ -7,7 +7,7 @@ import pytest
 from tests.workflow.driver import Driver
 from tests.workflow.programs import program
 
-from holdfast_workflow.events import (
+from outlast_workflow.history.events import (
     REGISTRY,
     ActivityCompleted,
     ActivityScheduled,
@@ -17,8 +17,8 @@ from holdfast_workflow.events import (
     WorkflowStarted,
     WorkflowTaskCompleted,
 )
-from holdfast_workflow.payloads import Payload
-from holdfast_workflow.transitions import NOUN_OF, RUN_TERMINALS, START, TRANSITIONS, check_history
+from outlast_workflow.history.transitions import NOUN_OF, RUN_TERMINALS, START, TRANSITIONS, check_history
+from outlast_workflow.primitives.payloads import Payload
 
 
 def good() -> list[Event]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from holdfast_workflow import api as workflow
-from holdfast_workflow.calls import ActivityFuture
-from holdfast_workflow.child_api import execute_child, start_child
-from holdfast_workflow.child_calls import ChildWorkflowHandle
-from holdfast_workflow.definitions import definition_of, defn, run
-from holdfast_workflow.handlers import signal
+from outlast_workflow.api import api as workflow
+from outlast_workflow.api.children import execute_child, start_child
+from outlast_workflow.declare.definitions import definition_of, defn, run
+from outlast_workflow.declare.handlers import signal
+from outlast_workflow.run.activity_calls import ActivityFuture
+from outlast_workflow.run.child_calls import ChildWorkflowHandle
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

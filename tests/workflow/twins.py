@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast_activities import definitions as activity
-from holdfast_workflow import api as workflow
-from holdfast_workflow import blocking
-from holdfast_workflow.definitions import defn, run
-from holdfast_workflow.errors import ActivityError
-from holdfast_workflow.facts_api import patched, side_effect, upsert_memo
-from holdfast_workflow.shielding import shield
+from outlast_activities import definitions as activity
+from outlast_workflow.api import api as workflow
+from outlast_workflow.api import blocking
+from outlast_workflow.api.markers import patched, side_effect, upsert_memo
+from outlast_workflow.api.shield import shield
+from outlast_workflow.declare.definitions import defn, run
+from outlast_workflow.errors import ActivityError
 
 
 @activity.defn(start_to_close_timeout=10)

@@ -1,0 +1,90 @@
+"""From what a handler returned or raised to what is written about the attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from outlast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
+from outlast_activities.context import RunningActivity, StopReason
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import failure_of
+from outlast_workflow.errors import ApplicationError, PayloadDecodeError, PayloadEncodeError
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.primitives.enums import AttemptOutcome, FailureCategory
+from outlast_workflow.primitives.payloads import Payload
+
+Outcome = Payload | AttemptEnd
+"""What the worker is told at the end of an attempt: the result, or how else it ended."""
+
+
+class Outcomes:
+    """Makes outcomes; safe to share between threads."""
+
+    __slots__ = ("converter", "limits")
+
+    def __init__(self, converter: DataConverter, limits: StructuralLimits) -> None:
+        self.converter = converter
+        self.limits = limits
+
+    def returned(self, value: Any, running: RunningActivity) -> Outcome:
+        """What becomes of a result."""
+        if running.seen and running.stopped is StopReason.WORKER_SHUTDOWN:
+            return HANDED_BACK
+        activity_type = running.task.row.activity_type
+        try:
+            if inspect.iscoroutine(value):
+                value.close()
+                raise _hidden_coroutine(activity_type)
+            payload = self.converter.encode(value, f"the result of {activity_type}")
+            self.limits.check("payload_bytes", len(payload.json), whose=activity_type)
+        except Exception as error:
+            outcome = self.unusable(error)
+            let_go(error)
+            return outcome
+        return payload
+
+    def raised(self, error: BaseException, running: RunningActivity | None) -> AttemptEnd:
+        """What becomes of an exception that left the handler."""
+        if running is not None and running.stopped is not None:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            if running.stopped is StopReason.WORKER_SHUTDOWN:
+                if cancelled or running.seen:
+                    return HANDED_BACK
+            elif cancelled:
+                return CANCELLED
+        return AttemptEnd(AttemptOutcome.FAILED, failure_of(error, self.converter))
+
+    def unusable(self, error: BaseException) -> AttemptEnd:
+        """The end of an attempt whose input can't be read or whose result can't be written: it is not tried again."""
+        failure = failure_of(error, self.converter)
+        if isinstance(error, PayloadDecodeError | PayloadEncodeError):
+            failure["category"] = FailureCategory.APPLICATION  # it ends an activity, not a workflow's task
+        failure["non_retryable"] = True
+        return AttemptEnd(AttemptOutcome.FAILED, failure)
+
+
+def _hidden_coroutine(activity_type: str) -> ApplicationError:
+    return ApplicationError(
+        f"{activity_type} looks like a plain def but returned a coroutine: declare it async def, or put @activity.defn "
+        "under the decorator that hides that it is one"
+    )
+
+
+def let_go(error: BaseException) -> None:
+    """Drop the tracebacks of an exception that was dealt with.
+
+    A frame that keeps the exception in a variable, and is kept by its traceback, would wait for the collector.
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = None
+        waiting += (one.__cause__, one.__context__)
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions

@@ -1,0 +1,373 @@
+"""How an activity is scheduled, claimed, and how one of its attempts ends.
+
+:func:`close_attempt` is the one function that closes an attempt, for a failure, a timeout, a cancellation, a rescue and
+a hand-back alike. It first enforces a deadline that has passed (so nothing masks one), closes as cancelled if that was
+asked for, and else decides: another attempt, with its per-attempt deadlines reset, or the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from outlast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
+from outlast_store.journal.batch import Batch
+from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow
+from outlast_store.transitions.runs import cancel_activity, close_activity
+from outlast_workflow.data.failures import activity_timeout_failure, plain_failure
+from outlast_workflow.history.events import (
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityScheduled,
+    ActivityTimedOut,
+    Failure,
+)
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy
+from outlast_workflow.primitives.enums import (
+    ActivityStatus,
+    AttemptOutcome,
+    FailureCategory,
+    PropagationKind,
+    RetryState,
+    TimeoutKind,
+)
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.primitives.times import iso, microseconds
+
+MOST_RESCUES = 3
+FIRST_KEPT = 10
+LAST_KEPT = 90
+DEFAULT_RETRY_POLICY = RetryPolicy()
+TIMEOUT_NAMES: Failure = {"type": "ActivityTimeoutError", "class": "outlast.errors.ActivityTimeoutError"}
+"""What a retry policy may call a timeout."""
+
+
+@dataclass(slots=True)
+class AttemptEnd:
+    """How an attempt ended other than with a result."""
+
+    outcome: AttemptOutcome
+    failure: Failure | None = None
+
+
+RESCUED = AttemptEnd(AttemptOutcome.RESCUED)
+HANDED_BACK = AttemptEnd(AttemptOutcome.HANDED_BACK)
+TIMED_OUT = AttemptEnd(AttemptOutcome.TIMED_OUT)
+CANCELLED = AttemptEnd(AttemptOutcome.CANCELLED)
+UNWRITABLE = AttemptEnd(
+    AttemptOutcome.FAILED,
+    plain_failure(
+        FailureCategory.INTERNAL,
+        "UnwritableEnd",
+        "how the attempt ended could not be written: the log of its worker says why",
+    ),
+)
+"""For an attempt whose end, as it was, the database's driver refused."""
+
+
+def schedule(
+    batch: Batch,
+    run: RunRow,
+    seq: int,
+    event: ActivityScheduled,
+    options: ActivityOptions,
+    claimed_by: str | None,
+) -> ActivityRow:
+    """Write a scheduled activity's row: waiting to be claimed, or already running here (``claimed_by``)."""
+    now = batch.now
+    claimed = claimed_by is not None
+    row = ActivityRow(
+        run_id=run.run_id,
+        activity_id=event.command_id,
+        activity_type=event.activity_type,
+        task_queue=LOCAL + event.task_queue if event.local else event.task_queue,
+        priority=event.priority,
+        scheduled_seq=seq,
+        status="running" if claimed else "pending",
+        attempt=1 if claimed else 0,
+        uncharged=0,
+        rescues=0,
+        scheduled_at=now,
+        available_at=now,
+        claimed_by=claimed_by,
+        started_at=now if claimed else None,
+        heartbeat_at=None,
+        heartbeat_details=None,
+        options=event.options.json.decode(),
+        last_failure=None,
+        schedule_to_start_deadline_at=None,
+        start_to_close_deadline_at=None,
+        schedule_to_close_deadline_at=after(now, options.schedule_to_close_us),
+        heartbeat_deadline_at=None,
+        next_deadline_at=None,
+        cancel_requested=False,
+        local=bool(event.local),
+        closed_at=None,
+    )
+    if claimed:
+        set_claimed(row, options, now)
+    else:
+        set_available(row, options)
+    batch.add_activity(row)
+    return row
+
+
+def claim(row: ActivityRow, worker_id: str, now: int) -> None:
+    """Start the next attempt of a pending activity on a worker."""
+    row.status = ActivityStatus.RUNNING.value
+    row.attempt += 1
+    row.claimed_by = worker_id
+    row.started_at = now
+    row.heartbeat_at = None
+    set_claimed(row, options_of(row), now)
+
+
+def complete(batch: Batch, run: RunRow, row: ActivityRow, event: ActivityCompleted) -> None:
+    """End an activity well."""
+    batch.append(run, event)
+    close_activity(row, ActivityStatus.COMPLETED, batch.now)
+
+
+def close_attempt(batch: Batch, run: RunRow, row: ActivityRow, end: AttemptEnd) -> bool:
+    """End the attempt of an open activity; the caller has checked the claim. Returns whether the activity is closed.
+
+    Where the activity ends, its terminal event is appended and the run is woken.
+    """
+    batch.insist()
+    late = passed(row, batch.now)
+    if late is not None:
+        closed = _time_out(batch, run, row, *late)
+    elif row.cancel_requested or end.outcome is AttemptOutcome.CANCELLED:
+        cancel_activity(batch, run, row)
+        closed = True
+    elif end.outcome is AttemptOutcome.FAILED:
+        assert end.failure is not None
+        closed = _fail(batch, run, row, end.failure)
+    else:
+        closed = _give_back(batch, run, row, end.outcome)
+    if closed:
+        run.wake(batch.now)
+    return closed
+
+
+# --- the ways to end ------------------------------------------------------------------------------------------------
+
+
+def _fail(batch: Batch, run: RunRow, row: ActivityRow, failure: Failure) -> bool:
+    options = options_of(row)
+    policy = options.retry_policy or DEFAULT_RETRY_POLICY
+    override = failure.get("next_retry_delay")
+    delay = (
+        microseconds(override)
+        if override is not None
+        else policy.delay_us(row.charged_attempt, batch.random())
+    )
+    record_attempt(batch, row, AttemptOutcome.FAILED, None, failure)
+    row.last_failure = orjson.dumps(failure).decode()
+    if policy.is_non_retryable(failure):
+        state = RetryState.NON_RETRYABLE_FAILURE
+    elif not policy.allows(row.charged_attempt):
+        state = RetryState.MAXIMUM_ATTEMPTS_REACHED
+    elif _beyond_schedule_to_close(row, batch.now + delay):
+        state = RetryState.TIMEOUT
+    else:
+        record_failure(batch, row, failure, PropagationKind.ACTIVITY)
+        make_available(row, options, batch.now + delay)
+        return False
+    _end_failed(batch, run, row, failure, state)
+    return True
+
+
+def _end_failed(batch: Batch, run: RunRow, row: ActivityRow, failure: Failure, state: RetryState) -> None:
+    event = ActivityFailed(row.activity_id, failure, row.charged_attempt, state.value)
+    record_failure(batch, row, failure, PropagationKind.ACTIVITY, event_seq=batch.append(run, event))
+    close_activity(row, ActivityStatus.FAILED, batch.now)
+
+
+def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, deadline_at: int) -> bool:
+    options = options_of(row)
+    policy = options.retry_policy or DEFAULT_RETRY_POLICY
+    had_attempt = row.status == ActivityStatus.RUNNING
+    if kind is TimeoutKind.SCHEDULE_TO_START:  # nobody began it, but it counts
+        had_attempt = True
+        row.attempt += 1
+    state = _why_no_retry(row, policy, kind)
+    available_at = batch.now + policy.delay_us(row.charged_attempt, batch.random())
+    no_time_left = state is None and _beyond_schedule_to_close(row, available_at)
+    failure = _timeout_failure(row, kind, deadline_at, state)
+    if had_attempt:
+        record_attempt(batch, row, AttemptOutcome.TIMED_OUT, kind, failure)
+    if state is None and not no_time_left:
+        row.last_failure = orjson.dumps(failure).decode()
+        record_failure(batch, row, failure, PropagationKind.TIMEOUT, kind, deadline_at)
+        make_available(row, options, available_at)
+        return False
+    if no_time_left:  # no further attempt could begin in time: that is what ends it, and why is its cause
+        close = row.schedule_to_close_deadline_at
+        assert close is not None
+        row.last_failure = orjson.dumps(failure).decode()
+        kind, deadline_at, state = TimeoutKind.SCHEDULE_TO_CLOSE, close, RetryState.TIMEOUT
+        failure = _timeout_failure(row, kind, deadline_at, state)
+    assert state is not None
+    event = ActivityTimedOut(
+        row.activity_id, kind.value, iso(deadline_at), failure, row.charged_attempt, state.value
+    )
+    seq = batch.append(run, event)
+    record_failure(batch, row, failure, PropagationKind.TIMEOUT, kind, deadline_at, event_seq=seq)
+    close_activity(row, ActivityStatus.TIMED_OUT, batch.now)
+    return True
+
+
+def _why_no_retry(row: ActivityRow, policy: RetryPolicy, kind: TimeoutKind) -> RetryState | None:
+    """Why a timeout ends the activity; ``None`` where there may be another attempt."""
+    if kind is TimeoutKind.SCHEDULE_TO_CLOSE:
+        return RetryState.TIMEOUT
+    if row.cancel_requested:
+        return RetryState.CANCEL_REQUESTED
+    # Without a limit on attempts, waiting for a worker that does not come would never end.
+    endless = kind is TimeoutKind.SCHEDULE_TO_START and policy.max_attempts == 0
+    if endless or policy.is_non_retryable(TIMEOUT_NAMES):
+        return RetryState.NON_RETRYABLE_FAILURE
+    if not policy.allows(row.charged_attempt):
+        return RetryState.MAXIMUM_ATTEMPTS_REACHED
+    return None
+
+
+def _give_back(batch: Batch, run: RunRow, row: ActivityRow, outcome: AttemptOutcome) -> bool:
+    """A rescue or a hand-back: not the user's fault, so not charged; rescues are bounded by their own counter."""
+    record_attempt(batch, row, outcome, None, None)
+    if outcome is AttemptOutcome.RESCUED:
+        row.rescues += 1
+        if row.rescues > MOST_RESCUES:
+            message = (
+                f"the workers that ran this activity died {row.rescues} times; "
+                "see whether it takes its process down, then start the workflow again"
+            )
+            failure = plain_failure(FailureCategory.INTERNAL, "WorkersDied", message)
+            _end_failed(batch, run, row, failure, RetryState.MAXIMUM_ATTEMPTS_REACHED)
+            return True
+    row.uncharged += 1
+    make_available(row, options_of(row), batch.now)
+    return False
+
+
+def make_available(row: ActivityRow, options: ActivityOptions, available_at: int) -> None:
+    """Let the next attempt be claimed from an instant on."""
+    row.status = ActivityStatus.PENDING.value
+    row.available_at = available_at
+    row.claimed_by = None
+    row.started_at = None
+    set_available(row, options)
+
+
+def _beyond_schedule_to_close(row: ActivityRow, available_at: int) -> bool:
+    close = row.schedule_to_close_deadline_at
+    return close is not None and available_at >= close
+
+
+# --- what is written about it ---------------------------------------------------------------------------------------
+
+
+def _timeout_failure(
+    row: ActivityRow, kind: TimeoutKind, deadline_at: int, state: RetryState | None
+) -> Failure:
+    """The document of a timeout: kind, deadline, last heartbeat details, the previous attempt's failure as cause."""
+    return activity_timeout_failure(
+        timeout_kind=kind,
+        deadline_at=deadline_at,
+        activity_type=row.activity_type,
+        activity_id=row.activity_id,
+        attempt=row.charged_attempt,
+        retry_state=state,
+        heartbeat_details=Payload(row.heartbeat_details.encode())
+        if row.heartbeat_details is not None
+        else None,
+        cause=orjson.loads(row.last_failure) if row.last_failure is not None else None,
+    )
+
+
+def record_attempt(
+    batch: Batch, row: ActivityRow, outcome: AttemptOutcome, kind: TimeoutKind | None, failure: Failure | None
+) -> None:
+    """Write the row of an attempt that did not succeed; the first 10 and the last 90 are kept."""
+    batch.add_attempt(
+        AttemptRow(
+            row.run_id,
+            row.activity_id,
+            row.attempt,
+            row.claimed_by,
+            row.started_at,
+            batch.now,
+            outcome.value,
+            kind.value if kind is not None else None,
+            orjson.dumps(failure).decode() if failure is not None else None,
+        )
+    )
+    surplus = row.attempt - LAST_KEPT
+    if surplus > FIRST_KEPT:
+        _trim_attempt(batch, (row.run_id, row.activity_id, surplus))
+
+
+def _trim_attempt(batch: Batch, key: tuple[str, int, int]) -> None:
+    """Delete an attempt's row, and its failure's, which was written in the same batch, if any was."""
+    where = "WHERE run_id = ? AND activity_id = ? AND attempt = ?"
+    found = batch.scan(f"SELECT outcome, ended_at FROM activity_attempts {where}", key)
+    batch.execute(f"DELETE FROM activity_attempts {where}", key)
+    for outcome, ended_at in found:
+        if outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
+            text = (
+                "DELETE FROM workflow_failures WHERE failure_id = (SELECT failure_id FROM workflow_failures "
+                "WHERE run_id = ? AND failure_id >= ? AND recorded_at = ? AND source_kind = 'activity_execution' "
+                "AND source_id = ? AND event_seq IS NULL ORDER BY failure_id LIMIT 1)"
+            )
+            first_id = f"{ended_at // 1000:012x}"
+            values = (key[0], f"{first_id[:8]}-{first_id[8:]}", ended_at, str(key[1]))
+            batch.execute(text, values)
+
+
+def record_failure(
+    batch: Batch,
+    row: ActivityRow,
+    failure: Failure,
+    propagation: PropagationKind,
+    kind: TimeoutKind | None = None,
+    deadline_at: int | None = None,
+    *,
+    event_seq: int | None = None,
+) -> None:
+    """Write a ``workflow_failures`` row about an attempt; ``event_seq`` where the activity ended with it."""
+    details = failure.get("details")
+    batch.add_failure(
+        FailureRow(
+            failure_id=batch.ids.next(),
+            run_id=row.run_id,
+            event_seq=event_seq,
+            recorded_at=batch.now,
+            source_kind="activity_execution",
+            source_id=str(row.activity_id),
+            failure_category=str(failure.get("category", FailureCategory.APPLICATION.value)),
+            propagation_kind=propagation.value,
+            exception_class=str(failure.get("type", "")),
+            message=str(failure.get("message", "")),
+            details=Payload.of(details).json.decode() if details is not None else None,
+            timeout_kind=kind.value if kind is not None else None,
+            deadline_at=deadline_at,
+        )
+    )
+
+
+def request_cancel(batch: Batch, run: RunRow, row: ActivityRow | None, *, wait: bool = False) -> None:
+    """The workflow's code no longer wants an activity: end it if nobody runs it, else have its handler told.
+
+    With ``wait`` the code wants to hear of the end: where that is now, it is news.
+    """
+    if row is None or not row.is_open:
+        return
+    if row.status == ActivityStatus.PENDING and passed(row, batch.now) is None:
+        cancel_activity(batch, run, row, by=None if wait else "cancel_requested")
+        if wait:
+            run.wake(batch.now)
+    else:
+        row.cancel_requested = True
+        refresh(row)

@@ -1,0 +1,243 @@
+"""The changes that activities make: claiming them, and ending their attempts.
+
+Each is a compare-and-set. A claim takes rows that are pending now; a result names the attempt that it belongs to (the
+attempt number rises with every claim, so it is the claim's token), and a late, rescued or fenced one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outlast_activities.attempts import TIMED_OUT, AttemptEnd, claim, close_attempt, complete
+from outlast_activities.deadlines import passed
+from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
+from outlast_store.schema.rows import LOCAL, ActivityRow, RunRow
+from outlast_store.schema.tables import history_events, workflow_runs
+from outlast_store.transitions.runs import deadline_passed, time_out_run
+from outlast_workflow.errors import RefusedError
+from outlast_workflow.history.events import ActivityCompleted
+from outlast_workflow.primitives.enums import ActivityStatus
+
+
+@dataclass(slots=True)
+class Claimed:
+    """An activity that was claimed, with what its handler needs."""
+
+    row: ActivityRow
+    input: str
+    workflow_id: str
+    workflow_type: str
+    owner_fence: int | None
+    """The run's fence, if the claimer owns the run: the result is bundled with the decision that it leads to."""
+
+
+class ClaimActivities(BaseChange):
+    """Claim waiting activities of some queues: by priority, then oldest first; never one whose time is over."""
+
+    def __init__(self, worker_id: str, task_queues: Sequence[str], types: frozenset[str], limit: int) -> None:
+        self.worker_id = worker_id
+        self.task_queues = task_queues
+        self.types = types
+        self.limit = limit
+
+    def apply(self, batch: Batch) -> list[Claimed]:
+        """Claim at most ``limit`` of them."""
+        rows: list[ActivityRow] = []
+        for row in batch.lock_activities(self._waiting(batch), skip=True):
+            if row.status != ActivityStatus.PENDING or passed(row, batch.now) is not None:
+                continue
+            claim(row, self.worker_id, batch.now)
+            rows.append(row)
+        return self._describe(batch, rows) if rows else []
+
+    def _waiting(self, batch: Batch) -> list[ActivityKey]:
+        """What waits: one statement, which reads one index range per queue and priority."""
+        names = sorted(self.types)
+        text = (
+            "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
+            "AND task_queue = ? AND priority = ? AND available_at <= ? "
+            f"AND activity_type IN ({_marks(names)}) AND (next_deadline_at IS NULL OR next_deadline_at > ?) "
+            "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
+        )
+        taken = batch.activities_taken  # by an earlier claim of the same batch: the scan finds them still
+        ranges: list[str] = []
+        values: list[object] = []
+        for priority in range(10):
+            for queue in self.task_queues:
+                ranges.append(f"{text}{len(ranges)}")
+                values += (queue, priority, batch.now, *names, batch.now, self.limit + taken)
+        found = [(row[0], row[1]) for row in batch.scan(" UNION ALL ".join(ranges), tuple(values))]
+        if taken:
+            found = [key for key in found if _is_pending(batch.activity(*key))]
+        return found[: self.limit]
+
+    def _describe(self, batch: Batch, rows: Sequence[ActivityRow]) -> list[Claimed]:
+        """What the handlers need to know: their input, and whose they are."""
+        events = batch.read(
+            history_events, ("run_id", "seq"), [(row.run_id, row.scheduled_seq) for row in rows]
+        )
+        inputs = {(run_id, seq): payload for run_id, seq, _, _, payload in events}
+        known = self._runs(batch, sorted({row.run_id for row in rows}))
+        claimed: list[Claimed] = []
+        for row in rows:
+            run = known[row.run_id]
+            fence = run.fence if run.owner_id == self.worker_id else None
+            input = inputs[row.run_id, row.scheduled_seq]
+            claimed.append(Claimed(row, input, run.workflow_id, run.workflow_type, fence))
+        return claimed
+
+    def _runs(self, batch: Batch, run_ids: Sequence[str]) -> dict[str, RunRow]:
+        """The runs that called them, as they are read."""
+        found = batch.read(workflow_runs, ("run_id",), [(run_id,) for run_id in run_ids])
+        return {run.run_id: run for run in (RunRow(*values) for values in found)}
+
+
+class ClaimLocalActivities(ClaimActivities):
+    """Claim waiting local activities of runs that this worker owns, and of runs that nobody owns, and those runs too.
+
+    So an attempt whose worker died is made where the run goes on, and a run that waits for nothing but a local activity
+    gets an owner again.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        task_queues: Sequence[str],
+        types: frozenset[str],
+        limit: int,
+        workflow_types: frozenset[str],
+    ) -> None:
+        super().__init__(worker_id, [LOCAL + queue for queue in task_queues], types, limit)
+        self.workflow_types = workflow_types
+        self.taken: list[str] = []
+        """The runs that this worker owns from now on."""
+
+    def apply(self, batch: Batch) -> list[Claimed]:
+        """Claim at most ``limit`` of them."""
+        found = self._waiting(batch)
+        ours = {run.run_id for run in batch.lock_runs(list({key[0] for key in found}), skip=True)}
+        ours = {run_id for run_id in ours if self._takes(batch.run(run_id))}
+        rows: list[ActivityRow] = []
+        for row in batch.lock_activities([key for key in found if key[0] in ours], skip=True):
+            if row.status != ActivityStatus.PENDING or passed(row, batch.now) is not None:
+                continue
+            run = batch.run(row.run_id)
+            assert run is not None
+            if run.owner_id is None:
+                run.owner_id = self.worker_id
+                run.fence += 1
+                self.taken.append(run.run_id)
+            claim(row, self.worker_id, batch.now)
+            rows.append(row)
+        return self._describe(batch, rows) if rows else []
+
+    def _takes(self, run: RunRow | None) -> bool:
+        if run is None or not run.is_open:
+            return False
+        free = run.owner_id is None and run.workflow_type in self.workflow_types
+        return free or run.owner_id == self.worker_id
+
+    def _waiting(self, batch: Batch) -> list[ActivityKey]:
+        queues, names, types = self.task_queues, sorted(self.types), sorted(self.workflow_types)
+        text = (
+            "SELECT a.run_id, a.activity_id FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
+            f"WHERE a.status = 'pending' AND a.task_queue IN ({_marks(queues)}) AND a.available_at <= ? "
+            f"AND a.activity_type IN ({_marks(names)}) AND (a.next_deadline_at IS NULL OR a.next_deadline_at > ?) "
+            f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({_marks(types)}))) "
+            "ORDER BY a.priority, a.available_at, a.run_id, a.activity_id LIMIT ?"
+        )
+        values = (*queues, batch.now, *names, batch.now, self.worker_id, *types, self.limit)
+        return [(row[0], row[1]) for row in batch.scan(text, values)]
+
+    def _runs(self, batch: Batch, run_ids: Sequence[str]) -> dict[str, RunRow]:
+        found = {run_id: batch.run(run_id) for run_id in run_ids}
+        return {run_id: run for run_id, run in found.items() if run is not None}
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _is_pending(row: ActivityRow | None) -> bool:
+    return row is None or row.status == ActivityStatus.PENDING
+
+
+class AttemptChange(BaseChange):
+    """What changes that end one attempt share: they name the run and the activity, and check the claim."""
+
+    def __init__(self, run_id: str, activity_id: int, attempt: int) -> None:
+        self.runs = (run_id,)
+        self.activities = ((run_id, activity_id),)
+        self.attempt = attempt
+
+    def held(self, batch: Batch) -> tuple[RunRow, ActivityRow]:
+        """The rows, if the claim still holds."""
+        run = batch.run(self.runs[0])
+        row = batch.activity(*self.activities[0])
+        if run is None or row is None:
+            raise RefusedError("unknown_activity", "the activity's run is gone")
+        if not run.is_open or row.status != ActivityStatus.RUNNING or row.attempt != self.attempt:
+            raise RefusedError(
+                "stale_attempt",
+                f"attempt {self.attempt} of activity {row.activity_id} is no longer the current one "
+                f"(status {row.status}, attempt {row.attempt})",
+            )
+        return run, row
+
+
+def run_is_over(batch: Batch, run: RunRow) -> bool:
+    """Whether the run's own deadline has passed: then it ends here, and what came is too late."""
+    if deadline_passed(run, batch.now) is None:
+        return False
+    time_out_run(batch, run)
+    return True
+
+
+class CompleteAttempt(AttemptChange):
+    """An attempt returned. One that comes at or after its deadline loses: the timeout is enforced right here."""
+
+    def __init__(self, run_id: str, activity_id: int, attempt: int, event: ActivityCompleted) -> None:
+        super().__init__(run_id, activity_id, attempt)
+        self.event = event
+        self.weight = 1024 + len(event.result.json)
+
+    def apply(self, batch: Batch) -> bool:
+        """Append the result and wake the run; returns whether it was in time."""
+        run, row = self.held(batch)
+        if run_is_over(batch, run):
+            return False
+        if passed(row, batch.now) is not None:
+            close_attempt(batch, run, row, TIMED_OUT)
+            return False
+        complete(batch, run, row, self.event)
+        run.wake(batch.now)
+        return True
+
+
+class EndAttempt(AttemptChange):
+    """An attempt failed, was cancelled, rescued or handed back."""
+
+    insists = True
+
+    def __init__(
+        self,
+        run_id: str,
+        activity_id: int,
+        attempt: int,
+        end: AttemptEnd,
+        *,
+        heartbeat_details: str | None = None,
+    ) -> None:
+        super().__init__(run_id, activity_id, attempt)
+        self.end = end
+        self.heartbeat_details = heartbeat_details
+
+    def apply(self, batch: Batch) -> bool:
+        """Close the attempt; returns whether the activity ended with it."""
+        run, row = self.held(batch)
+        if run_is_over(batch, run):
+            return True
+        if self.heartbeat_details is not None:
+            row.heartbeat_details = self.heartbeat_details
+        return close_attempt(batch, run, row, self.end)

@@ -1,0 +1,272 @@
+"""What code inside an activity may ask: who am I, has anybody given me up, and how to say that I am alive.
+
+Through a context variable: tasks that a handler starts have it, threads that it starts only if they run in a copy of
+its context. The runner sets :attr:`RunningActivity.stopped` on its loop; handlers, wherever they run, look at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import MutableMapping
+from concurrent.futures import Future
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from outlast_activities.deadlines import options_of
+from outlast_activities.definitions import ActivityDefinition
+from outlast_activities.heartbeats import CANCEL_REQUESTED, LOST, TIMED_OUT
+from outlast_activities.task import ActivityTask
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import OutlastError
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.primitives.times import to_datetime
+
+
+class StopReason(StrEnum):
+    """Why a handler is asked to stop."""
+
+    CANCEL_REQUESTED = CANCEL_REQUESTED
+    """The workflow no longer wants the activity, or ended."""
+    TIMED_OUT = TIMED_OUT
+    """A deadline of the attempt has passed; what it does now is ignored."""
+    LOST = LOST
+    """The attempt is no longer this worker's; what it does now is ignored."""
+    WORKER_SHUTDOWN = "worker_shutdown"
+    """The worker stops; another one will run the activity again."""
+
+
+_REASONS = {
+    StopReason.CANCEL_REQUESTED: "the activity was cancelled",
+    StopReason.TIMED_OUT: "the attempt's time is over",
+    StopReason.LOST: "the attempt was given to another worker, or its workflow ended",
+    StopReason.WORKER_SHUTDOWN: "the worker shuts down",
+}
+
+
+class Cancelled(asyncio.CancelledError):
+    """The activity is to stop; let it pass through. ``reason`` says why (a :class:`StopReason`).
+
+    It is a ``CancelledError``, so ``except Exception`` does not catch it, in ``async def`` and in ``def`` alike.
+    """
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(_REASONS[reason])
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[Cancelled], tuple[StopReason]]:
+        return Cancelled, (self.reason,)
+
+
+class NotInActivityError(OutlastError, RuntimeError):
+    """A function of activities was called elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityInfo:
+    """``activity.info()``: facts about this attempt.
+
+    ``attempt`` is counted as the retry policy counts: rescues from dead workers are not. Instants are aware, UTC. The
+    schedule-to-start deadline is ``None`` once the attempt runs. ``heartbeat_deadline_at`` is as the attempt began.
+    ``heartbeat_details`` is what the previous attempt said last.
+    """
+
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    activity_id: int
+    activity_type: str
+    task_queue: str
+    attempt: int
+    scheduled_at: datetime
+    started_at: datetime
+    schedule_to_start_deadline_at: datetime | None
+    start_to_close_deadline_at: datetime | None
+    schedule_to_close_deadline_at: datetime | None
+    heartbeat_deadline_at: datetime | None
+    heartbeat_timeout_seconds: int | float | None
+    heartbeat_details: tuple[Any, ...]
+    priority: int
+
+
+class Recorder(Protocol):
+    """Where heartbeats go."""
+
+    def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
+        """An attempt is alive, and this far."""
+        ...
+
+
+class RunningActivity:
+    """An attempt that is running here: what its handler sees of the engine, and the engine of it.
+
+    Attributes:
+        task: The attempt.
+        definition: Its code.
+        stopped: Why it is to stop; ``None``: it is not.
+        seen: Whether the handler has been told.
+        begun: Whether the handler was called.
+        handle: The handler's task, or its future in a pool.
+    """
+
+    __slots__ = (
+        "_converter",
+        "_heartbeats",
+        "_info",
+        "begun",
+        "definition",
+        "handle",
+        "seen",
+        "stopped",
+        "task",
+    )
+
+    def __init__(
+        self,
+        task: ActivityTask,
+        definition: ActivityDefinition[..., Any],
+        converter: DataConverter,
+        heartbeats: Recorder,
+    ) -> None:
+        self.task = task
+        self.definition = definition
+        self.stopped: StopReason | None = None
+        self.seen = False
+        self.begun = False
+        self.handle: asyncio.Task[None] | Future[Any] | None = None
+        self._converter = converter
+        self._heartbeats = heartbeats
+        self._info: ActivityInfo | None = None
+
+    @property
+    def info(self) -> ActivityInfo:
+        """Facts about the attempt; made when first asked for."""
+        if self._info is None:
+            self._info = _info_of(self.task, self._converter)
+        return self._info
+
+    def heartbeat(self, details: tuple[Any, ...]) -> None:
+        """Say that the attempt is alive."""
+        self.raise_if_stopped()
+        self._heartbeats.record(self.task, details)
+
+    def raise_if_stopped(self) -> None:
+        """Tell the handler, if it is to stop."""
+        if self.stopped is not None:
+            self.seen = True
+            raise Cancelled(self.stopped)
+
+    def is_cancelled(self) -> bool:
+        """Whether the handler is to stop."""
+        if self.stopped is None:
+            return False
+        self.seen = True
+        return True
+
+
+CURRENT: ContextVar[RunningActivity | None] = ContextVar("outlast_activity", default=None)
+"""The attempt that the current context runs."""
+
+
+def in_activity() -> bool:
+    """Whether this code runs in an activity."""
+    return CURRENT.get() is not None
+
+
+def info() -> ActivityInfo:
+    """Facts about this attempt.
+
+    Raises:
+        NotInActivityError: This code does not run in an activity.
+        PayloadDecodeError: The previous attempt's heartbeat details can't be read.
+    """
+    return _current("info").info
+
+
+def heartbeat(*details: Any) -> None:
+    """Say that this attempt is alive and, if you like, how far it is. Cheap, and allowed from any thread.
+
+    Beats are written together and throttled to 0.8 × the heartbeat timeout, at most 30 seconds apart. The newest
+    details reach the next attempt in ``activity.info().heartbeat_details``; a beat without details leaves them as is.
+
+    Raises:
+        Cancelled: The activity was cancelled, timed out, or another worker has it now; let it pass through.
+        PayloadEncodeError: The details have no JSON form.
+        StructuralLimitError: They are too large.
+        NotInActivityError: This code does not run in an activity.
+    """
+    _current("heartbeat").heartbeat(details)
+
+
+def is_cancelled() -> bool:
+    """Whether this attempt is to stop: for loops that would rather ask than be told by an exception.
+
+    Raises:
+        NotInActivityError: This code does not run in an activity.
+    """
+    return _current("is_cancelled").is_cancelled()
+
+
+def _current(function: str) -> RunningActivity:
+    running = CURRENT.get()
+    if running is None:
+        raise NotInActivityError(
+            f"activity.{function}() was called outside an activity: call it from an activity's code, and in threads of "
+            "your own within a copy of its context (contextvars.copy_context().run)"
+        )
+    return running
+
+
+def _info_of(task: ActivityTask, converter: DataConverter) -> ActivityInfo:
+    row = task.row
+    details: tuple[Any, ...] = ()
+    if row.heartbeat_details is not None:
+        details = tuple(converter.decode_args(Payload(row.heartbeat_details.encode())))
+    started_at = row.started_at if row.started_at is not None else row.scheduled_at
+    return ActivityInfo(
+        workflow_id=task.workflow_id,
+        run_id=row.run_id,
+        workflow_type=task.workflow_type,
+        activity_id=row.activity_id,
+        activity_type=row.activity_type,
+        task_queue=row.queue,
+        attempt=row.charged_attempt,
+        scheduled_at=to_datetime(row.scheduled_at),
+        started_at=to_datetime(started_at),
+        schedule_to_start_deadline_at=_instant(row.schedule_to_start_deadline_at),
+        start_to_close_deadline_at=_instant(row.start_to_close_deadline_at),
+        schedule_to_close_deadline_at=_instant(row.schedule_to_close_deadline_at),
+        heartbeat_deadline_at=_instant(row.heartbeat_deadline_at),
+        heartbeat_timeout_seconds=options_of(row).heartbeat_timeout,
+        heartbeat_details=details,
+        priority=row.priority,
+    )
+
+
+def _instant(us: int | None) -> datetime | None:
+    return to_datetime(us) if us is not None else None
+
+
+class ActivityLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose records carry the ids of the attempt that logs."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the attempt to a record."""
+        running = CURRENT.get()
+        if running is not None:
+            row = running.task.row
+            kwargs["extra"] = {
+                "workflow_id": running.task.workflow_id,
+                "run_id": row.run_id,
+                "activity_id": row.activity_id,
+                "activity_type": row.activity_type,
+                "attempt": row.charged_attempt,
+                **(kwargs.get("extra") or {}),
+            }
+        return msg, kwargs
+
+
+logger = ActivityLogger(logging.getLogger("outlast.activity"), {})

@@ -1,0 +1,82 @@
+"""The four deadlines of an activity: when each is computed, cleared and passed. Pure functions of a row and an instant.
+
+=================== ================================= ==================================================
+deadline            computed                          again when
+=================== ================================= ==================================================
+schedule-to-start   available_at + timeout            each retry; cleared on claim
+start-to-close      claim + timeout                   each claim; cleared when the attempt ends
+heartbeat           claim + timeout                   each claim and each accepted heartbeat; cleared likewise
+schedule-to-close   first scheduling + timeout        never
+=================== ================================= ==================================================
+"""
+
+from __future__ import annotations
+
+from outlast_store.schema.rows import ActivityRow
+from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.primitives.enums import TimeoutKind
+
+
+def options_of(row: ActivityRow) -> ActivityOptions:
+    """The options that the activity was scheduled with."""
+    return ActivityOptions.from_snapshot(row.options)
+
+
+def after(instant: int, duration: int | None) -> int | None:
+    """The instant a duration later, where there is one."""
+    return instant + duration if duration is not None else None
+
+
+def refresh(row: ActivityRow) -> None:
+    """Set ``next_deadline_at`` to the least of the deadlines that apply now."""
+    least = row.schedule_to_close_deadline_at
+    for deadline in (
+        row.schedule_to_start_deadline_at,
+        row.start_to_close_deadline_at,
+        row.heartbeat_deadline_at,
+    ):
+        if deadline is not None and (least is None or deadline < least):
+            least = deadline
+    row.next_deadline_at = least
+
+
+def set_claimed(row: ActivityRow, options: ActivityOptions, now: int) -> None:
+    """The deadlines of an attempt that starts now."""
+    row.schedule_to_start_deadline_at = None
+    row.start_to_close_deadline_at = after(now, options.start_to_close_us)
+    row.heartbeat_deadline_at = after(now, options.heartbeat_us)
+    refresh(row)
+
+
+def set_available(row: ActivityRow, options: ActivityOptions) -> None:
+    """The deadlines of an attempt that waits to be claimed from ``available_at`` on."""
+    row.schedule_to_start_deadline_at = after(row.available_at, options.schedule_to_start_us)
+    row.start_to_close_deadline_at = None
+    row.heartbeat_deadline_at = None
+    refresh(row)
+
+
+def passed(row: ActivityRow, now: int) -> tuple[TimeoutKind, int] | None:
+    """The deadline that ends the attempt (inclusive), or ``None``.
+
+    Schedule-to-close wins if it has passed; otherwise the one that passed first; on a tie heartbeat comes last.
+    """
+    if row.next_deadline_at is None or now < row.next_deadline_at:
+        return None
+    close = row.schedule_to_close_deadline_at
+    if close is not None and now >= close:
+        return TimeoutKind.SCHEDULE_TO_CLOSE, close
+    candidates = (
+        (row.schedule_to_start_deadline_at, 0, TimeoutKind.SCHEDULE_TO_START),
+        (row.start_to_close_deadline_at, 1, TimeoutKind.START_TO_CLOSE),
+        (row.heartbeat_deadline_at, 2, TimeoutKind.HEARTBEAT),
+    )
+    due = [
+        (deadline, rank, kind)
+        for deadline, rank, kind in candidates
+        if deadline is not None and now >= deadline
+    ]
+    if not due:
+        return None
+    deadline, _, kind = min(due)
+    return kind, deadline

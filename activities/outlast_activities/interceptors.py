@@ -1,0 +1,120 @@
+"""Interceptors of activities: what may be put around an attempt and its heartbeats.
+
+They are put in where a worker is made: its activities are replaced by twins with interceptors around their functions,
+so the runner, and a worker without interceptors, know nothing of them.
+
+An attempt's interceptors run where its function does. Around a plain ``def`` that is a thread without an event loop, so
+there :meth:`ActivityInterceptor.run_activity`, which is ``async`` all the same, can await nothing but ``next``. An
+activity of another process is not seen: neither interceptors nor what they hold could be taken there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from outlast_activities.context import CURRENT, ActivityInfo, NotInActivityError
+from outlast_activities.definitions import ActivityDefinition
+from outlast_activities.heartbeats import Heartbeats
+from outlast_activities.task import ActivityTask
+from outlast_workflow.run.interceptors import chained
+
+
+@dataclass(slots=True)
+class RunActivity:
+    """An attempt is run; ``headers`` are those of its call."""
+
+    info: ActivityInfo
+    args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """An attempt says that it is alive."""
+
+    details: tuple[Any, ...]
+
+
+class ActivityInterceptor:
+    """The part of an interceptor that stands around activities: override what you want to see."""
+
+    async def run_activity(
+        self, call: RunActivity, next: Callable[[RunActivity], Coroutine[Any, Any, Any]]
+    ) -> Any:
+        """Around one attempt of an activity, where it runs."""
+        return await next(call)
+
+    def heartbeat(self, call: Heartbeat, next: Callable[[Heartbeat], None]) -> None:
+        """Around a heartbeat, on whatever thread it is given."""
+        next(call)
+
+
+Interceptors = Sequence[ActivityInterceptor]
+
+
+def intercepted(
+    definition: ActivityDefinition[..., Any], interceptors: Interceptors
+) -> ActivityDefinition[..., Any]:
+    """An activity with interceptors around it; the same one where none of them looks at attempts."""
+    fn, is_async = definition.fn, definition.is_async
+
+    async def last(call: RunActivity) -> Any:
+        return await fn(*call.args) if is_async else fn(*call.args)
+
+    around = chained(interceptors, ActivityInterceptor, "run_activity", last)
+    if around is last or definition.executor == "process":
+        return definition
+    attempt = _async(fn, around) if is_async else _plain(fn, around)
+    return definition._variant(attempt, definition.options, is_method=False)
+
+
+def _async(fn: Callable[..., Any], around: Callable[[RunActivity], Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    async def attempt(*args: Any) -> Any:
+        return await around(_call(args))
+
+    return attempt
+
+
+def _plain(fn: Callable[..., Any], around: Callable[[RunActivity], Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def attempt(*args: Any) -> Any:
+        coroutine = around(_call(args))
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            coroutine.close()
+        raise RuntimeError(
+            f"an interceptor awaited something around the plain function {fn.__qualname__}: there it can await "
+            "nothing but next(call), because the function's thread has no event loop"
+        )
+
+    return attempt
+
+
+def _call(args: tuple[Any, ...]) -> RunActivity:
+    running = CURRENT.get()
+    if running is None:
+        raise NotInActivityError("an attempt runs where its runner has put it")
+    return RunActivity(running.info, args, dict(running.task.headers or ()))
+
+
+class InterceptedHeartbeats(Heartbeats):
+    """The heartbeats of a worker with interceptors around them."""
+
+    def __init__(self, interceptors: Interceptors, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.interceptors = interceptors
+
+    def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
+        """As the plain one."""
+
+        def last(call: Heartbeat) -> None:
+            super(InterceptedHeartbeats, self).record(task, call.details)
+
+        chained(self.interceptors, ActivityInterceptor, "heartbeat", last)(Heartbeat(details))

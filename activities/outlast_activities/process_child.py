@@ -1,0 +1,173 @@
+"""The far side of ``executor="process"``: what runs in the other process.
+
+Only JSON and ids cross the border. What is to come back on the way (heartbeats) goes through one pipe; what is to be
+told (stop, and why) is one byte of shared memory per attempt, so that asking costs nothing.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Lock
+from typing import Any
+
+from outlast_activities.attempt_outcome import Outcome, Outcomes, let_go
+from outlast_activities.attempts import AttemptEnd
+from outlast_activities.context import CURRENT, RunningActivity, StopReason
+from outlast_activities.definitions import found
+from outlast_activities.task import ActivityTask
+from outlast_store.schema.rows import ActivityRow
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.primitives.payloads import Payload
+
+REASONS = tuple(StopReason)
+
+
+@dataclass(slots=True)
+class Sender:
+    """The writing end of the heartbeats' pipe. The other processes take turns by a lock.
+
+    One that is killed in its turn keeps the lock for ever, so nobody on the worker's side ever waits for it.
+    """
+
+    pipe: Connection
+    turn: Lock
+
+    def put(self, item: Any) -> None:
+        """Send."""
+        with self.turn:
+            self.pipe.send(item)
+
+
+@dataclass(slots=True)
+class Order:
+    """An attempt, on its way into the other process; ``place`` is its byte in the shared memory."""
+
+    place: int
+    number: int
+    module: str
+    qualname: str
+    row: ActivityRow
+    input: bytes
+    workflow_id: str
+    workflow_type: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it: a result or an end, and the newest heartbeat details."""
+
+    result: bytes | None
+    end: AttemptEnd | None
+    details: bytes | None
+
+
+class Child:
+    """What the other process keeps between attempts."""
+
+    def __init__(self, sender: Sender, flags: Any, limits: StructuralLimits) -> None:
+        self.sender = sender
+        self.flags = flags
+        self.limits = limits
+        self.converter = DataConverter()
+        self.outcomes = Outcomes(self.converter, limits)
+
+
+class ChildHeartbeats:
+    """Sends the heartbeats of one attempt home."""
+
+    def __init__(self, child: Child, order: Order) -> None:
+        self._child = child
+        self._order = order
+        self.newest: bytes | None = None
+
+    def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
+        """See :meth:`outlast_activities.heartbeats.Heartbeats.record`."""
+        data: bytes | None = None
+        if details:
+            data = self._child.converter.encode_args(details, None, "heartbeat").json
+            self._child.limits.check("payload_bytes", len(data), whose=task.workflow_id)
+            self.newest = data
+        self._child.sender.put((self._order.place, self._order.number, data))
+
+
+class RunningChild(RunningActivity):
+    """An attempt in the other process: that it is to stop stands in the shared memory."""
+
+    __slots__ = ("flags", "place")
+
+    flags: Any
+    place: int
+
+    def raise_if_stopped(self) -> None:
+        """See :class:`RunningActivity`."""
+        self._look()
+        super().raise_if_stopped()
+
+    def is_cancelled(self) -> bool:
+        """See :class:`RunningActivity`."""
+        self._look()
+        return super().is_cancelled()
+
+    def _look(self) -> None:
+        code = self.flags[self.place]
+        if code:
+            self.stopped = REASONS[code - 1]
+
+
+_child: Child | None = None
+
+
+def set_up(sender: Sender, flags: Any, limits: StructuralLimits) -> None:
+    """Run once in each process: Ctrl-C is the worker's business, and this process does not outlive the worker's."""
+    global _child
+    _child = Child(sender, flags, limits)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_watch_parent, name="outlast-parent", daemon=True).start()
+
+
+def _watch_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def run(order: Order) -> Report:
+    """Run one attempt."""
+    assert _child is not None, "set_up was not run"
+    child = _child
+    heartbeats = ChildHeartbeats(child, order)
+    outcome = _run(child, order, heartbeats)
+    if isinstance(outcome, Payload):
+        return Report(outcome.json, None, heartbeats.newest)
+    return Report(None, outcome, heartbeats.newest)
+
+
+def _run(child: Child, order: Order, heartbeats: ChildHeartbeats) -> Outcome:
+    running: RunningChild | None = None
+    try:
+        task = ActivityTask(order.row, Payload(order.input), order.workflow_id, order.workflow_type)
+        definition = found(order.module, order.qualname)
+        running = RunningChild(task, definition, child.converter, heartbeats)
+        running.flags, running.place = child.flags, order.place
+        running.raise_if_stopped()
+        CURRENT.set(running)
+        try:
+            args = child.converter.decode_args(task.input, definition.signature)
+        except Exception as error:
+            outcome: Outcome = child.outcomes.unusable(error)
+            let_go(error)
+        else:
+            outcome = child.outcomes.returned(definition.fn(*args), running)
+    except BaseException as error:
+        outcome = child.outcomes.raised(error, running)
+        let_go(error)
+    finally:
+        CURRENT.set(None)
+    return outcome

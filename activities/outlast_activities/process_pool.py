@@ -1,0 +1,239 @@
+"""Attempts of ``executor="process"``: a pool of other processes, started when first needed.
+
+They are spawned, never forked: a program that uses them guards its main code by ``if __name__ == "__main__":``. There
+are as many as the machine has processors; more attempts wait their turn, and their deadlines do not. If one of the
+processes dies (killed, out of memory), every attempt under way in the pool fails, because nobody can say which one was
+the cause; the next attempt gets a new pool.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from multiprocessing.connection import wait
+from typing import Any
+
+import orjson
+
+from outlast_activities import process_child
+from outlast_activities.attempt_outcome import Outcome, Outcomes
+from outlast_activities.attempts import HANDED_BACK, AttemptEnd
+from outlast_activities.context import RunningActivity, StopReason
+from outlast_activities.heartbeats import Heartbeats
+from outlast_activities.process_child import REASONS, Order, Report, Sender
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import failure_of, plain_failure
+from outlast_workflow.history.events import Failure
+from outlast_workflow.primitives.enums import AttemptOutcome, FailureCategory
+from outlast_workflow.primitives.payloads import Payload
+
+logger = logging.getLogger("outlast.activities")
+
+_PLAIN = DataConverter()
+"""What the other processes write and read by: a codec, and its keys, stay here."""
+
+
+class ProcessRunner:
+    """Runs attempts in other processes.
+
+    Args:
+        outcomes: Makes outcomes; has the converter and the limits.
+        heartbeats: Where heartbeats from the other processes are kept.
+        slots: How many attempts may be under way at once.
+        on_end: Told, from any thread, how each ended.
+    """
+
+    def __init__(
+        self,
+        outcomes: Outcomes,
+        heartbeats: Heartbeats,
+        *,
+        slots: int,
+        on_end: Callable[[RunningActivity, Outcome], None],
+    ) -> None:
+        self._outcomes = outcomes
+        self._heartbeats = heartbeats
+        self._slots = slots
+        self._on_end = on_end
+        self._pool: Pool | None = None
+
+    def start(self, running: RunningActivity) -> None:
+        """Run an attempt; ``running.handle`` is its future."""
+        try:
+            order = self._order(running)
+        except Exception as error:
+            self._on_end(running, self._outcomes.unusable(error))
+            return
+        if self._pool is None or self._pool.broken:
+            if self._pool is not None:
+                self._pool.close()
+            self._pool = Pool(self._outcomes, self._heartbeats, self._slots, self._on_end)
+        self._pool.start(running, order)
+
+    def stop(self, running: RunningActivity, reason: StopReason) -> None:
+        """Tell an attempt to stop; it finds out when it asks."""
+        if self._pool is not None:
+            self._pool.stop(running, reason)
+
+    def close(self) -> None:
+        """End the processes, and with them whatever still runs in them."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _order(self, running: RunningActivity) -> Order:
+        task, fn = running.task, running.definition.fn
+        converter = self._outcomes.converter
+        row = task.row
+        if row.heartbeat_details is not None:
+            details = converter.decode_args(Payload(row.heartbeat_details.encode()))
+            row = row.copy()
+            row.heartbeat_details = orjson.dumps(details).decode()
+        arguments = orjson.dumps(converter.decode_args(task.input))
+        return Order(
+            0, 0, fn.__module__, fn.__qualname__, row, arguments, task.workflow_id, task.workflow_type
+        )
+
+
+class Pool:
+    """One set of processes, with its pipe and its shared memory."""
+
+    def __init__(
+        self,
+        outcomes: Outcomes,
+        heartbeats: Heartbeats,
+        slots: int,
+        on_end: Callable[[RunningActivity, Outcome], None],
+    ) -> None:
+        self.broken = False
+        self._outcomes = outcomes
+        self._heartbeats = heartbeats
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._free = list(range(slots))
+        self._under_way: dict[int, tuple[int, RunningActivity]] = {}
+        context = multiprocessing.get_context("spawn")
+        self._flags: Any = context.RawArray("b", slots)
+        self._heard, self._told = context.Pipe(duplex=False)
+        self._stopped, self._stop = context.Pipe(duplex=False)
+        self._executor = ProcessPoolExecutor(
+            min(slots, os.cpu_count() or 1),
+            mp_context=context,
+            initializer=process_child.set_up,
+            initargs=(Sender(self._told, context.Lock()), self._flags, outcomes.limits),
+        )
+        self._listener = threading.Thread(target=self._listen, name="outlast-process-heartbeats", daemon=True)
+        self._listener.start()
+
+    def start(self, running: RunningActivity, order: Order) -> None:
+        """Run an attempt in one of the processes."""
+        with self._lock:
+            order.place = place = self._free.pop()
+            order.number = next(self._numbers)
+            self._flags[place] = 0
+            self._under_way[place] = (order.number, running)
+        try:
+            future = self._executor.submit(process_child.run, order)
+        except BrokenExecutor:
+            self.broken = True
+            self._release(place)
+            self._on_end(running, HANDED_BACK)  # it never began
+            return
+        except BaseException:
+            self._release(place)
+            raise
+        running.handle = future
+        future.add_done_callback(lambda done: self._done(place, running, done))
+
+    def stop(self, running: RunningActivity, reason: StopReason) -> None:
+        """Set an attempt's byte."""
+        with self._lock:
+            for place, (_, one) in self._under_way.items():
+                if one is running:
+                    self._flags[place] = REASONS.index(reason) + 1
+                    return
+
+    def close(self) -> None:
+        """End the processes."""
+        under_way = bool(self._under_way)
+        processes = list((getattr(self._executor, "_processes", None) or {}).values())
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        if under_way:  # nobody can take what they would return, and this process could not exit
+            for process in processes:
+                process.terminate()
+        self._told.close()  # the pipe ends with its processes then, half-way through a message if need be
+        self._stop.close()
+        self._listener.join()
+        self._heard.close()
+        self._stopped.close()
+
+    def _release(self, place: int) -> None:
+        with self._lock:
+            del self._under_way[place]
+            self._free.append(place)
+
+    def _listen(self) -> None:
+        """Until nobody can write any more, or all that was written is read and it is to stop."""
+        while self._heard in wait([self._heard, self._stopped]):
+            try:
+                place, number, data = self._heard.recv()
+            except (EOFError, OSError):
+                return
+            details = tuple(orjson.loads(data)) if data is not None else ()
+            with self._lock:  # a message that comes after the attempt's report is older than what that says
+                known = self._under_way.get(place)
+                if known is not None and known[0] == number:
+                    self._record(known[1], details)
+
+    def _record(self, running: RunningActivity, details: tuple[Any, ...]) -> None:
+        try:
+            self._heartbeats.record(running.task, details)
+        except Exception:
+            logger.exception("a heartbeat of %r is lost", running.task)
+
+    def _done(self, place: int, running: RunningActivity, future: Future[Report]) -> None:
+        self._release(place)
+        if future.cancelled():
+            return  # whoever cancelled it says how it ended
+        error = future.exception()
+        if error is None:
+            self._on_end(running, self._outcome(running, future.result()))
+            return
+        if isinstance(error, BrokenExecutor):
+            self.broken = True
+            failure = plain_failure(
+                FailureCategory.APPLICATION,
+                "ProcessDied",
+                "the process that ran the activity, or one beside it, died: see whether it runs out of memory",
+            )
+        else:
+            failure = failure_of(error, self._outcomes.converter)
+        self._on_end(running, AttemptEnd(AttemptOutcome.FAILED, failure))
+
+    def _outcome(self, running: RunningActivity, report: Report) -> Outcome:
+        converter = self._outcomes.converter
+        if report.result is not None:
+            payload = Payload(report.result)
+            return payload if converter.codec is None else converter.encode(_PLAIN.decode(payload))
+        if report.details is not None:
+            self._record(running, tuple(orjson.loads(report.details)))
+        assert report.end is not None
+        if report.end.failure is not None and converter.codec is not None:
+            _encode_details(report.end.failure, converter)
+        return report.end
+
+
+def _encode_details(failure: Failure, converter: DataConverter) -> None:
+    """Details of errors are user data: they go through the codec, which the other process does not have."""
+    document: Failure | None = failure
+    while document is not None:
+        for name in ("details", "heartbeat_details"):
+            if name in document:
+                document[name] = converter.encode_args(_PLAIN.decode_args(Payload.of(document[name]))).value
+        document = document.get("cause")

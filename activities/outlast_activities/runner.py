@@ -1,0 +1,353 @@
+"""The runner: runs the attempts that this worker has claimed, and says how each ended.
+
+===================== =============================================================================================
+handler               runs
+===================== =============================================================================================
+``async def``         as one task of the worker's loop; nothing else is made for it
+``def``               in a thread, in a copy of the runner's context; in place where there may be no threads
+``def``, ``process``  in another process, started when first needed
+===================== =============================================================================================
+
+``on_end`` is called on the loop exactly once per attempt, with the result or how else it ended. There is one exception:
+an attempt that is lost (timed out, rescued, fenced) ends without a word, because nobody would take its outcome.
+
+==================== ================================================= ==============================================
+told to stop because the handler ends by                               the attempt is
+==================== ================================================= ==============================================
+cancel_requested     ``CancelledError``                                cancelled
+cancel_requested     another exception; a result                       failed; completed
+worker_shutdown      anything, once it was told                        handed back
+worker_shutdown      anything, in a thread that never asked            as if it had not been told
+lost, timed_out      anything                                          nobody's
+nothing              ``CancelledError``, or any other exception        failed
+==================== ================================================= ==============================================
+
+Deadlines are not the runner's: no timeout is made for a handler. A handler that nobody waits for any longer keeps its
+slot until it ends, because it keeps using what the slot stands for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextvars import Context, copy_context
+from types import MappingProxyType
+from typing import Any
+
+from outlast_activities.attempt_outcome import Outcome, Outcomes, let_go
+from outlast_activities.attempts import HANDED_BACK
+from outlast_activities.context import CURRENT, Cancelled, RunningActivity, StopReason
+from outlast_activities.definitions import ActivityDefinition
+from outlast_activities.heartbeats import Heartbeats
+from outlast_activities.process_pool import ProcessRunner
+from outlast_activities.task import ActivityTask, AttemptKey
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.environment import Environment
+from outlast_workflow.options.limits import StructuralLimits
+
+logger = logging.getLogger("outlast.activities")
+
+MOST_THREADS = 512
+MORE_FOR_LOCAL = 100
+"""So many slots more than others have local activities, which nobody else can run."""
+CANCEL_GRACE_S = 5.0
+
+_IGNORED = (StopReason.LOST, StopReason.TIMED_OUT)
+
+
+class ActivityRunner:
+    """Runs attempts; see the module. All methods are for the loop that it is made on.
+
+    Args:
+        definitions: The activities by name.
+        converter: Reads inputs, writes results.
+        environment: Whether there may be threads.
+        max_concurrent: How many attempts may run at once.
+        heartbeats: What handlers say is kept there.
+        on_end: Told how each attempt ended.
+        thread_pool: Where plain functions run; by default one of the runner's own, with one a slot (512 at most).
+        limits: The payload limit holds for results.
+    """
+
+    def __init__(
+        self,
+        definitions: Mapping[str, ActivityDefinition[..., Any]],
+        *,
+        converter: DataConverter,
+        environment: Environment,
+        max_concurrent: int,
+        heartbeats: Heartbeats,
+        on_end: Callable[[ActivityTask, Outcome], None],
+        thread_pool: ThreadPoolExecutor | None = None,
+        limits: StructuralLimits | None = None,
+    ) -> None:
+        self.max_concurrent = max_concurrent
+        self._definitions = definitions
+        self._converter = converter
+        self._in_place = not environment.threads and environment.executor is None
+        self._heartbeats = heartbeats
+        self._on_end = on_end
+        self._outcomes = Outcomes(converter, limits if limits is not None else StructuralLimits())
+        self._pool: Executor | None = thread_pool if thread_pool is not None else environment.executor
+        self._own_pool: ThreadPoolExecutor | None = None
+        self._processes: ProcessRunner | None = None
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+        self._context.run(CURRENT.set, None)
+        self._running: dict[AttemptKey, RunningActivity] = {}
+        self._taken = 0
+        self._draining = False
+        self._emptied: asyncio.Event | None = None
+        self._ended: list[tuple[RunningActivity, Outcome]] = []
+        self._ended_lock = threading.Lock()
+
+    # --- slots ------------------------------------------------------------------------------------------------------
+
+    @property
+    def free(self) -> int:
+        """How many slots are not taken; none while draining."""
+        return 0 if self._draining else self.max_concurrent - self._taken
+
+    @property
+    def free_for_local(self) -> int:
+        """How many attempts of local activities may begin: they must not wait for others to end."""
+        return 0 if self._draining else self.max_concurrent + MORE_FOR_LOCAL - self._taken
+
+    def take(self, n: int = 1, *, local: bool = False) -> bool:
+        """Reserve slots, all or none: before the commit that says that attempts run here."""
+        if n > (self.free_for_local if local else self.free):
+            return False
+        self._taken += n
+        return True
+
+    def give_back(self, n: int = 1) -> None:
+        """The attempts that slots were taken for do not start after all."""
+        self._taken -= n
+
+    @property
+    def running(self) -> Mapping[AttemptKey, RunningActivity]:
+        """The attempts that run here, by run id, activity id and attempt."""
+        return MappingProxyType(self._running)
+
+    # --- starting ---------------------------------------------------------------------------------------------------
+
+    def start(self, task: ActivityTask) -> None:
+        """Run an attempt. A slot was taken for it; it is given back when the attempt ends."""
+        definition = self._definitions.get(task.row.activity_type)
+        if definition is None:
+            logger.warning(
+                "activity type %s is not known here: the attempt is handed back", task.row.activity_type
+            )
+            self.decline(task)
+            return
+        running = RunningActivity(task, definition, self._converter, self._heartbeats)
+        self._running[task.key] = running
+        context = self._context.copy()
+        if definition.is_async:
+            running.handle = self._loop.create_task(self._run_async(running), context=context)
+        elif self._in_place:
+            self._loop.call_soon(self._run_in_place, running, context=context)
+        else:
+            self._start_elsewhere(running, context)
+
+    def decline(self, task: ActivityTask) -> None:
+        """Hand an attempt back that a slot was taken for, without starting it."""
+        self._loop.call_soon(self._declined, task, context=self._context.copy())
+
+    def _start_elsewhere(self, running: RunningActivity, context: Context) -> None:
+        try:
+            if running.definition.executor == "process":
+                self._process_runner().start(running)
+            else:
+                pool = self._thread_pool()
+                running.handle = pool.submit(context.run, self._run_in_thread, running)
+        except RuntimeError as error:  # the pool was shut down: somebody is about to end this process
+            logger.warning("%r can't be run here and is handed back: %s", running.task, error)
+            self._loop.call_soon(self._finish, running, HANDED_BACK, context=self._context.copy())
+
+    def _thread_pool(self) -> Executor:
+        if self._pool is None:
+            workers = min(self.max_concurrent + MORE_FOR_LOCAL, MOST_THREADS)
+            self._pool = self._own_pool = ThreadPoolExecutor(workers, thread_name_prefix="outlast-activity")
+        return self._pool
+
+    def _process_runner(self) -> ProcessRunner:
+        if self._processes is None:
+            self._processes = ProcessRunner(
+                self._outcomes,
+                self._heartbeats,
+                slots=self.max_concurrent + MORE_FOR_LOCAL,
+                on_end=self._end_from_thread,
+            )
+        return self._processes
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def _run_async(self, running: RunningActivity) -> None:
+        outcomes = self._outcomes
+        CURRENT.set(running)
+        running.begun = True
+        try:
+            if running.stopped is not None:
+                running.raise_if_stopped()
+            definition = running.definition
+            try:
+                args = self._converter.decode_args(running.task.input, definition.signature)
+            except Exception as error:
+                outcome: Outcome = outcomes.unusable(error)
+                let_go(error)
+            else:
+                outcome = outcomes.returned(await definition.fn(*args), running)
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and not self._loop.is_running():
+                raise  # the loop is gone: nobody is left to tell
+            outcome = outcomes.raised(error, running)
+            let_go(error)
+        # Not in the handler's context: what `on_end` starts must not inherit it.
+        self._context.copy().run(self._finish, running, outcome)
+
+    def _run_sync(self, running: RunningActivity) -> Outcome:
+        outcomes = self._outcomes
+        CURRENT.set(running)
+        running.begun = True
+        try:
+            if running.stopped is not None:
+                running.raise_if_stopped()
+            definition = running.definition
+            try:
+                args = self._converter.decode_args(running.task.input, definition.signature)
+            except Exception as error:
+                outcome: Outcome = outcomes.unusable(error)
+                let_go(error)
+            else:
+                outcome = outcomes.returned(definition.fn(*args), running)
+        except BaseException as error:
+            outcome = outcomes.raised(error, running)
+            let_go(error)
+        finally:
+            CURRENT.set(None)
+        return outcome
+
+    def _run_in_place(self, running: RunningActivity) -> None:
+        outcome = self._run_sync(running)
+        self._context.copy().run(self._finish, running, outcome)
+
+    def _run_in_thread(self, running: RunningActivity) -> None:
+        self._end_from_thread(running, self._run_sync(running))
+
+    # --- ending -----------------------------------------------------------------------------------------------------
+
+    def _end_from_thread(self, running: RunningActivity, outcome: Outcome) -> None:
+        with self._ended_lock:
+            self._ended.append((running, outcome))
+            if len(self._ended) > 1:
+                return
+        try:
+            self._loop.call_soon_threadsafe(self._take_ended, context=self._context.copy())
+        except RuntimeError:  # the loop is closed: a rescue will find the attempt
+            logger.debug("%r ended after its worker", running.task)
+
+    def _take_ended(self) -> None:
+        with self._ended_lock:
+            ended, self._ended = self._ended, []
+        for running, outcome in ended:
+            self._finish(running, outcome)
+
+    def _declined(self, task: ActivityTask) -> None:
+        self._taken -= 1
+        self._report(task, HANDED_BACK)
+
+    def _finish(self, running: RunningActivity, outcome: Outcome) -> None:
+        task = running.task
+        running.handle = None
+        del self._running[task.key]
+        self._taken -= 1
+        if running.stopped not in _IGNORED:
+            self._report(task, outcome)
+        self._heartbeats.forget(task.key)
+        if not self._running and self._emptied is not None:
+            self._emptied.set()
+
+    def _report(self, task: ActivityTask, outcome: Outcome) -> None:
+        try:
+            self._on_end(task, outcome)
+        except Exception:
+            logger.exception("the end of %r could not be told", task)
+
+    # --- stopping ---------------------------------------------------------------------------------------------------
+
+    def tell(self, run_id: str, activity_id: int, attempt: int, reason: str) -> bool:
+        """Tell a handler to stop: ``async`` ones are cancelled (once), others find out when they ask.
+
+        Args:
+            run_id: The run.
+            activity_id: The activity.
+            attempt: The attempt.
+            reason: One of :class:`StopReason`.
+
+        Returns:
+            Whether such an attempt runs here.
+        """
+        running = self._running.get((run_id, activity_id, attempt))
+        if running is None:
+            return False
+        self._stop(running, StopReason(reason))
+        return True
+
+    def _stop(self, running: RunningActivity, reason: StopReason) -> None:
+        before, handle = running.stopped, running.handle
+        if before is None or reason in _IGNORED:
+            running.stopped = reason
+        if before is not None or handle is None:
+            return
+        if isinstance(handle, Future):
+            if handle.cancel():  # it had not begun: nobody else will say how it ended
+                running.handle = None
+                outcome = self._outcomes.raised(Cancelled(reason), running)
+                self._loop.call_soon(self._finish, running, outcome, context=self._context.copy())
+            elif self._processes is not None and running.definition.executor == "process":
+                self._processes.stop(running, reason)
+        elif running.begun:  # a task that is cancelled before its first step would never take it
+            running.seen = True
+            handle.cancel()
+
+    async def drain(self, grace_s: float, *, cancel_grace_s: float = CANCEL_GRACE_S) -> list[ActivityTask]:
+        """Take no more, wait for what runs, then hand it back.
+
+        For ``grace_s`` seconds handlers may end as they like. Then they are told to stop, ``async`` ones by cancelling
+        them once, and each is handed back when it ends: for ``cancel_grace_s`` seconds that is waited for too. An
+        attempt is never handed back while it still runs here: what runs on is reported when it ends, or is left to a
+        rescue.
+
+        Returns:
+            What still runs.
+        """
+        self._draining = True
+        if not await self._empty(grace_s):
+            for running in tuple(self._running.values()):
+                self._stop(running, StopReason.WORKER_SHUTDOWN)
+            await self._empty(cancel_grace_s)
+        return [running.task for running in self._running.values()]
+
+    async def _empty(self, within_s: float) -> bool:
+        """Wait until nothing runs; whether that came to be."""
+        if not self._running:
+            return True
+        self._emptied = emptied = asyncio.Event()
+        timer = self._loop.call_later(within_s, emptied.set)
+        try:
+            await emptied.wait()
+        finally:
+            timer.cancel()
+            self._emptied = None
+        return not self._running
+
+    def close(self) -> None:
+        """Let go of threads and processes, after :meth:`drain`; does not wait for handlers that still run."""
+        if self._own_pool is not None:
+            self._own_pool.shutdown(wait=False, cancel_futures=True)
+        if self._processes is not None:
+            self._processes.close()

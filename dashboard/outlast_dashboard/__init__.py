@@ -1,0 +1,18 @@
+"""The operator's face: an HTTP control plane under ``/api`` and pages to look at, over one client.
+
+``control_plane(client)`` is an ASGI application: serve it, or mount it inside your own. It needs ``outlast[web]``.
+"""
+
+from importlib.util import find_spec
+
+if find_spec("fastapi") is None:
+    raise ModuleNotFoundError(
+        "the dashboard needs more than is installed: pip install 'outlast[web]'", name="fastapi"
+    )
+
+from outlast_dashboard.app import control_plane
+from outlast_dashboard.security.principals import Principal, Scope
+from outlast_dashboard.security.tokens import Token, TokenFile
+from outlast_dashboard.settings import WebSettings
+
+__all__ = ["Principal", "Scope", "Token", "TokenFile", "WebSettings", "control_plane"]

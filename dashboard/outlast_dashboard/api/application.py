@@ -1,0 +1,46 @@
+"""The API as one application, with a document that is true."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from fastapi import Depends, FastAPI
+
+from outlast import __version__
+from outlast_dashboard.api.contract.parameters import check_parameters
+from outlast_dashboard.api.contract.responses import ALWAYS
+from outlast_dashboard.api.routes import actions, bulk, history, metrics, operations, workflows
+from outlast_dashboard.problems import tell_problems
+
+DESCRIPTION = """
+Outlast's control plane: start workflows, look at them, talk to them, end them.
+
+Times are ISO 8601 with an offset, durations are seconds. Everything that goes wrong is told as problem details
+(RFC 9457): `type` is stable, `detail` says what to do. Ids in paths are percent-encoded, slashes too.
+"""
+
+
+@cache
+def make_api() -> FastAPI:
+    """The application of ``/api``, whichever control plane is served."""
+    app = FastAPI(
+        title="Outlast",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=ALWAYS,
+        dependencies=[Depends(check_parameters)],
+    )
+    for router in (
+        workflows.router,
+        history.router,
+        actions.router,
+        bulk.router,
+        operations.router,
+        metrics.router,
+    ):
+        app.include_router(router)
+    tell_problems(app)
+    return app

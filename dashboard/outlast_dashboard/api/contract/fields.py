@@ -1,0 +1,80 @@
+"""What fields of requests look like in the OpenAPI document.
+
+The document says what is allowed; what *checks* it is the engine's one validator, whose messages name the field and say
+what to do. So these types are plain to pydantic, and only described.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import Header, Path, Query
+from pydantic import AfterValidator, StrictFloat, StrictInt, StrictStr, WithJsonSchema
+
+from outlast_dashboard.paths import decoded
+from outlast_workflow.options.search_attributes import MOST_TEXT_BYTES
+from outlast_workflow.options.validation import MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_SECONDS
+
+MAX_WAIT_S: Final = 60
+"""How long a request may wait at the most: proxies cut longer ones."""
+
+# No control characters, and not only spaces. (Lone surrogates, which are refused too, are no text in JSON.)
+_CONTROLS: Final = r"\u0000-\u001F\u007F-\u009F"
+_NAME_PATTERN: Final = f"^[^{_CONTROLS}]*[^\\s{_CONTROLS}][^{_CONTROLS}]*$"
+
+NAME_SCHEMA: Final[dict[str, Any]] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MAX_NAME_LENGTH,
+    "pattern": _NAME_PATTERN,
+}
+
+Name = Annotated[StrictStr, WithJsonSchema(NAME_SCHEMA)]
+Reason = Annotated[StrictStr, WithJsonSchema({"type": "string", "maxLength": MAX_REASON_LENGTH})]
+Timeout = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_SECONDS})]
+Duration = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_SECONDS})]
+Wait = Annotated[
+    StrictFloat,
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_WAIT_S}),
+]
+Priority = Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 9})]
+
+SearchAttributes = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME_LENGTH},
+            "additionalProperties": {
+                "anyOf": [
+                    {"type": "string", "maxLength": MOST_TEXT_BYTES},
+                    {"type": "number"},
+                    {"type": "boolean"},
+                    {"type": "array", "items": {"type": "string", "maxLength": MOST_TEXT_BYTES}},
+                ]
+            },
+        }
+    ),
+]
+
+WorkflowId = Annotated[
+    str,
+    Path(description="The workflow id, percent-encoded."),
+    AfterValidator(decoded),
+    WithJsonSchema(NAME_SCHEMA),
+]
+HandlerName = Annotated[
+    str,
+    Path(description="The handler's name, percent-encoded."),
+    AfterValidator(decoded),
+    WithJsonSchema(NAME_SCHEMA),
+]
+RunId = Annotated[
+    str | None,
+    Query(description="A certain run of the workflow; the current one if not given."),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(description="A key of your own: the request with it is carried out once.", min_length=1),
+    WithJsonSchema(NAME_SCHEMA),
+]

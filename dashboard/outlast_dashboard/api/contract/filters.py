@@ -1,0 +1,78 @@
+"""The filters of listings as query parameters."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Depends, Query
+from pydantic import BeforeValidator, WithJsonSchema
+
+from outlast.cli.common.filters import conditions
+from outlast.visibility.listing import Filters
+from outlast_dashboard.access import Known
+from outlast_dashboard.api.contract.fields import NAME_SCHEMA
+from outlast_workflow.primitives.enums import RunStatus
+
+NameFilter = Annotated[str | None, WithJsonSchema(NAME_SCHEMA)]
+
+
+def _instant(value: object) -> object:
+    """Only ISO 8601: a number would be read as seconds of an epoch that nobody named."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+Moment = Annotated[
+    datetime | None,
+    Query(description="An instant with its offset, ISO 8601."),
+    BeforeValidator(_instant),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+def _filters(
+    _: Known,  # first of all: nobody unknown is told what is wrong with a filter
+    status: Annotated[list[RunStatus] | None, Query()] = None,
+    workflow_type: NameFilter = None,
+    task_queue: NameFilter = None,
+    workflow_id: NameFilter = None,
+    id_prefix: NameFilter = None,
+    parent: NameFilter = None,
+    where: Annotated[
+        list[str] | None, Query(description="A search attribute, as in `amount>=5`; several: all must hold.")
+    ] = None,
+    started_after: Moment = None,
+    started_before: Moment = None,
+    created_after: Moment = None,
+    created_before: Moment = None,
+    closed_after: Moment = None,
+    closed_before: Moment = None,
+    deadline_before: Moment = None,
+    attention: bool = False,
+    overdue: bool = False,
+    open: bool | None = None,
+    latest: bool = False,
+) -> Filters:
+    return Filters(
+        status=status or None,
+        workflow_type=workflow_type,
+        task_queue=task_queue,
+        workflow_id=workflow_id,
+        id_prefix=id_prefix,
+        parent=parent,
+        where=conditions(where) if where else None,
+        started_after=started_after,
+        started_before=started_before,
+        created_after=created_after,
+        created_before=created_before,
+        closed_after=closed_after,
+        closed_before=closed_before,
+        deadline_before=deadline_before,
+        attention=attention,
+        overdue=overdue,
+        open=open,
+        latest=latest,
+    )
+
+
+RunFilters = Annotated[Filters, Depends(_filters)]

@@ -1,0 +1,26 @@
+"""Dependencies that find what a request is about, before anything is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends
+
+from outlast.client.handle import WorkflowHandle
+from outlast_dashboard.access import Reader, TheWeb
+from outlast_dashboard.api.contract.fields import RunId, WorkflowId
+
+
+async def _pinned(
+    workflow_id: WorkflowId, web: TheWeb, reader: Reader, run_id: RunId = None
+) -> WorkflowHandle[Any]:
+    client = web.client
+    if run_id is None:
+        run_id = await client.handle(workflow_id).resolve()
+    handle = client.handle(workflow_id, run_id=run_id)
+    _ = await handle.is_open()
+    return handle
+
+
+PinnedHandle = Annotated[WorkflowHandle[Any], Depends(_pinned)]
+"""A handle to a run that exists: the one of ``run_id``, or the workflow's current one."""

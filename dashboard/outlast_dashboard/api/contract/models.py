@@ -1,0 +1,215 @@
+"""What the control plane is sent and what it answers, beyond the client's own views."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+)
+
+from outlast import RetryPolicy, StartOptions
+from outlast.visibility.views import Instant, View
+from outlast_dashboard.api.contract.fields import (
+    Duration,
+    Name,
+    Priority,
+    Reason,
+    SearchAttributes,
+    Timeout,
+    Wait,
+)
+from outlast_workflow.options.validation import MAX_INTEGER, MAX_SECONDS
+from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus, TimeoutKind
+
+
+class Body(BaseModel):
+    """What all requests share: an unknown field is an error, for it is a misspelt one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RetryPolicyBody(Body):
+    """When a failed run is followed by another; ``max_attempts`` 0 is unlimited."""
+
+    initial_interval_seconds: Annotated[
+        StrictFloat,
+        WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
+    ] = 1
+    backoff_coefficient: Annotated[
+        StrictFloat, WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_INTEGER})
+    ] = 2
+    max_interval_seconds: Annotated[
+        StrictFloat,
+        WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
+    ] = 100
+    max_attempts: Annotated[
+        StrictInt, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_INTEGER})
+    ] = 0
+    jitter: Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})] = 0
+    non_retryable_error_types: list[
+        Annotated[StrictStr, WithJsonSchema({"type": "string", "minLength": 1})]
+    ] = Field(default_factory=list)
+
+    def policy(self) -> RetryPolicy:
+        """The policy; the engine's validator checks it."""
+        return RetryPolicy(
+            initial_interval=self.initial_interval_seconds,
+            backoff_coefficient=self.backoff_coefficient,
+            max_interval=self.max_interval_seconds,
+            max_attempts=self.max_attempts,
+            jitter=self.jitter,
+            non_retryable_error_types=tuple(self.non_retryable_error_types),
+        )
+
+
+class StartBody(Body):
+    """A start. Only ``workflow_type`` is needed."""
+
+    workflow_type: Name
+    workflow_id: Name | None = None
+    args: list[Any] = Field(default_factory=list, description="The arguments of the run method.")
+    task_queue: Name = "default"
+    execution_timeout_seconds: Timeout | None = None
+    run_timeout_seconds: Timeout | None = None
+    start_delay_seconds: Duration | None = None
+    priority: Priority = 5
+    memo: dict[str, Any] | None = None
+    search_attributes: SearchAttributes | None = None
+    retry_policy: RetryPolicyBody | None = None
+    duplicate_policy: DuplicatePolicy = DuplicatePolicy.ALLOW_DUPLICATE
+
+    def options(self) -> StartOptions:
+        """The options; the engine's validator checks them."""
+        return StartOptions(
+            execution_timeout=self.execution_timeout_seconds,
+            run_timeout=self.run_timeout_seconds,
+            start_delay=self.start_delay_seconds,
+            priority=self.priority,
+            memo=self.memo,
+            search_attributes=self.search_attributes,
+            retry_policy=self.retry_policy.policy() if self.retry_policy is not None else None,
+            duplicate_policy=self.duplicate_policy,
+        )
+
+
+class Started(View):
+    """What was started."""
+
+    workflow_id: str
+    run_id: str
+
+
+class ArgsBody(Body):
+    """Arguments."""
+
+    args: list[Any] = Field(default_factory=list)
+
+
+class EndError(View):
+    """Why a workflow ended without a result; ``cause`` is what led to that."""
+
+    type: str
+    message: str
+    timeout_kind: TimeoutKind | None = None
+    deadline_at: Instant | None = None
+    reason: str | None = None
+    cause: EndError | None = None
+
+
+class Ending(View):
+    """How a workflow ended, in the last run of its chain; ``pending`` or ``running`` as long as it has not."""
+
+    workflow_id: str
+    run_id: str
+    status: RunStatus
+    result: Any = None
+    error: EndError | None = None
+
+
+class QueryBody(ArgsBody):
+    """A query's arguments, and how long to wait."""
+
+    timeout_seconds: Wait = 5
+
+
+class Answer(View):
+    """What a query or an update answered."""
+
+    answer: Any
+
+
+class UpdateBody(ArgsBody):
+    """An update's arguments, its id, and what to wait for."""
+
+    update_id: Name | None = None
+    wait_for: Literal["accepted", "completed"] = "completed"
+    timeout_seconds: Wait = 5
+
+
+class UpdateState(View):
+    """How far an update is; ``answer`` is there once it is ``completed``."""
+
+    update_id: str
+    state: Literal["sent", "accepted", "completed"]
+    answer: Any = None
+
+
+class ReasonBody(Body):
+    """Why, for the history."""
+
+    reason: Reason | None = None
+
+
+class ResetBody(ReasonBody):
+    """Where to take the history up again: the last event to keep, or a name for it."""
+
+    to: StrictInt | Literal["first-activation", "last-activation", "last-successful"] = "last-activation"
+    execution_timeout_seconds: Timeout | None = None
+    signals: bool = True
+
+
+class Count(View):
+    """How many there are."""
+
+    count: int
+
+
+class EventView(View):
+    """One event of a history. Payloads are ``{"hidden": true}`` for those who may not see them."""
+
+    seq: int
+    type: str
+    recorded_at: Instant
+    payload: dict[str, Any]
+
+
+class HistoryPage(View):
+    """Events, in order; ``next_after_seq`` asks for those after them, where there may be more now."""
+
+    run_id: str
+    events: list[EventView]
+    next_after_seq: int | None
+
+
+class Health(View):
+    """Whether the control plane can do its work."""
+
+    status: str
+    version: str
+    database: str
+    now: Instant
+
+
+class Done(View):
+    """It was done, durably."""
+
+    workflow_id: str
+    done: StrictBool = True

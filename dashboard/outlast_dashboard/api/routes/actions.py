@@ -1,0 +1,156 @@
+"""Asking something of a workflow that exists."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from outlast.errors import RequestTimeoutError
+from outlast_dashboard.access import Reader, TheWeb, Writer, check
+from outlast_dashboard.api.contract.fields import MAX_WAIT_S, HandlerName, IdempotencyKey, RunId, WorkflowId
+from outlast_dashboard.api.contract.models import (
+    Answer,
+    ArgsBody,
+    Done,
+    QueryBody,
+    ReasonBody,
+    ResetBody,
+    Started,
+    UpdateBody,
+    UpdateState,
+)
+from outlast_dashboard.api.contract.redaction import HIDDEN
+from outlast_dashboard.api.contract.responses import problems
+from outlast_dashboard.security.principals import Scope
+from outlast_workflow.errors import InvalidOptionError
+
+router = APIRouter(tags=["requests"], responses=problems(404, 409))
+
+
+@router.post("/workflows/{workflow_id}/signals/{name}", status_code=202)
+async def signal(
+    workflow_id: WorkflowId,
+    name: HandlerName,
+    body: ArgsBody,
+    web: TheWeb,
+    _: Writer,
+    run_id: RunId = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Done:
+    """Send a signal; when this answers it is durable, and it will be handled in the order of arrival."""
+    handle = web.client.handle(workflow_id, run_id=run_id)
+    await handle.signal(name, *body.args, request_id=idempotency_key)
+    return Done(workflow_id=workflow_id)
+
+
+@router.post("/workflows/{workflow_id}/queries/{name}", responses=problems(408))
+async def query(
+    workflow_id: WorkflowId,
+    name: HandlerName,
+    body: QueryBody,
+    web: TheWeb,
+    principal: Reader,
+    run_id: RunId = None,
+) -> Answer:
+    """Ask a workflow something, be it open or closed; nothing of it changes. Answers are payloads."""
+    check(principal, Scope.PAYLOADS)
+    handle = web.client.handle(workflow_id, run_id=run_id)
+    return Answer(answer=await handle.query(name, *body.args, timeout=wait(body.timeout_seconds)))
+
+
+@router.post("/workflows/{workflow_id}/updates/{name}", responses={202: {"model": UpdateState}})
+async def update(
+    workflow_id: WorkflowId,
+    name: HandlerName,
+    body: UpdateBody,
+    web: TheWeb,
+    principal: Writer,
+    response: Response,
+    run_id: RunId = None,
+    idempotency_key: IdempotencyKey = None,
+) -> UpdateState:
+    """Ask a workflow for an update; one id happens once, and whoever asks again gets the same answer.
+
+    Where it is not as far as `wait_for` says within the time, the answer is 202 and its state `sent` or `accepted`: it
+    goes on, and can be asked for again by its id.
+    """
+    handle = web.client.handle(workflow_id, run_id=run_id)
+    seconds = wait(body.timeout_seconds)
+    until = web.clock.monotonic() + seconds
+    if body.update_id is not None and idempotency_key is not None:
+        raise InvalidOptionError(
+            "an idempotency key is the update's id: give one of the two", field="update_id"
+        )
+    update_id = body.update_id or idempotency_key or web.client.hub.environment.ids.next()
+    found = UpdateState(update_id=update_id, state="sent")
+    try:
+        made = await handle.start_update(name, *body.args, id=update_id, timeout=seconds)
+        found = UpdateState(update_id=update_id, state="accepted")
+        if body.wait_for == "accepted":
+            return found
+        answer = await made.result(max(until - web.clock.monotonic(), 0.001))
+    except RequestTimeoutError:
+        response.status_code = 202
+        return found
+    shown = answer if principal.sees_payloads else HIDDEN
+    return UpdateState(update_id=update_id, state="completed", answer=shown)
+
+
+def wait(seconds: float) -> float:
+    """How long a request waits.
+
+    Raises:
+        InvalidOptionError: Not at all, or longer than a request may.
+    """
+    if not 0 < seconds <= MAX_WAIT_S:
+        raise InvalidOptionError(
+            f"timeout must be positive, and at most {MAX_WAIT_S} seconds here: ask again for longer",
+            field="timeout_seconds",
+        )
+    return seconds
+
+
+@router.post("/workflows/{workflow_id}/cancel", status_code=202)
+async def cancel(
+    workflow_id: WorkflowId, body: ReasonBody, web: TheWeb, _: Writer, run_id: RunId = None
+) -> Done:
+    """Ask a workflow to cancel; its code decides. Asking twice is as asking once."""
+    await web.client.handle(workflow_id, run_id=run_id).cancel(body.reason)
+    return Done(workflow_id=workflow_id)
+
+
+@router.post("/workflows/{workflow_id}/terminate")
+async def terminate(
+    workflow_id: WorkflowId, body: ReasonBody, web: TheWeb, _: Writer, run_id: RunId = None
+) -> Done:
+    """End a workflow at once, without its code."""
+    await web.client.handle(workflow_id, run_id=run_id).terminate(body.reason)
+    return Done(workflow_id=workflow_id)
+
+
+@router.post("/workflows/{workflow_id}/reset", status_code=201)
+async def reset(
+    workflow_id: WorkflowId, body: ResetBody, web: TheWeb, _: Writer, run_id: RunId = None
+) -> Started:
+    """Start a new run from a point of the history; an open run ends, in the same change."""
+    handle = await web.client.handle(workflow_id, run_id=run_id).reset(
+        body.to,
+        reason=body.reason,
+        execution_timeout=body.execution_timeout_seconds,
+        signals=body.signals,
+    )
+    assert handle.run_id is not None
+    return Started(workflow_id=workflow_id, run_id=handle.run_id)
+
+
+@router.delete("/workflows/{workflow_id}")
+async def delete(
+    workflow_id: WorkflowId,
+    web: TheWeb,
+    _: Writer,
+    terminate: Annotated[bool, Query(description="Terminate it first if it is open.")] = False,
+) -> Done:
+    """Delete a closed workflow: all of its runs, histories and requests. Its id is free then."""
+    await web.client.delete(workflow_id, terminate=terminate)
+    return Done(workflow_id=workflow_id)

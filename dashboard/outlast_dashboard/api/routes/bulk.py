@@ -1,0 +1,113 @@
+"""One thing done to all runs that match, a thousand at most a request; a cursor goes on where one ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter
+from pydantic import Field, StrictInt, StrictStr, WithJsonSchema
+
+from outlast.client.bulk import Bulk, BulkOutcome
+from outlast.visibility.listing import Filters
+from outlast.visibility.views import View
+from outlast_dashboard.access import TheWeb, Writer
+from outlast_dashboard.api.contract.filters import RunFilters
+from outlast_dashboard.api.contract.models import ReasonBody
+from outlast_dashboard.api.contract.responses import problems
+from outlast_dashboard.problems import Problem, problem_of
+from outlast_dashboard.web import Web
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import integer
+
+router = APIRouter(tags=["bulk"])
+
+MOST_AT_ONCE: Final = 1000
+
+
+class Action(StrEnum):
+    """What may be done to many."""
+
+    CANCEL = "cancel"
+    TERMINATE = "terminate"
+    RESET = "reset"
+    DELETE = "delete"
+    SIGNAL = "signal"
+
+
+class BulkBody(ReasonBody):
+    """What is done, in detail. ``signal`` needs a ``name``; ``to`` is for ``reset``."""
+
+    name: StrictStr | None = None
+    args: list[Any] = Field(default_factory=list)
+    to: Literal["first-activation", "last-activation", "last-successful"] = "last-activation"
+    cursor: str | None = None
+    limit: Annotated[
+        StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_AT_ONCE})
+    ] = MOST_AT_ONCE
+
+
+class Refused(View):
+    """One that it could not be done to, and why."""
+
+    workflow_id: str
+    run_id: str
+    problem: Problem
+
+
+class BulkReport(View):
+    """What became of it; with a ``cursor`` there are more, and it goes on from there."""
+
+    done: int
+    refused: list[Refused]
+    cursor: str | None
+
+
+@router.post("/bulk/{action}", responses=problems(404))
+async def bulk(action: Action, body: BulkBody, filters: RunFilters, web: TheWeb, _: Writer) -> BulkReport:
+    """Cancel, terminate, reset, delete or signal all runs that match. At least one filter is needed."""
+    return await carry_out(web, action, body, filters)
+
+
+async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) -> BulkReport:
+    """Do it to the next ones that match.
+
+    Raises:
+        InvalidOptionError: Nothing says which runs, or the action lacks something.
+    """
+    said = {name for name, value in filters.items() if value is not None and value is not False}
+    if not said - {"latest"}:
+        raise InvalidOptionError(
+            "a bulk action needs a filter: it is not meant for everything there is", field="filters"
+        )
+    limit = integer("limit", body.limit, 1, MOST_AT_ONCE)
+    walk = _walk(web.client.bulk(cursor=body.cursor, **filters), action, body)
+    done, refused, cursor = 0, [], None
+    async for outcome in walk:
+        if outcome.error is None:
+            done += 1
+        else:
+            refused.append(
+                Refused(
+                    workflow_id=outcome.workflow_id, run_id=outcome.run_id, problem=problem_of(outcome.error)
+                )
+            )
+        if done + len(refused) >= limit:
+            cursor = outcome.cursor
+            break
+    return BulkReport(done=done, refused=refused, cursor=cursor)
+
+
+def _walk(found: Bulk, action: Action, body: BulkBody) -> AsyncIterator[BulkOutcome]:
+    if action is Action.CANCEL:
+        return found.cancel(body.reason)
+    if action is Action.TERMINATE:
+        return found.terminate(body.reason)
+    if action is Action.RESET:
+        return found.reset(body.to, reason=body.reason)
+    if action is Action.DELETE:
+        return found.delete()
+    if body.name is None:
+        raise InvalidOptionError("a signal needs its name", field="name")
+    return found.signal(body.name, *body.args)

@@ -1,0 +1,71 @@
+"""A run's history: a page at a time, or live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from outlast_dashboard.access import Reader, Standing, TheWeb
+from outlast_dashboard.api.contract.handles import PinnedHandle
+from outlast_dashboard.api.contract.models import HistoryPage
+from outlast_dashboard.api.contract.redaction import event_view
+from outlast_dashboard.api.contract.responses import problems
+from outlast_dashboard.live import Bell
+from outlast_workflow.history.events import REGISTRY
+
+router = APIRouter(tags=["history"])
+
+ANY_INTEGER: Final = 2**53 - 1
+
+AfterSeq = Annotated[int, Query(ge=0, le=ANY_INTEGER, description="Only events after this seq.")]
+
+
+@router.get("/workflows/{workflow_id}/history", responses=problems(404))
+async def history(handle: PinnedHandle, principal: Reader, after_seq: AfterSeq = 0) -> HistoryPage:
+    """The next events of a run after a seq, at most a thousand."""
+    assert handle.run_id is not None
+    events = await handle.history_page(after_seq)
+    ended = bool(events) and REGISTRY[events[-1].type].terminal
+    return HistoryPage(
+        run_id=handle.run_id,
+        events=[event_view(event, principal) for event in events],
+        next_after_seq=events[-1].seq if events and not ended else None,
+    )
+
+
+@router.get(
+    "/workflows/{workflow_id}/history/live", response_class=EventSourceResponse, responses=problems(404)
+)
+async def follow(
+    handle: PinnedHandle,
+    web: TheWeb,
+    principal: Reader,
+    stands: Standing,
+    after_seq: AfterSeq = 0,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, le=ANY_INTEGER, description="What a browser says when it reconnects.")
+    ] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """A run's events as they happen, as server-sent events whose ids are seqs; it ends with the run, or with the
+    token or session that asked.
+    """
+    seq = after_seq if last_event_id is None else last_event_id
+    async with Bell(web.client) as bell:
+        while True:
+            over = not await handle.is_open()  # asked first: nothing comes after what is read then
+            while events := await handle.history_page(seq):
+                for event in events:
+                    if not stands():
+                        return
+                    yield ServerSentEvent(
+                        data=event_view(event, principal).model_dump(mode="json"),
+                        event=event.type,
+                        id=str(event.seq),
+                    )
+                seq = events[-1].seq
+            if over or not stands():
+                return
+            await bell.rung()

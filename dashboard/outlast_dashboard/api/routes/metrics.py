@@ -1,0 +1,75 @@
+"""Prometheus metrics: what the database says when it is scraped, and whatever else this process exports.
+
+The engine's own instruments (:mod:`outlast_watchdog.metrics`) go through OpenTelemetry; with its Prometheus exporter
+in the process they are in the default registry, and so on this page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from outlast.visibility.overview import QueueView, WatchdogView, queue_views, watchdog_view
+from outlast_dashboard.access import Reader, TheWeb
+
+router = APIRouter(tags=["operations"])
+
+
+class _Snapshot(Collector):
+    """The gauges of one scrape."""
+
+    def __init__(
+        self, queues: list[QueueView], watchdog: WatchdogView, open_runs: int, attention: int
+    ) -> None:
+        self._queues = queues
+        self._watchdog = watchdog
+        self._open_runs = open_runs
+        self._attention = attention
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily("outlast_open_runs", "Runs that are open", value=self._open_runs)
+        yield GaugeMetricFamily("outlast_attention_runs", "Runs that need a person", value=self._attention)
+        deadlines = GaugeMetricFamily(
+            "outlast_open_deadlines",
+            "Deadlines and timers by kind and by when they fall due",
+            labels=["kind", "due"],
+        )
+        for kind, windows in self._watchdog.open.items():
+            for window, number in windows.items():
+                deadlines.add_metric([kind, window], number)
+        yield deadlines
+        for name, words in (
+            ("waiting_runs", "Runs that are ready and that no worker owns"),
+            ("waiting_activities", "Activities that are ready and not started"),
+            ("running_activities", "Activities that run"),
+            ("oldest_waiting_seconds", "How long the first of what waits has waited"),
+            ("workers", "Live workers"),
+        ):
+            gauge = GaugeMetricFamily(f"outlast_queue_{name}", words, labels=["task_queue"])
+            for queue in self._queues:
+                gauge.add_metric([queue.task_queue], getattr(queue, name) or 0)
+            yield gauge
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(web: TheWeb, _: Reader) -> Response:
+    """Gauges of the engine, in Prometheus' text format."""
+    client = web.client
+    snapshot = _Snapshot(
+        await queue_views(client.hub),
+        await watchdog_view(client.hub),
+        await client.count(open=True),
+        await client.count(attention=True),
+    )
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(snapshot)
+    return Response(generate_latest(registry) + generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)

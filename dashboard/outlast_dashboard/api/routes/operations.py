@@ -1,0 +1,62 @@
+"""The engine itself: workers, queues, workflow types, the watchdog, health."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from outlast import __version__
+from outlast.visibility.overview import (
+    PassReport,
+    QueueView,
+    TypeView,
+    WatchdogView,
+    pass_report,
+    queue_views,
+    type_views,
+    watchdog_view,
+)
+from outlast.visibility.views import WorkerSummary
+from outlast.watchdog import TaskWatchdog
+from outlast_dashboard.access import Reader, TheWeb, Writer
+from outlast_dashboard.api.contract.models import Health
+from outlast_store.reads import overview
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/workers")
+async def workers(web: TheWeb, _: Reader) -> list[WorkerSummary]:
+    """The registered workers: their leases, what they serve and how much they hold."""
+    return list(await web.client.workers())
+
+
+@router.get("/queues")
+async def queues(web: TheWeb, _: Reader) -> list[QueueView]:
+    """The task queues: what waits in them and for how long, and who serves them."""
+    return await queue_views(web.client.hub)
+
+
+@router.get("/types")
+async def types(web: TheWeb, _: Reader) -> list[TypeView]:
+    """The workflow types: rates, durations, failures and timeouts of the latest 10,000 runs."""
+    return await type_views(web.client.hub)
+
+
+@router.get("/watchdog")
+async def watchdog(web: TheWeb, _: Reader) -> WatchdogView:
+    """Open deadlines by kind and by when they fall due, what was enforced lately, what is overdue."""
+    return await watchdog_view(web.client.hub)
+
+
+@router.post("/watchdog/pass")
+async def run_pass(web: TheWeb, _: Writer) -> PassReport:
+    """Make one pass of a watchdog now; workers make them all the time."""
+    return pass_report(await TaskWatchdog(web.client).run_pass())
+
+
+@router.get("/health")
+async def health(web: TheWeb, _: Reader) -> Health:
+    """Whether the database answers."""
+    client = web.client
+    await client.hub.read(overview.ping)
+    return Health(status="ok", version=__version__, database=client.hub.url.backend, now=web.now())

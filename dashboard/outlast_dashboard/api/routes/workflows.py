@@ -1,0 +1,117 @@
+"""Starting workflows, finding them, looking at one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from outlast.cli.workflows.results import error_document
+from outlast.visibility.listing import MOST_PER_PAGE
+from outlast.visibility.views import RunPage, WorkflowDescription
+from outlast_dashboard.access import Reader, TheWeb, Writer
+from outlast_dashboard.api.contract.fields import MAX_WAIT_S, IdempotencyKey, RunId, WorkflowId
+from outlast_dashboard.api.contract.filters import RunFilters
+from outlast_dashboard.api.contract.models import Count, EndError, Ending, StartBody, Started
+from outlast_dashboard.api.contract.redaction import HIDDEN, description
+from outlast_dashboard.api.contract.responses import problems
+from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError, WorkflowResultError
+from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus
+
+router = APIRouter(tags=["workflows"])
+
+
+@router.post("/workflows", status_code=201, responses=problems(409))
+async def start(body: StartBody, web: TheWeb, _: Writer, idempotency_key: IdempotencyKey = None) -> Started:
+    """Start a workflow; when this answers, the start is durable.
+
+    With an `Idempotency-Key` it is the workflow id, and whoever starts with it again is told of the same run.
+    """
+    if idempotency_key is not None and body.workflow_id is not None:
+        raise InvalidOptionError(
+            "an idempotency key stands for the workflow id: give one of the two; an id of your own is a key "
+            "already, with duplicate_policy reject_duplicate or return_existing",
+            field="workflow_id",
+        )
+    options = body.options()
+    if idempotency_key is not None:
+        options = options.replace(duplicate_policy=DuplicatePolicy.REJECT_DUPLICATE)
+    arguments: list[Any] = body.args
+    try:
+        handle = await web.client.start(
+            body.workflow_type,
+            *arguments,
+            id=body.workflow_id or idempotency_key,
+            task_queue=body.task_queue,
+            options=options,
+        )
+    except WorkflowAlreadyStartedError as known:
+        if idempotency_key is None:
+            raise
+        return Started(workflow_id=known.workflow_id, run_id=known.run_id)
+    assert handle.run_id is not None
+    return Started(workflow_id=handle.workflow_id, run_id=handle.run_id)
+
+
+@router.get("/workflows")
+async def list_runs(
+    filters: RunFilters,
+    web: TheWeb,
+    _: Reader,
+    cursor: Annotated[str | None, Query(description="From the page before; for the same filters.")] = None,
+    page_size: Annotated[int, Query(ge=1, le=MOST_PER_PAGE)] = 100,
+) -> RunPage:
+    """Runs, newest first, a page at a time. A walk misses none and shows none twice, whatever is written meanwhile."""
+    return await web.client.list(page_size=page_size, **filters).page(cursor)
+
+
+@router.get("/count")
+async def count_runs(filters: RunFilters, web: TheWeb, _: Reader) -> Count:
+    """How many runs match."""
+    return Count(count=await web.client.count(**filters))
+
+
+@router.get("/workflows/{workflow_id}", responses=problems(404))
+async def describe(
+    workflow_id: WorkflowId, web: TheWeb, principal: Reader, run_id: RunId = None
+) -> WorkflowDescription:
+    """What a workflow is doing: deadlines and the time left, open activities with all four timeouts, failures."""
+    return description(await web.client.describe(workflow_id, run_id), principal)
+
+
+@router.get(
+    "/workflows/{workflow_id}/result",
+    responses={202: {"model": Ending, "description": "It has not ended in time."}, **problems(404)},
+)
+async def result(
+    workflow_id: WorkflowId,
+    web: TheWeb,
+    principal: Reader,
+    response: Response,
+    run_id: RunId = None,
+    wait_seconds: Annotated[
+        float, Query(ge=0, le=MAX_WAIT_S, description="How long to wait for the end; 0 only looks.")
+    ] = 5,
+) -> Ending:
+    """What a workflow returned, or why it did not, at the end of its chain of runs.
+
+    202 where it has not ended in time: ask again.
+    """
+    handle = web.client.handle(workflow_id, run_id=run_id)
+    row = await handle.run()
+    if row.is_open and wait_seconds:
+        with contextlib.suppress(WorkflowResultError, TimeoutError):
+            async with asyncio.timeout(wait_seconds):
+                await handle.result()
+        row = await handle.run()
+    ending = Ending(workflow_id=workflow_id, run_id=row.run_id, status=RunStatus(row.status))
+    if row.is_open:
+        response.status_code = 202
+        return ending
+    try:
+        value = await handle.result()
+    except WorkflowResultError as error:
+        return ending.model_copy(update={"error": EndError.model_validate(error_document(error))})
+    return ending.model_copy(update={"result": value if principal.sees_payloads else HIDDEN})

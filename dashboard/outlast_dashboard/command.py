@@ -1,0 +1,210 @@
+"""``outlast ui``: serve the control plane, and manage its tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+import uvicorn
+
+from outlast import Client
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.exit_codes import CommandFailedError
+from outlast.cli.common.options import AsJson, Codec, Url, database_url
+from outlast.cli.common.output import document, show, table
+from outlast_dashboard.app import control_plane
+from outlast_dashboard.security.tokens import TokenFile
+from outlast_dashboard.settings import LOOPBACK_HOSTS, WebSettings
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import integer
+
+DEFAULT_PORT: Final = 8420
+NO_TOKENS: Final = (
+    "without tokens only this machine may look: make one with `outlast ui token add NAME --tokens FILE`, "
+    "and give --tokens FILE"
+)
+
+app = typer.Typer(
+    help="Serve the dashboard and the HTTP control plane.",
+    invoke_without_command=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+token = typer.Typer(help="Who may come in: bearer tokens, kept as digests in a file.", no_args_is_help=True)
+app.add_typer(token, name="token")
+
+Tokens = Annotated[
+    Path,
+    typer.Option(
+        "--tokens", envvar="OUTLAST_TOKENS", metavar="FILE", help="The file that tokens are kept in."
+    ),
+]
+
+
+@app.callback()
+def serve(
+    context: typer.Context,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", help="The port to listen on; 0 for any free one.")
+    ] = DEFAULT_PORT,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host-name",
+            metavar="NAME",
+            help="A name that browsers reach it under, besides localhost; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            "--tokens",
+            envvar="OUTLAST_TOKENS",
+            metavar="FILE",
+            help="The file that tokens are kept in.",
+            show_default=False,
+        ),
+    ] = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Serve the dashboard and the HTTP control plane until SIGINT or SIGTERM."""
+    if context.invoked_subcommand is not None:
+        return
+    database_url(url)
+    settings = _settings(host, port, host_name or [], TokenFile(tokens) if tokens is not None else ())
+
+    async def work(client: Client) -> None:
+        server = Server(client, settings, host, port)
+        async with server.listening() as address:
+            if json:
+                document({"event": "serving", "url": address})
+            else:
+                show(f"the dashboard is at {address}, the API at {address}/api (Ctrl-C ends it)")
+            await server.serve()
+
+    with_client(url, work, codec=codec)
+
+
+def _settings(host: str, port: int, host_names: list[str], tokens: TokenFile | tuple[()]) -> WebSettings:
+    """What is served, under which names.
+
+    Raises:
+        InvalidOptionError: It would be served beyond this machine, and nobody needs a token.
+    """
+    integer("port", port, 0, 65_535)
+    if tokens == () and not _is_loopback(host):
+        raise InvalidOptionError(f"host {host} is not of this machine alone, and {NO_TOKENS}", field="host")
+    names = [*LOOPBACK_HOSTS, *host_names]
+    if host not in ("", "0.0.0.0", "::"):
+        names.append(f"[{host}]" if ":" in host else host)
+    return WebSettings(tokens=tokens, hosts=names)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Server:
+    """The HTTP server of one control plane, on the caller's loop."""
+
+    def __init__(self, client: Client, settings: WebSettings, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        config = uvicorn.Config(
+            control_plane(client, settings),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=3,
+        )
+        self._server = uvicorn.Server(config)
+        self._sockets: list[socket.socket] = []
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncGenerator[str]:
+        """Listen; gives the address as a URL.
+
+        Raises:
+            CommandFailedError: The address can't be had.
+        """
+        try:
+            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+            listener = socket.create_server((self._host, self._port), family=family)
+        except OSError as error:
+            raise CommandFailedError(
+                f"{self._host} port {self._port} can't be listened on: {error.strerror}: choose another --port"
+            ) from None
+        with listener:
+            self._sockets = [listener]
+            host, port = listener.getsockname()[:2]
+            yield f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def serve(self) -> None:
+        """Serve until a signal says stop."""
+        await self._server.serve(sockets=self._sockets)
+
+
+@token.command("add")
+def add(
+    name: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)],
+    tokens: Tokens,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            help="read, write (includes read) or payloads; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Make a token and print it, this once: only its digest is kept. Without --scope it reads."""
+    secret = TokenFile(tokens).add(name, scope or ["read"])
+    if json:
+        document({"name": name, "token": secret})
+    else:
+        show(secret)
+
+
+@token.command("list")
+def list_(tokens: Tokens, json: AsJson = False) -> None:
+    """List whose tokens there are."""
+    found = TokenFile(tokens).read()
+    if json:
+        for one in found:
+            document({"name": one.name, "scopes": sorted(one.scopes)})
+        return
+    made = table("NAME", "SCOPES")
+    for one in found:
+        made.add_row(one.name, ", ".join(sorted(one.scopes)))
+    show(made)
+
+
+@token.command("remove")
+def remove(
+    name: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)],
+    tokens: Tokens,
+    json: AsJson = False,
+) -> None:
+    """Take a token back; its sessions and streams end, on servers that run too."""
+    TokenFile(tokens).remove(name)
+    if json:
+        document({"name": name, "removed": True})
+    else:
+        show(f"{name} may not come in any more")

@@ -1,0 +1,70 @@
+"""The pages as one application."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from outlast.errors import OutlastError
+from outlast_dashboard.pages import login, operations, run, runs, start
+from outlast_dashboard.pages.rendering import page
+from outlast_dashboard.pages.streaming import wants_stream
+from outlast_dashboard.problems import Problem, ProblemError, problem_of, unforeseen_problem
+
+STATIC: Final = Path(__file__).parent.parent / "static"
+
+
+@cache
+def make_pages() -> FastAPI:
+    """The application of the pages, whichever control plane is served."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    for router in (login.router, runs.router, start.router, run.router, operations.router):
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=STATIC))
+    app.add_exception_handler(ProblemError, _refused)
+    app.add_exception_handler(OutlastError, _of_the_engine)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unforeseen)
+    return app
+
+
+def _page(request: Request, problem: Problem) -> Response:
+    return page("problem.html", request, login.NOBODY, problem.status, problem=problem)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)
+    if error.problem.status != 401:
+        return _page(request, error.problem)
+    if not wants_stream(request):
+        return RedirectResponse(login.login_url(request), 303)
+    answer = _page(request, error.problem)
+    answer.headers["hx-refresh"] = "true"  # the page is asked for again, and leads to the form
+    return answer
+
+
+async def _of_the_engine(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OutlastError)
+    problem = problem_of(error)
+    return await _unforeseen(request, error) if problem.status == 500 else _page(request, problem)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    return _page(request, Problem.of(422, "invalid-request", "Something in the address or the form can't be"))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _page(request, Problem.of(error.status_code, "refused", str(error.detail)))
+
+
+async def _unforeseen(request: Request, error: Exception) -> Response:
+    return _page(request, unforeseen_problem(request.scope, error))

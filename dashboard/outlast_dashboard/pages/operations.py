@@ -1,0 +1,50 @@
+"""The engine's pages: the watchdog, workers and queues, workflow types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from outlast.visibility.overview import WINDOWS, queue_views, type_views, watchdog_view
+from outlast_dashboard.access import Reader, TheWeb
+from outlast_dashboard.pages.streaming import live_page
+
+router = APIRouter()
+
+
+@router.get("/watchdog")
+async def watchdog(request: Request, web: TheWeb, principal: Reader) -> Response:
+    """What lies ahead, and what was enforced lately."""
+
+    async def values() -> dict[str, Any]:
+        view = await watchdog_view(web.client.hub)
+        overdue = (await web.client.list(page_size=20, overdue=True).page()).runs
+        return {"view": view, "windows": (*WINDOWS, "later"), "overdue": overdue, "now": view.now}
+
+    return await live_page(request, web, principal, "watchdog", values)
+
+
+@router.get("/workers")
+async def workers(request: Request, web: TheWeb, principal: Reader) -> Response:
+    """Workers and task queues."""
+
+    async def values() -> dict[str, Any]:
+        return {
+            "workers": await web.client.workers(),
+            "queues": await queue_views(web.client.hub),
+            "now": web.now(),
+        }
+
+    return await live_page(request, web, principal, "workers", values)
+
+
+@router.get("/types")
+async def types(request: Request, web: TheWeb, principal: Reader) -> Response:
+    """Workflow types."""
+
+    async def values() -> dict[str, Any]:
+        return {"types": await type_views(web.client.hub)}
+
+    return await live_page(request, web, principal, "types", values)

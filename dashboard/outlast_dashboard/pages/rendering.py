@@ -1,0 +1,132 @@
+"""Templates, and the words that they use for times and durations."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from outlast import __version__
+from outlast.cli.common.output import ago, clock, words
+from outlast_dashboard.paths import quoted
+from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
+from outlast_workflow.primitives.times import to_datetime
+
+NEAR_S: Final = 60.0
+SOON_S: Final = 600.0
+
+
+def nearness(deadline: datetime, now: datetime, whole: float | None = None) -> str:
+    """How near a deadline is. Of a short timeout (``whole``, seconds) the last quarter is near, the last half soon."""
+    left = (deadline - now).total_seconds()
+    near, soon = _thresholds(whole)
+    return "passed" if left <= 0 else "near" if left <= near else "soon" if left <= soon else "far"
+
+
+def _thresholds(whole: float | None) -> tuple[float, float]:
+    return (NEAR_S, SOON_S) if whole is None else (min(NEAR_S, whole / 4), min(SOON_S, whole / 2))
+
+
+def until(deadline: datetime | None, now: datetime, whole: float | None = None) -> Markup:
+    """The time that a deadline leaves, coloured as it nears; the page counts it down."""
+    if deadline is None:
+        return Markup('<span class="none">none</span>')
+    left = (deadline - now).total_seconds()
+    near, soon = _thresholds(whole)
+    said = f"{words(left)} over" if left <= 0 else f"{words(left)} left"
+    return Markup(
+        '<time class="until {}" datetime="{}" title="{}" data-until data-near="{:g}" data-soon="{:g}">{}</time>'
+    ).format(nearness(deadline, now, whole), deadline.isoformat(), clock(deadline), near, soon, said)
+
+
+def ahead(instant: datetime, now: datetime) -> Markup:
+    """The time until something that is meant to happen, a timer for instance: only its being late is coloured."""
+    left = (instant - now).total_seconds()
+    said = f"{words(left)} over" if left <= 0 else f"in {words(left)}"
+    return Markup('<time class="until {}" datetime="{}" title="{}" data-ahead>{}</time>').format(
+        "passed" if left <= 0 else "far", instant.isoformat(), clock(instant), said
+    )
+
+
+def since(instant: datetime | None, now: datetime) -> Markup:
+    """How long ago an instant was; the page goes on counting."""
+    if instant is None:
+        return Markup("")
+    return Markup('<time datetime="{}" title="{}" data-since>{}</time>').format(
+        instant.isoformat(), clock(instant), ago(instant, now)
+    )
+
+
+def seconds(value: float | None) -> str:
+    """A duration in words."""
+    return "–" if value is None else words(value)
+
+
+def share(value: float | None) -> str:
+    """A share as per cent."""
+    return "–" if value is None else f"{value * 100:.1f} %"
+
+
+def badge(status: str) -> Markup:
+    """A status in its colour; the word itself tells those who see no colours."""
+    return Markup('<span class="badge {}">{}</span>').format(status, status.replace("_", " "))
+
+
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode()
+
+
+def source(kind: str) -> str:
+    """What a failure is of, in a word that fits a column."""
+    return kind.removesuffix("_execution").removeprefix("workflow_").replace("_", " ")
+
+
+def moment(us: int | None) -> datetime | None:
+    """The datetime of a column."""
+    return None if us is None else to_datetime(us)
+
+
+_environment = Environment(
+    loader=PackageLoader("outlast_dashboard"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_filters: dict[str, Any] = _environment.filters
+for _filter in (until, nearness, ahead, since, seconds, share, badge, pretty, clock, moment, source, quoted):
+    _filters[_filter.__name__] = _filter
+_globals: dict[str, Any] = _environment.globals
+_globals["version"] = __version__
+
+
+def base_of(request: Request) -> str:
+    """What stands before the paths of pages, where the control plane is mounted inside something else."""
+    root: str = request.scope.get("root_path", "")
+    return root.rstrip("/")
+
+
+def fragment(template: str, request: Request, principal: Principal, **values: Any) -> str:
+    """A template as text."""
+    return _environment.get_template(template).render(
+        base=base_of(request),
+        principal=principal,
+        may_write=principal.may(Scope.WRITE),
+        may_query=principal.may(Scope.READ) and principal.sees_payloads,
+        signed_in=principal is not ANYONE_HERE,
+        here=request.scope["path"],
+        **values,
+    )
+
+
+def page(
+    template: str, request: Request, principal: Principal, status_code: int = 200, **values: Any
+) -> HTMLResponse:
+    """A template as a page."""
+    return HTMLResponse(fragment(template, request, principal, **values), status_code=status_code)

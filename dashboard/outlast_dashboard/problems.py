@@ -1,0 +1,206 @@
+"""Problem details (RFC 9457): how everything that goes wrong is told.
+
+``type`` is a stable URN that programs may branch on; the facts of the error (``field``, ``workflow_id``, ``kind`` …)
+stand beside it. No message holds a payload, and what nobody foresaw is told without its message.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import traceback
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Scope
+
+from outlast import errors
+from outlast.cli.common.exit_codes import one_line
+from outlast_store.transitions.deletion import DeleteRefusedError
+from outlast_workflow.errors import RefusedError
+from outlast_workflow.history.reset_plan import ResetRefusedError
+
+logger = logging.getLogger("outlast.web")
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+class Problem(BaseModel):
+    """What went wrong.
+
+    Attributes:
+        type: A stable name for it.
+        title: The same in a few words.
+        status: The HTTP status.
+        detail: What happened, and what to do.
+        field: The part of the request that it is about.
+        facts: What else is known of it.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    facts: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        status: int,
+        kind: str,
+        detail: str,
+        *,
+        field: str | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> Self:
+        """A problem of a kind."""
+        title = kind.replace("-", " ").capitalize()
+        return cls(
+            type=f"urn:outlast:problem:{kind}",
+            title=title,
+            status=status,
+            detail=detail,
+            field=field,
+            facts=facts or {},
+        )
+
+
+class ProblemError(Exception):
+    """A problem that a route found itself."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+_STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
+    (errors.InvalidOptionError, 422),
+    (errors.WorkflowNotFoundError, 404),
+    (errors.WorkflowAlreadyStartedError, 409),
+    (errors.WorkflowClosedError, 409),
+    (RefusedError, 409),
+    (errors.StructuralLimitError, 422),
+    (errors.WorkflowTaskError, 422),
+    (errors.StoreError, 503),
+    (errors.UnstorableValueError, 422),
+    (errors.NoWorkerError, 409),
+    (errors.RequestTimeoutError, 408),
+    (errors.UnknownHandlerError, 404),
+    (errors.UpdateRejectedError, 409),
+    (errors.RequestError, 422),
+    (ResetRefusedError, 409),
+    (DeleteRefusedError, 409),
+)
+
+
+def problem_of(error: errors.OutlastError) -> Problem:
+    """An error of the engine as a problem."""
+    for cls, status in _STATUSES:
+        if isinstance(error, cls):
+            facts = {name: _plain(getattr(error, name, None)) for name in error.facts}
+            field = facts.pop("field", None)
+            kind = _dashed(type(error).__name__)
+            return Problem.of(status, kind, _detail(error), field=field, facts=facts)
+    return Problem.of(500, "internal", "Something unforeseen happened: see the server's log")
+
+
+def _dashed(name: str) -> str:
+    words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return words.strip("-").removesuffix("-error")
+
+
+def _detail(error: errors.OutlastError) -> str:
+    # An answer has no __cause__: why the workflow's code refused or failed a request has to stand in it.
+    return one_line(error) if isinstance(error, errors.RequestError) else error.message
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def problem_response(problem: Problem) -> Response:
+    """A problem as an answer."""
+    headers = {}
+    if problem.status == 429:
+        headers["retry-after"] = str(math.ceil(problem.facts["retry_after_s"]))
+    if problem.status == 401:
+        headers["www-authenticate"] = 'Bearer realm="outlast"'
+    return Response(
+        problem.model_dump_json(exclude_none=True),
+        status_code=problem.status,
+        headers=headers,
+        media_type=MEDIA_TYPE,
+    )
+
+
+def unforeseen_problem(scope: Scope, error: Exception) -> Problem:
+    """Log where it happened, without its message: that may hold a payload."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    path = quote(scope["path"], safe="/%")  # decoded by now: a line break in it would begin a line of its own
+    logger.error("%s %s failed with %s\n%s", scope["method"], path, type(error).__name__, where)
+    return Problem.of(500, "internal", "Something unforeseen happened: see the server's log")
+
+
+async def http_problem(request: Request, error: Exception) -> Response:
+    """What the framework refuses, as a problem."""
+    assert isinstance(error, HTTPException)
+    kind = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "refused")
+    response = problem_response(Problem.of(error.status_code, kind, str(error.detail)))
+    response.headers.update(error.headers or {})
+    if error.status_code == 405 and isinstance(request.app, FastAPI):
+        response.headers["allow"] = ", ".join(_allowed(request.app, request.scope))
+    return response
+
+
+def _allowed(app: FastAPI, scope: Scope) -> list[str]:
+    """The methods of a path: all of them, where several routes share it."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    found: set[str] = set()
+    for template, methods in app.openapi()["paths"].items():
+        pattern = "[^/]+".join(re.escape(part) for part in re.split(r"{[^}]*}", template))
+        if re.fullmatch(pattern, path):
+            found |= {method.upper() for method in methods}
+    return sorted(found)
+
+
+def tell_problems(app: FastAPI) -> None:
+    """Make an application answer errors with problem details."""
+
+    async def unforeseen(request: Request, error: Exception) -> Response:
+        return problem_response(unforeseen_problem(request.scope, error))
+
+    async def of_the_engine(request: Request, error: Exception) -> Response:
+        assert isinstance(error, errors.OutlastError)
+        problem = problem_of(error)
+        if problem.status == 500:
+            return await unforeseen(request, error)
+        return problem_response(problem)
+
+    async def found(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ProblemError)
+        return problem_response(error.problem)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        return problem_response(
+            Problem.of(
+                422, "invalid-request", f"{field}: {first['msg']}", field=field
+            )  # never the input itself
+        )
+
+    app.add_exception_handler(errors.OutlastError, of_the_engine)
+    app.add_exception_handler(ProblemError, found)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http_problem)
+    app.add_exception_handler(Exception, unforeseen)

@@ -1,0 +1,185 @@
+"""Outlast: durable execution for Python. Everything a user imports comes from here.
+
+Each name is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outlast_workflow.primitives.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from outlast import activity, workflow
+    from outlast.client.client import Client
+    from outlast.client.handle import HistoryEvent, WorkflowHandle
+    from outlast.client.update_handle import UpdateHandle
+    from outlast.histories.retention_policy import RetentionPolicy
+    from outlast.version import __version__
+    from outlast.visibility.views import RunSummary, WorkflowDescription
+    from outlast.visibility.where import Range
+    from outlast.worker.worker import Worker
+    from outlast_workflow.data.converter import DataConverter, PayloadCodec
+    from outlast_workflow.errors import (
+        ActivityError,
+        ActivityTimeoutError,
+        ApplicationError,
+        InvalidOptionError,
+        OutlastError,
+        StructuralLimitError,
+        WorkflowAlreadyStartedError,
+        WorkflowCancelledError,
+        WorkflowClosedError,
+        WorkflowFailedError,
+        WorkflowNotFoundError,
+        WorkflowResultError,
+        WorkflowTerminatedError,
+        WorkflowTimeoutError,
+    )
+    from outlast_workflow.errors.child import ChildWorkflowError
+    from outlast_workflow.errors.request import (
+        NoWorkerError,
+        QueryFailedError,
+        RequestTimeoutError,
+        UnknownHandlerError,
+        UpdateFailedError,
+        UpdateRejectedError,
+    )
+    from outlast_workflow.options.limits import StructuralLimits
+    from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
+    from outlast_workflow.primitives.enums import (
+        ActivityStatus,
+        Attention,
+        CancellationType,
+        DuplicatePolicy,
+        FailureCategory,
+        ParentClosePolicy,
+        RetryState,
+        RunStatus,
+        TimeoutKind,
+    )
+
+__all__ = [
+    "ActivityError",
+    "ActivityOptions",
+    "ActivityStatus",
+    "ActivityTimeoutError",
+    "ApplicationError",
+    "Attention",
+    "CancellationType",
+    "ChildWorkflowError",
+    "Client",
+    "DataConverter",
+    "DuplicatePolicy",
+    "FailureCategory",
+    "HistoryEvent",
+    "InvalidOptionError",
+    "NoWorkerError",
+    "OutlastError",
+    "ParentClosePolicy",
+    "PayloadCodec",
+    "QueryFailedError",
+    "Range",
+    "RequestTimeoutError",
+    "RetentionPolicy",
+    "RetryPolicy",
+    "RetryState",
+    "RunStatus",
+    "RunSummary",
+    "StartOptions",
+    "StructuralLimitError",
+    "StructuralLimits",
+    "TimeoutKind",
+    "UnknownHandlerError",
+    "UpdateFailedError",
+    "UpdateHandle",
+    "UpdateRejectedError",
+    "Worker",
+    "WorkflowAlreadyStartedError",
+    "WorkflowCancelledError",
+    "WorkflowClosedError",
+    "WorkflowDescription",
+    "WorkflowFailedError",
+    "WorkflowHandle",
+    "WorkflowNotFoundError",
+    "WorkflowResultError",
+    "WorkflowTerminatedError",
+    "WorkflowTimeoutError",
+    "__version__",
+    "activity",
+    "workflow",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        __name__: (
+            "activity",
+            "workflow",
+        ),
+        "outlast.client.client": ("Client",),
+        "outlast.client.handle": (
+            "HistoryEvent",
+            "WorkflowHandle",
+        ),
+        "outlast.client.update_handle": ("UpdateHandle",),
+        "outlast.histories.retention_policy": ("RetentionPolicy",),
+        "outlast.version": ("__version__",),
+        "outlast.visibility.views": (
+            "RunSummary",
+            "WorkflowDescription",
+        ),
+        "outlast.visibility.where": ("Range",),
+        "outlast.worker.worker": ("Worker",),
+        "outlast_workflow.data.converter": (
+            "DataConverter",
+            "PayloadCodec",
+        ),
+        "outlast_workflow.errors": (
+            "ActivityError",
+            "ActivityTimeoutError",
+            "ApplicationError",
+            "InvalidOptionError",
+            "OutlastError",
+            "StructuralLimitError",
+            "WorkflowAlreadyStartedError",
+            "WorkflowCancelledError",
+            "WorkflowClosedError",
+            "WorkflowFailedError",
+            "WorkflowNotFoundError",
+            "WorkflowResultError",
+            "WorkflowTerminatedError",
+            "WorkflowTimeoutError",
+        ),
+        "outlast_workflow.errors.child": ("ChildWorkflowError",),
+        "outlast_workflow.errors.request": (
+            "NoWorkerError",
+            "QueryFailedError",
+            "RequestTimeoutError",
+            "UnknownHandlerError",
+            "UpdateFailedError",
+            "UpdateRejectedError",
+        ),
+        "outlast_workflow.options.limits": ("StructuralLimits",),
+        "outlast_workflow.options.options": (
+            "ActivityOptions",
+            "RetryPolicy",
+            "StartOptions",
+        ),
+        "outlast_workflow.primitives.enums": (
+            "ActivityStatus",
+            "Attention",
+            "CancellationType",
+            "DuplicatePolicy",
+            "FailureCategory",
+            "ParentClosePolicy",
+            "RetryState",
+            "RunStatus",
+            "TimeoutKind",
+        ),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

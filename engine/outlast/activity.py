@@ -1,0 +1,26 @@
+"""What activity code uses: ``from outlast import activity``."""
+
+from outlast_activities.context import (
+    ActivityInfo,
+    Cancelled,
+    StopReason,
+    heartbeat,
+    in_activity,
+    info,
+    is_cancelled,
+    logger,
+)
+from outlast_activities.definitions import ActivityDefinition, defn
+
+__all__ = [
+    "ActivityDefinition",
+    "ActivityInfo",
+    "Cancelled",
+    "StopReason",
+    "defn",
+    "heartbeat",
+    "in_activity",
+    "info",
+    "is_cancelled",
+    "logger",
+]

@@ -1,0 +1,39 @@
+"""The client for code without an event loop: ``from outlast.blocking import Client``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outlast_workflow.primitives.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from outlast.blocking.bulk import BlockingBulk
+    from outlast.blocking.client import Client
+    from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
+    from outlast.blocking.thread import BlockedLoopError
+    from outlast_workflow.errors.request import StillRunningError
+
+__all__ = [
+    "BlockedLoopError",
+    "BlockingBulk",
+    "BlockingHandle",
+    "BlockingListing",
+    "BlockingUpdateHandle",
+    "Client",
+    "StillRunningError",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "outlast.blocking.bulk": ("BlockingBulk",),
+        "outlast.blocking.client": ("Client",),
+        "outlast.blocking.handles": (
+            "BlockingHandle",
+            "BlockingListing",
+            "BlockingUpdateHandle",
+        ),
+        "outlast.blocking.thread": ("BlockedLoopError",),
+        "outlast_workflow.errors.request": ("StillRunningError",),
+    },
+)

@@ -1,0 +1,347 @@
+"""The client for code without an event loop: ``from outlast.blocking import Client``.
+
+Same names, same arguments, same errors as :class:`outlast.Client`; calls block instead of being awaited, and may come
+from any number of threads. For Django views and scripts; code on an event loop wants the other one.
+
+All blocking clients of a process share one background thread with one event loop, which begins with the first of them
+and ends with the last; clients of one URL therefore share a journal, and what threads write at the same time is one
+commit. A client does not survive ``fork``: in the child each call raises
+:class:`~outlast.errors.ForkedConnectionError`, and a client that is connected there has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
+
+from outlast.blocking.bulk import BlockingBulk
+from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
+from outlast.blocking.thread import Caller, refuse_on_a_loop
+from outlast.client import client as asynchronous
+from outlast.client.bulk import AT_ONCE
+from outlast.client.client import DEFAULT_QUEUE
+from outlast.client.handle import WorkflowHandle
+from outlast.client.interceptors import Interceptor
+from outlast.client.update_handle import UpdateHandle, WaitFor
+from outlast.histories.importer import Imported, Progress
+from outlast.histories.reset import ResetOptions
+from outlast.histories.source import Source
+from outlast.visibility.listing import Filters
+from outlast.visibility.views import WorkerSummary, WorkflowDescription
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.declare.handlers import SignalCall, UpdateCall
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import StartOptions
+
+T = TypeVar("T")
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+
+class Client:
+    """A process's way to one database, for code without an event loop. A context manager; else close it.
+
+    What each method does and raises is written at its namesake of :class:`outlast.Client`. In addition each raises
+    :class:`BlockedLoopError` when it is called on an event loop.
+    """
+
+    def __init__(self, client: asynchronous.Client, caller: Caller) -> None:
+        self._client = client
+        self._caller = caller
+        self._closing = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        *,
+        converter: DataConverter | None = None,
+        limits: StructuralLimits | None = None,
+        interceptors: Iterable[Interceptor] = (),
+    ) -> Self:
+        """Connect to a database: ``client = Client.connect(url)`` or ``with Client.connect(url) as client``."""
+        refuse_on_a_loop()
+        caller = Caller()
+
+        async def connect() -> asynchronous.Client:
+            return await asynchronous.Client.connect(
+                url, converter=converter, limits=limits, interceptors=interceptors
+            )
+
+        try:
+            return cls(caller.call(connect), caller)
+        except BaseException:
+            caller.leave()
+            raise
+
+    def close(self) -> None:
+        """Commit what has been handed over, and close. Calls that other threads have under way must have ended.
+
+        In a forked child it does nothing: what there is to close is the parent's.
+        """
+        if self._caller.forked:
+            return
+        with self._closing:
+            if self._closed:
+                return
+            self._caller.call(self._client.close)
+            self._closed = True
+            self._caller.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # --- starting ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def start(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> BlockingHandle[T]: ...
+
+    @overload
+    def start(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: type[T],
+    ) -> BlockingHandle[T]: ...
+
+    @overload
+    def start(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> BlockingHandle[Any]: ...
+
+    # mypy can't match a TypeVarTuple with *args: Any, as in the asynchronous client.
+    def start(  # type: ignore[misc]
+        self, workflow: Any, *args: Any, **options: Any
+    ) -> BlockingHandle[Any]:
+        """Start a workflow; when this returns, the start is durable."""
+        return BlockingHandle(
+            self._caller.call(lambda: self._client.start(workflow, *args, **options)), self._caller
+        )
+
+    @overload
+    def execute(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> T: ...
+
+    @overload
+    def execute(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: type[T],
+    ) -> T: ...
+
+    @overload
+    def execute(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> Any: ...
+
+    def execute(self, workflow: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
+        """Start a workflow and wait for its result."""
+        return self._caller.call(lambda: self._client.execute(workflow, *args, **options))
+
+    # --- signals and updates ----------------------------------------------------------------------------------------
+
+    @overload
+    def signal_with_start(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        signal: SignalCall | str,
+        signal_args: Sequence[Any] = (),
+        request_id: str | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> BlockingHandle[T]: ...
+
+    @overload
+    def signal_with_start(
+        self,
+        workflow: str,
+        *args: Any,
+        signal: SignalCall | str,
+        signal_args: Sequence[Any] = (),
+        request_id: str | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> BlockingHandle[Any]: ...
+
+    def signal_with_start(  # type: ignore[misc]  # as above
+        self, workflow: Any, *args: Any, **options: Any
+    ) -> BlockingHandle[Any]:
+        """Signal a workflow, and start it first where the id is not open."""
+        handle: WorkflowHandle[Any] = self._caller.call(
+            lambda: self._client.signal_with_start(workflow, *args, **options)
+        )
+        return BlockingHandle(handle, self._caller)
+
+    @overload
+    def update_with_start(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        update: UpdateCall[R],
+        update_id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+    ) -> BlockingUpdateHandle[R]: ...
+
+    @overload
+    def update_with_start(
+        self,
+        workflow: str | Callable[..., Coroutine[Any, Any, Any]],
+        *args: Any,
+        update: str,
+        update_args: Sequence[Any] = (),
+        update_id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        id: str,
+        task_queue: str = DEFAULT_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+    ) -> BlockingUpdateHandle[Any]: ...
+
+    def update_with_start(  # type: ignore[misc]  # as above
+        self, workflow: Any, *args: Any, **options: Any
+    ) -> BlockingUpdateHandle[Any]:
+        """Ask a workflow for an update, and start it first where the id is not open."""
+        made: UpdateHandle[Any] = self._caller.call(
+            lambda: self._client.update_with_start(workflow, *args, **options)
+        )
+        return BlockingUpdateHandle(made, self._caller)
+
+    @overload
+    def signal(
+        self,
+        workflow_id: str,
+        signal: Callable[[*Ts], SignalCall],
+        *args: *Ts,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    @overload
+    def signal(
+        self,
+        workflow_id: str,
+        signal: SignalCall,
+        *,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    @overload
+    def signal(
+        self,
+        workflow_id: str,
+        signal: str,
+        *args: Any,
+        run_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None: ...
+
+    def signal(self, workflow_id: str, signal: Any, *args: Any, **options: Any) -> None:  # type: ignore[misc]  # as above
+        """Send a signal to a workflow by its id."""
+        self._caller.call(lambda: self._client.signal(workflow_id, signal, *args, **options))
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def handle(
+        self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None
+    ) -> BlockingHandle[Any]:
+        """A handle to a workflow that was started earlier, be it there or not; asking it finds out."""
+        handle = self._client.handle(workflow_id, run_id=run_id, result_type=result_type)
+        return BlockingHandle(handle, self._caller)
+
+    def reset(
+        self,
+        workflow_id: str,
+        to: str | int = "last-activation",
+        *,
+        run_id: str | None = None,
+        **options: Unpack[ResetOptions],
+    ) -> BlockingHandle[Any]:
+        """Take a workflow's history up again at a point."""
+        return self.handle(workflow_id, run_id=run_id).reset(to, **options)
+
+    def bulk(
+        self, *, cursor: str | None = None, at_once: int = AT_ONCE, **filters: Unpack[Filters]
+    ) -> BlockingBulk:
+        """What may be done to all runs that match: ``for outcome in client.bulk(status="running").cancel()``."""
+        return BlockingBulk(self._client.bulk(cursor=cursor, at_once=at_once, **filters), self._caller)
+
+    def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
+        """Delete a closed workflow; returns how many runs there were."""
+        return self._caller.call(lambda: self._client.delete(workflow_id, terminate=terminate, reason=reason))
+
+    def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
+        """What a workflow is doing: its current run, or the run of ``run_id``."""
+        return self._caller.call(lambda: self._client.describe(workflow_id, run_id))
+
+    def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> BlockingListing:
+        """Runs, newest first: iterate over it, or take it page by page."""
+        return BlockingListing(self._client.list(page_size=page_size, **filters), self._caller)
+
+    def count(self, **filters: Unpack[Filters]) -> int:
+        """How many runs match."""
+        return self._caller.call(lambda: self._client.count(**filters))
+
+    # --- histories --------------------------------------------------------------------------------------------------
+
+    def export_history(self, workflow_id: str, run_id: str | None = None) -> dict[str, Any]:
+        """A run and its history as one JSON document."""
+        return self._caller.call(lambda: self._client.export_history(workflow_id, run_id))
+
+    def export_histories(
+        self, *, chains: bool = False, page_size: int = 100, **filters: Unpack[Filters]
+    ) -> Iterator[dict[str, Any]]:
+        """The documents of all runs that match, newest first."""
+        return self._caller.each(self._client.export_histories(chains=chains, page_size=page_size, **filters))
+
+    def import_histories(self, source: Source, *, progress: Progress | None = None) -> Imported:
+        """Bring closed runs of another database into this one, to be looked at and replayed."""
+        return self._caller.call(lambda: self._client.import_histories(source, progress=progress))
+
+    def workers(self) -> Sequence[WorkerSummary]:
+        """The registered workers, oldest first: what each serves and how much it holds."""
+        return self._caller.call(self._client.workers)

@@ -1,0 +1,233 @@
+"""What a blocking client hands out: handles of workflows and updates, and listings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
+
+from outlast.blocking.thread import Caller
+from outlast.client.handle import HistoryEvent, WorkflowHandle
+from outlast.client.query_routing import DEFAULT_TIMEOUT_S
+from outlast.client.update_handle import UpdateHandle, WaitFor
+from outlast.histories.reset import ResetOptions
+from outlast.visibility.listing import Listing
+from outlast.visibility.views import RunPage, RunSummary, WorkflowDescription
+from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
+
+T = TypeVar("T")
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+
+class BlockingHandle(Generic[T]):
+    """One workflow: wait for it, look at it, ask it to stop. See :class:`outlast.WorkflowHandle`."""
+
+    def __init__(self, handle: WorkflowHandle[T], caller: Caller) -> None:
+        self._handle = handle
+        self._caller = caller
+
+    @property
+    def workflow_id(self) -> str:
+        """The workflow's id."""
+        return self._handle.workflow_id
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that the handle is about; ``None`` for whichever stands for the id when it is asked."""
+        return self._handle.run_id
+
+    def __repr__(self) -> str:
+        return repr(self._handle).replace("WorkflowHandle", "BlockingHandle", 1)
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the end of the workflow and return what it returned.
+
+        Args:
+            timeout: Seconds to wait at the most; without one, for as long as it takes.
+
+        Raises:
+            StillRunningError: It has not ended within ``timeout``; it goes on.
+            WorkflowResultError: It ended without a result; see :meth:`outlast.WorkflowHandle.result`.
+        """
+        return self._caller.call(lambda: self._handle.result(timeout))
+
+    def describe(self) -> WorkflowDescription:
+        """What the workflow is doing."""
+        return self._caller.call(self._handle.describe)
+
+    def history(self, *, after_seq: int = 0) -> Iterator[HistoryEvent]:
+        """The events of the handle's run, in order."""
+        while True:
+            page = self._page(after_seq)
+            if not page:
+                return
+            yield from page
+            after_seq = page[-1].seq
+
+    def export_history(self) -> dict[str, Any]:
+        """The handle's run and its history as one JSON document."""
+        return self._caller.call(self._handle.export_history)
+
+    def _page(self, after_seq: int) -> Sequence[HistoryEvent]:
+        return self._caller.call(lambda: self._handle.history_page(after_seq))
+
+    @overload
+    def signal(
+        self, signal: Callable[[*Ts], SignalCall], *args: *Ts, request_id: str | None = None
+    ) -> None: ...
+
+    @overload
+    def signal(self, signal: SignalCall, *, request_id: str | None = None) -> None: ...
+
+    @overload
+    def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
+
+    def signal(self, signal: Any, *args: Any, request_id: str | None = None) -> None:  # type: ignore[misc]  # as above
+        """Send a signal; when this returns it is durable."""
+        self._caller.call(lambda: self._handle.signal(signal, *args, request_id=request_id))
+
+    @overload
+    def query(
+        self, query: Callable[[*Ts], QueryCall[R]], *args: *Ts, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> R: ...
+
+    @overload
+    def query(self, query: QueryCall[R], *, timeout: float = DEFAULT_TIMEOUT_S) -> R: ...
+
+    @overload
+    def query(
+        self, query: str, *args: Any, timeout: float = DEFAULT_TIMEOUT_S, result_type: type[R]
+    ) -> R: ...
+
+    @overload
+    def query(self, query: str, *args: Any, timeout: float = DEFAULT_TIMEOUT_S) -> Any: ...
+
+    def query(self, query: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
+        """Ask the workflow something; nothing of it changes."""
+        return self._caller.call(lambda: self._handle.query(query, *args, **options))
+
+    @overload
+    def execute_update(
+        self,
+        update: Callable[[*Ts], UpdateCall[R]],
+        *args: *Ts,
+        id: str | None = None,
+        timeout: float | None = None,
+    ) -> R: ...
+
+    @overload
+    def execute_update(
+        self, update: UpdateCall[R], *, id: str | None = None, timeout: float | None = None
+    ) -> R: ...
+
+    @overload
+    def execute_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        timeout: float | None = None,
+        result_type: Any = None,
+    ) -> Any: ...
+
+    def execute_update(self, update: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
+        """Ask the workflow for an update and wait for its answer."""
+        return self._caller.call(lambda: self._handle.execute_update(update, *args, **options))
+
+    @overload
+    def start_update(
+        self,
+        update: Callable[[*Ts], UpdateCall[R]],
+        *args: *Ts,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+    ) -> BlockingUpdateHandle[R]: ...
+
+    @overload
+    def start_update(
+        self,
+        update: UpdateCall[R],
+        *,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+    ) -> BlockingUpdateHandle[R]: ...
+
+    @overload
+    def start_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        result_type: Any = None,
+    ) -> BlockingUpdateHandle[Any]: ...
+
+    def start_update(  # type: ignore[misc]  # as above
+        self, update: Any, *args: Any, **options: Any
+    ) -> BlockingUpdateHandle[Any]:
+        """Ask the workflow for an update and wait until it is accepted; its answer comes by the handle."""
+        made: UpdateHandle[Any] = self._caller.call(
+            lambda: self._handle.start_update(update, *args, **options)
+        )
+        return BlockingUpdateHandle(made, self._caller)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ask the workflow to cancel; its code decides."""
+        self._caller.call(lambda: self._handle.cancel(reason))
+
+    def reset(self, to: str | int = "last-activation", **options: Unpack[ResetOptions]) -> BlockingHandle[T]:
+        """Start a new run from a point of the history."""
+        return BlockingHandle(self._caller.call(lambda: self._handle.reset(to, **options)), self._caller)
+
+    def terminate(self, reason: str | None = None) -> None:
+        """End the workflow at once, without its code."""
+        self._caller.call(lambda: self._handle.terminate(reason))
+
+
+class BlockingUpdateHandle(Generic[T]):
+    """One update of a workflow. See :class:`outlast.UpdateHandle`."""
+
+    def __init__(self, handle: UpdateHandle[T], caller: Caller) -> None:
+        self._handle = handle
+        self._caller = caller
+
+    @property
+    def id(self) -> str:
+        """The update's id."""
+        return self._handle.id
+
+    @property
+    def workflow_id(self) -> str:
+        """The workflow's id."""
+        return self._handle.workflow_id
+
+    def __repr__(self) -> str:
+        return repr(self._handle).replace("UpdateHandle", "BlockingUpdateHandle", 1)
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the update's end and return what its handler returned."""
+        return self._caller.call(lambda: self._handle.result(timeout))
+
+
+class BlockingListing:
+    """Runs that match, newest first: iterate over all of them, or take them page by page."""
+
+    def __init__(self, listing: Listing, caller: Caller) -> None:
+        self._listing = listing
+        self._caller = caller
+
+    def page(self, cursor: str | None = None) -> RunPage:
+        """One page: the first, or the one after a cursor."""
+        return self._caller.call(lambda: self._listing.page(cursor))
+
+    def __iter__(self) -> Iterator[RunSummary]:
+        cursor: str | None = None
+        while True:
+            page = self.page(cursor)
+            yield from page.runs
+            cursor = page.cursor
+            if cursor is None:
+                return

@@ -1,0 +1,143 @@
+"""The background thread that blocking clients share: one event loop, from the first of them to the last."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Final, TypeVar
+
+from outlast_workflow.errors import ForkedConnectionError, JournalClosedError, OutlastError
+
+T = TypeVar("T")
+
+
+class BlockedLoopError(OutlastError, RuntimeError):
+    """The blocking client was called on an event loop, which would stand still meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the blocking client was called on an event loop, which it would stop: use `await` with outlast.Client "
+            "there, or call it in a thread (asyncio.to_thread)"
+        )
+
+
+class LoopThread:
+    """The process's background event loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._main, name="outlast-blocking", daemon=True)
+        self._thread.start()
+        self._started.wait()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.call_soon(self._started.set)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+
+    def stop(self) -> None:
+        """End it; nothing may be under way any more."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for it; one whose caller gives up is cancelled."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+class Shared:
+    """Who uses the thread; replaced in a forked child, where the parent's thread does not exist."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.thread: LoopThread | None = None
+        self.users = 0
+
+    def enter(self) -> LoopThread:
+        """One user more."""
+        with self.lock:
+            if self.thread is None:
+                self.thread = LoopThread()
+            self.users += 1
+            return self.thread
+
+    def leave(self) -> None:
+        """One user less; the last one ends the thread."""
+        with self.lock:
+            self.users -= 1
+            if self.users == 0 and self.thread is not None:
+                self.thread.stop()
+                self.thread = None
+
+
+_shared = Shared()
+
+
+def _in_child() -> None:
+    global _shared
+    _shared = Shared()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def refuse_on_a_loop() -> None:
+    """Raise where the caller is on an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise BlockedLoopError
+
+
+class Caller:
+    """One client's way to the thread."""
+
+    def __init__(self) -> None:
+        self._pid: Final = os.getpid()
+        self._shared: Final = _shared
+        self._thread: LoopThread | None = _shared.enter()
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do work on the thread's loop and wait for it."""
+        refuse_on_a_loop()
+        if self.forked:
+            raise ForkedConnectionError
+        if self._thread is None:
+            raise JournalClosedError
+        return self._thread.call(work())
+
+    def each(self, found: AsyncIterator[T]) -> Iterator[T]:
+        """What an asynchronous iterator gives, one by one; it goes on when the next one is asked for."""
+
+        async def following() -> list[T]:
+            async for one in found:
+                return [one]
+            return []
+
+        while some := self.call(following):
+            yield some[0]
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is not the process that connected."""
+        return os.getpid() != self._pid
+
+    def leave(self) -> None:
+        """One user of the thread less."""
+        if self._thread is not None:
+            self._thread = None
+            self._shared.leave()

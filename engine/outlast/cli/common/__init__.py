@@ -1,0 +1,1 @@
+"""What commands share: the connection, options, output, exit codes, and finding the user's code."""

@@ -1,0 +1,216 @@
+"""The filters that ``list``, ``count`` and the commands about many runs share: options once, filters out of them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import orjson
+import typer
+
+from outlast.cli.common.options import moment
+from outlast.client.client import Client
+from outlast.visibility.listing import Filters
+from outlast.visibility.where import Range
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.primitives.times import to_datetime
+
+
+def _option(*names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+
+
+_WHEN: Final = "WHEN"
+OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
+    "status": (
+        list[str] | None,
+        _option("--status", help="Only runs that are so; may be given several times."),
+    ),
+    "type": (str | None, _option("--type", help="Only this workflow.")),
+    "task_queue": (str | None, _option("--task-queue", help="Only this task queue.")),
+    "id": (str | None, _option("--id", help="Only the runs of this workflow id.")),
+    "id_prefix": (str | None, _option("--id-prefix", help="Only ids that begin so.")),
+    "parent": (str | None, _option("--parent", help="Only children of this workflow id.", metavar="ID")),
+    "where": (
+        list[str] | None,
+        _option(
+            "--where", help="A search attribute, as in 'amount>=5'; several times: all.", metavar="CONDITION"
+        ),
+    ),
+    "created_after": (str | None, _option("--created-after", help="Created then or later.", metavar=_WHEN)),
+    "created_before": (str | None, _option("--created-before", help="Created earlier.", metavar=_WHEN)),
+    "started_after": (
+        str | None,
+        _option("--started-after", help="First activated then or later.", metavar=_WHEN),
+    ),
+    "started_before": (
+        str | None,
+        _option("--started-before", help="First activated earlier.", metavar=_WHEN),
+    ),
+    "closed_after": (str | None, _option("--closed-after", help="Closed then or later.", metavar=_WHEN)),
+    "closed_before": (str | None, _option("--closed-before", help="Closed earlier.", metavar=_WHEN)),
+    "deadline_before": (
+        str | None,
+        _option("--deadline-before", help="Open, with an earlier deadline.", metavar=_WHEN),
+    ),
+    "attention": (bool, typer.Option("--attention", help="Only runs that need a person.")),
+    "overdue": (
+        bool,
+        typer.Option("--overdue", help="Only runs of which a deadline passed that nobody enforced."),
+    ),
+    "open": (bool, typer.Option("--open", help="Only open runs.")),
+    "closed": (bool, typer.Option("--closed", help="Only closed runs.")),
+    "latest": (
+        bool,
+        typer.Option("--latest", help="Only runs that no other run of their chain has followed."),
+    ),
+}
+"""Each filter's type and option, by parameter."""
+
+
+# For a command that takes only some of them.
+Status = Annotated[
+    list[str] | None,
+    typer.Option("--status", help="Only runs that are so; may be given several times.", show_default=False),
+]
+Type = Annotated[str | None, typer.Option("--type", help="Only this workflow.", show_default=False)]
+CreatedAfter = Annotated[
+    str | None,
+    typer.Option("--created-after", metavar="WHEN", help="Created then or later.", show_default=False),
+]
+Open = Annotated[
+    bool | None, typer.Option("--open/--closed", help="Only open, or only closed runs.", show_default=False)
+]
+
+
+class Chosen:
+    """What the options of a command said, before it is known when now is."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        if given["open"] and given["closed"]:
+            raise InvalidOptionError(
+                "a run is open or closed: leave out --open and --closed for all", field="open"
+            )
+        self._given = given
+        self._where = conditions(given["where"] or ())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was chosen: every workflow matches."""
+        return not any(value for name, value in self._given.items() if name != "latest")
+
+    def filters(self, client: Client) -> Filters:
+        """The filters for ``client.list`` and its like."""
+        given, now = self._given, to_datetime(client.hub.environment.clock.now())
+
+        def instant(name: str, *, ahead: bool = False) -> datetime | None:
+            return moment(name.replace("_", " "), given[name], now, ahead=ahead)
+
+        return Filters(
+            status=given["status"] or None,
+            workflow_type=given["type"],
+            task_queue=given["task_queue"],
+            workflow_id=given["id"],
+            id_prefix=given["id_prefix"],
+            parent=given["parent"],
+            where=self._where or None,
+            created_after=instant("created_after"),
+            created_before=instant("created_before"),
+            started_after=instant("started_after"),
+            started_before=instant("started_before"),
+            closed_after=instant("closed_after"),
+            closed_before=instant("closed_before"),
+            deadline_before=instant("deadline_before", ahead=True),
+            attention=given["attention"],
+            overdue=given["overdue"],
+            open=True if given["open"] else False if given["closed"] else None,
+            latest=given["latest"],
+        )
+
+
+def with_filters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of all filters; it gets what they said as ``chosen``."""
+    own = [
+        one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "chosen"
+    ]
+
+    def filtered(**given: Any) -> None:
+        chosen = Chosen({name: given.pop(name) for name in OPTIONS})
+        command(chosen=chosen, **given)
+
+    added = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if kind is bool else None,
+            annotation=Annotated[kind, option],
+        )
+        for name, (kind, option) in OPTIONS.items()
+    ]
+    mine = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    filtered.__signature__ = inspect.Signature([*added, *mine])  # type: ignore[attr-defined]
+    filtered.__annotations__ = {one.name: one.annotation for one in [*added, *mine]}
+    filtered.__doc__ = command.__doc__
+    filtered.__name__ = command.__name__
+    return filtered
+
+
+# --- search attributes ----------------------------------------------------------------------------------------------
+
+_CONDITION: Final = re.compile(
+    r"\s*(?P<name>[^=<>]+?)\s*(?P<sign><=|>=|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL
+)
+_END_OF: Final = {">=": "at_least", ">": "above", "<=": "at_most", "<": "below"}
+
+
+def attribute_value(text: str) -> Any:
+    """A value: JSON where it is JSON, an instant where it is ISO 8601 with an offset, else text."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return text if found.tzinfo is None else found
+
+
+def attributes(given: list[str] | None) -> dict[str, Any] | None:
+    """``NAME=VALUE``, once for each attribute that a run is to have."""
+    found: dict[str, Any] = {}
+    for text in given or ():
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            raise InvalidOptionError(
+                f"attribute must be NAME=VALUE, as in customer=c-7, not {text!r:.60}", field="attribute"
+            )
+        found[name.strip()] = attribute_value(value.strip())
+    return found or None
+
+
+def conditions(given: list[str] | tuple[()]) -> dict[str, Any]:
+    """What search attributes must be; two conditions on one name are the ends of a range."""
+    values: dict[str, Any] = {}
+    ends: dict[str, dict[str, Any]] = {}
+    for text in given:
+        found = _CONDITION.fullmatch(text)
+        if found is None:
+            raise InvalidOptionError(
+                f"where must be NAME, one of = < <= > >=, and a value, as in 'amount>=5', not {text!r:.60}",
+                field="where",
+            )
+        name, sign, value = found["name"], found["sign"], attribute_value(found["value"])
+        if name in values or (sign == "=" and name in ends):
+            raise InvalidOptionError(
+                f"where has {name!r} twice: give one value, a JSON list of which one is enough, or two ends",
+                field="where",
+            )
+        if sign == "=":
+            values[name] = value
+        else:
+            ends.setdefault(name, {})[_END_OF[sign]] = value
+    return {**values, **{name: Range(**one) for name, one in ends.items()}}

@@ -1,0 +1,142 @@
+"""What commands print: JSON for programs, tables and words for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from outlast_workflow.primitives.enums import RunStatus
+
+WIDE: Final = 200
+"""How wide tables are where nobody says: a file or a pipe has no width."""
+NEAR_S: Final = 60.0
+
+_COLOURS: Final = {
+    RunStatus.PENDING: "cyan",
+    RunStatus.RUNNING: "cyan",
+    RunStatus.COMPLETED: "green",
+    RunStatus.FAILED: "red",
+    RunStatus.TIMED_OUT: "red",
+    RunStatus.CANCELLED: "yellow",
+    RunStatus.TERMINATED: "yellow",
+    RunStatus.CONTINUED_AS_NEW: "blue",
+}
+_STEPS: Final = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def console() -> Console:
+    """Where people read."""
+    out = Console(highlight=False)
+    return out if out.is_terminal or "COLUMNS" in out._environ else Console(highlight=False, width=WIDE)
+
+
+def show(*things: Any) -> None:
+    """Print for people."""
+    out = console()
+    for thing in things:
+        out.print(thing, soft_wrap=isinstance(thing, str), markup=False)
+
+
+def tell(message: str) -> None:
+    """One line on stderr."""
+    print(f"outlast: {message}", file=sys.stderr, flush=True)
+
+
+def document(value: Any) -> None:
+    """Print one JSON document, or one of several, each on a line of its own."""
+    text = value.model_dump_json() if isinstance(value, BaseModel) else orjson.dumps(value).decode()
+    print(text, flush=True)
+
+
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+@contextmanager
+def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
+    """A bar on stderr, where that is a terminal, for what takes long; the block says how far it is."""
+    out = Console(stderr=True)
+    with Progress(console=out, transient=True, disable=not out.is_terminal) as bars:
+        bar = bars.add_task(what, total=total)
+        yield lambda done: bars.update(bar, completed=done)
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """An empty table."""
+    made = Table(
+        box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="bold"
+    )
+    for name in columns:
+        made.add_column(name, overflow="fold")
+    return made
+
+
+def status(value: str) -> Text:
+    """A run's status, in its colour."""
+    return Text(value, style=_COLOURS.get(RunStatus(value), ""))
+
+
+def words(seconds: float) -> str:
+    """A duration in at most two units: ``2 h 13 min``."""
+    seconds = abs(seconds)
+    for size, unit, less, lesser in _STEPS:
+        if seconds >= size:
+            whole, rest = divmod(int(seconds), size)
+            rest //= less
+            return f"{whole} {unit} {rest} {lesser}" if rest else f"{whole} {unit}"
+    if seconds >= 10 or seconds == int(seconds):
+        return f"{int(seconds)} s"
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 run``, ``2 runs``, ``3 histories``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun.removesuffix('y')}ies" if noun.endswith("y") else f"{number:,} {noun}s"
+
+
+def ago(instant: datetime | None, now: datetime) -> str:
+    """How long ago an instant was, or how far it lies ahead."""
+    if instant is None:
+        return ""
+    seconds = (now - instant).total_seconds()
+    return f"{words(seconds)} ago" if seconds >= 0 else f"in {words(seconds)}"
+
+
+def at(instant: datetime | None, now: datetime) -> str:
+    """An instant and its distance from now."""
+    return "" if instant is None else f"{clock(instant)} ({ago(instant, now)})"
+
+
+def clock(instant: datetime) -> str:
+    """An instant, UTC, to the millisecond."""
+    return instant.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def left(deadline: datetime | None, now: datetime) -> Text:
+    """How much time a deadline leaves: yellow when it is near, red when it has passed."""
+    if deadline is None:
+        return Text("")
+    seconds = (deadline - now).total_seconds()
+    if seconds <= 0:
+        return Text(f"passed {words(seconds)} ago", style="bold red")
+    return Text(f"in {words(seconds)}", style="yellow" if seconds <= NEAR_S else "")
+
+
+def deadline(instant: datetime | None, now: datetime) -> Text:
+    """A deadline with the time that it leaves."""
+    if instant is None:
+        return Text("none", style="dim")
+    return Text.assemble(clock(instant), " (", left(instant, now), ")")

@@ -1,0 +1,198 @@
+"""Finding workflows and activities by ``module[:name]``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from outlast.cli.common.exit_codes import CommandFailedError
+from outlast.client.interceptors import Interceptor, checked_interceptors
+from outlast_activities.definitions import ActivityDefinition
+from outlast_workflow.data.converter import DataConverter, PayloadCodec
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.errors import InvalidOptionError, OutlastError
+
+
+def load(targets: Iterable[str]) -> tuple[list[Any], list[Any]]:
+    """The workflows and the activities that are named, each once.
+
+    Args:
+        targets: ``module`` for all that a module (or a package) defines, ``module:name`` for one workflow, one activity
+            or a list of them.
+
+    Raises:
+        InvalidOptionError: There is no such module or name, or it is nothing that a worker runs.
+        CommandFailedError: A module raised while it was imported.
+    """
+    workflows: dict[int, Any] = {}
+    activities: dict[tuple[str, Any], Any] = {}
+    for target in targets:
+        for thing in _things(target):
+            if isinstance(thing, ActivityDefinition):
+                # What `with_options` gives is the same activity, called otherwise.
+                activities.setdefault((thing.name, thing.fn), thing)
+            else:
+                workflows[id(thing)] = thing
+    return list(workflows.values()), list(activities.values())
+
+
+def _things(target: str) -> list[Any]:
+    module_name, colon, path = target.partition(":")
+    module = import_module(module_name)
+    if not colon:
+        return _defined_by(module)
+    found = _attribute(module, path, target)
+    if isinstance(found, ModuleType):
+        return _defined_by(found)
+    if isinstance(found, list | tuple | set | frozenset):
+        things = list(found)
+        for thing in things:
+            _check(thing, target)
+        return things
+    _check(found, target)
+    return [found]
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a user's module; the current folder counts."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if not name or name.endswith(".py") or "/" in name:
+        dotted = ".".join(part for part in name.removesuffix(".py").split("/") if part not in ("", ".", ".."))
+        hint = f": leave '.py' and folders out, as in {dotted}" if dotted else ""
+        raise InvalidOptionError(f"{name!r} is not a module's name{hint}", field="module")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InvalidOptionError(
+                f"there is no module {error.name!r} in {here} or on the path: check the name, or the folder",
+                field="module",
+            ) from None
+        raise _not_importable(name, error) from error
+    except OutlastError as error:
+        raise _not_importable(name, error) from error
+    except Exception as error:
+        raise _not_importable(name, error) from error
+
+
+def _not_importable(name: str, error: Exception) -> CommandFailedError:
+    return CommandFailedError(
+        f"module {name!r} can't be imported: {type(error).__name__}: {error} (OUTLAST_DEBUG=1 shows where)"
+    )
+
+
+def _attribute(module: ModuleType, path: str, target: str) -> Any:
+    found: Any = module
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise InvalidOptionError(
+                f"module {module.__name__!r} has no {path!r}: check the name after the colon in {target!r}",
+                field="module",
+            ) from None
+    return found
+
+
+def _defined_by(module: ModuleType) -> list[Any]:
+    """What a module or package defines; what it only imports from elsewhere is somebody else's."""
+    found: dict[int, Any] = {}
+    elsewhere: set[str] = set()
+    for name, thing in vars(module).items():
+        if not _is_runnable(thing):
+            continue
+        home = (thing.fn if isinstance(thing, ActivityDefinition) else thing).__module__
+        if home == module.__name__ or home.startswith(f"{module.__name__}."):
+            found[id(thing)] = thing
+        else:
+            elsewhere.add(f"{home}:{name}")
+    if not found:
+        hint = f"; it imports {', '.join(sorted(elsewhere))}: name those" if elsewhere else ""
+        raise InvalidOptionError(
+            f"module {module.__name__!r} defines no workflow and no activity{hint}", field="module"
+        )
+    return list(found.values())
+
+
+def _is_runnable(thing: object) -> bool:
+    if isinstance(thing, ActivityDefinition):
+        return not thing.is_unbound
+    if not isinstance(thing, type) and not callable(thing):
+        return False
+    try:
+        definition_of(thing)
+    except InvalidOptionError:
+        return False
+    return True
+
+
+def _check(thing: object, target: str) -> None:
+    if not isinstance(thing, ActivityDefinition) and not _is_runnable(thing):
+        raise InvalidOptionError(
+            f"{target!r} is neither a workflow nor an activity, nor a list of them: it is (or holds) a "
+            f"{type(thing).__name__}",
+            field="module",
+        )
+
+
+def interceptors(targets: Iterable[str]) -> tuple[Interceptor, ...]:
+    """The interceptors of ``--interceptor module:name``: one, its class, or a list of either.
+
+    Raises:
+        InvalidOptionError: There is none by that name.
+    """
+    made: list[Any] = []
+    for target in targets:
+        module_name, colon, path = target.partition(":")
+        if not colon or not path:
+            raise InvalidOptionError(f"interceptor must be MODULE:NAME, not {target!r}", field="interceptor")
+        found = _attribute(import_module(module_name), path, target)
+        for one in found if isinstance(found, list | tuple) else [found]:
+            if isinstance(one, type) and issubclass(one, Interceptor):
+                try:
+                    made.append(one())
+                except Exception as error:
+                    raise InvalidOptionError(
+                        f"interceptor {target!r} can't be made without arguments: {type(error).__name__}: {error}: "
+                        "name one that is made",
+                        field="interceptor",
+                    ) from error
+            else:
+                made.append(one)
+    return checked_interceptors(made)
+
+
+def converter(target: str | None) -> DataConverter | None:
+    """The converter of ``--codec module:name``: a codec, a data converter, or what makes one without arguments.
+
+    Raises:
+        InvalidOptionError: There is none by that name.
+    """
+    if not target:
+        return None
+    module_name, colon, path = target.partition(":")
+    if not colon or not path:
+        raise InvalidOptionError(f"codec must be MODULE:NAME, not {target!r}", field="codec")
+    found = _attribute(import_module(module_name), path, target)
+    if isinstance(found, type) or (callable(found) and not isinstance(found, PayloadCodec)):
+        try:
+            found = found()
+        except Exception as error:
+            raise InvalidOptionError(
+                f"codec {target!r} can't be made without arguments: {type(error).__name__}: {error}: name a codec, a "
+                "data converter, or a function that makes one",
+                field="codec",
+            ) from error
+    if isinstance(found, DataConverter):
+        return found
+    if isinstance(found, PayloadCodec):
+        return DataConverter(found)
+    raise InvalidOptionError(
+        f"{target!r} is a {type(found).__name__}: a codec has a name, encode() and decode()", field="codec"
+    )

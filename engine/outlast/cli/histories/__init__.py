@@ -1,0 +1,1 @@
+"""Commands about recorded histories: export and import, replay, deletion."""

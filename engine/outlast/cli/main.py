@@ -1,0 +1,143 @@
+"""``outlast``: the command tree, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from outlast.cli import plugins
+from outlast.cli.common.exit_codes import Exit, exit_code, one_line
+from outlast.cli.common.filters import with_filters
+from outlast.cli.common.output import tell
+from outlast.cli.histories import files, removal, replay
+from outlast.cli.processes import check, demo, schema, top, worker
+from outlast.cli.workflows import bulk, description, listing, messages, reset, results, start
+from outlast.version import __version__
+
+# Typer may carry its own click: what a usage error is, is found from the one that it shows.
+_UsageError, _ClickError = typer.BadParameter.__mro__[1:3]
+
+COMPLETE = "_OUTLAST_COMPLETE"
+
+app = typer.Typer(
+    name="outlast",
+    help="Durable workflows in your own database.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"outlast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def outlast(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="OUTLAST_DEBUG", help="Show where errors come from.")
+    ] = False,
+) -> None:
+    """Durable workflows in your own database."""
+    if debug:
+        os.environ["OUTLAST_DEBUG"] = "1"
+
+
+app.command(
+    "demo", add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(demo.demo)
+app.command("migrate")(schema.migrate)
+app.command("worker")(worker.worker)
+app.command("check")(check.check_)
+app.command("start")(start.start)
+app.command("list")(with_filters(listing.list_))
+app.command("count")(with_filters(listing.count))
+app.command("describe")(description.describe)
+app.command("history")(description.history)
+app.command("export")(with_filters(files.export))
+app.command("import")(files.import_)
+app.command("replay")(replay.replay)
+app.command("result")(results.result)
+app.command("signal")(messages.signal)
+app.command("query")(messages.query)
+app.command("update")(messages.update)
+app.command("cancel")(results.cancel)
+app.command("terminate")(results.terminate)
+app.command("reset")(reset.reset)
+app.command("bulk")(with_filters(bulk.bulk))
+app.command("delete")(removal.delete)
+app.command("retention")(removal.retention)
+app.command("workers")(listing.workers)
+app.command("watchdog")(worker.watchdog)
+app.command("top")(top.top)
+app.command(
+    "ui", add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(plugins.ui)
+
+
+def main() -> None:
+    """The entry point of ``outlast``."""
+    if COMPLETE in os.environ:  # a shell asks what may come next
+        app(prog_name="outlast")
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _no_more_output()
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; returns its exit code. Errors become one line on stderr."""
+    command = typer.main.get_command(app)
+    try:
+        # Not `main()`, which makes a code of its own of a reader that has seen enough.
+        with command.make_context("outlast", list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except BrokenPipeError:
+        # Whoever read has seen enough, as with `| head`.
+        _no_more_output()
+        return Exit.OK
+    except (KeyboardInterrupt, typer.Abort):
+        return Exit.INTERRUPTED
+    except Exception as error:
+        if isinstance(error, _ClickError):
+            return _usage(error)
+        if _debugging():
+            traceback.print_exc()
+        else:
+            tell(one_line(error))
+        return exit_code(error)
+    return Exit.OK
+
+
+def _debugging() -> bool:
+    return os.environ.get("OUTLAST_DEBUG", "").lower() not in ("", "0", "false", "no")
+
+
+def _usage(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "outlast"
+    say = getattr(error, "format_message", error.__str__)
+    message = str(say())
+    if not message:  # no command at all: the help was shown
+        return Exit.USAGE
+    tell(f"{' '.join(message.split()).rstrip('.')}: see `{where} --help`")
+    return Exit.USAGE if isinstance(error, _UsageError) else Exit.FAILED
+
+
+def _no_more_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,1 @@
+"""Commands about processes and the schema: worker, watchdog, supervisor, top, check, migrate, demo."""

@@ -1,0 +1,164 @@
+"""``outlast top``: the whole engine on one screen, as it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.options import AsJson, Url, duration
+from outlast.cli.common.output import ago, console, document, left, show, status, table, words
+from outlast.client.client import Client
+from outlast.visibility.overview import (
+    QueueView,
+    TypeView,
+    WatchdogView,
+    queue_views,
+    type_views,
+    watchdog_view,
+)
+from outlast.visibility.views import RunSummary, View
+from outlast_workflow.options.validation import timeout_seconds
+from outlast_workflow.primitives.times import to_datetime
+
+LINES: Final = 8
+"""How many lines each part gets at the most: all of it is to fit on a screen."""
+
+
+class Sight(View):
+    """What is on the screen."""
+
+    open_runs: int
+    attention: tuple[RunSummary, ...]
+    latest: tuple[RunSummary, ...]
+    queues: list[QueueView]
+    types: list[TypeView]
+    watchdog: WatchdogView
+    now: datetime
+
+
+def top(
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="How often it looks.")] = "1s",
+    once: Annotated[bool, typer.Option("--once", help="Look once, print it, and end.")] = False,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Watch the engine: queues, deadlines, workflow types, runs, and what needs a person."""
+    pause = timeout_seconds("interval", duration("interval", interval))
+
+    async def work(client: Client) -> None:
+        if once or json:
+            while True:
+                found = await look(client)
+                if json:
+                    document(found)
+                else:
+                    show(screen(found))
+                if once:
+                    return
+                await asyncio.sleep(pause)
+        with Live(console=console(), screen=True, auto_refresh=False) as view:
+            while True:
+                view.update(screen(await look(client)), refresh=True)
+                await asyncio.sleep(pause)
+
+    with_client(url, work)
+
+
+async def look(client: Client) -> Sight:
+    """Look at everything once."""
+    return Sight(
+        open_runs=await client.count(open=True),
+        attention=tuple((await client.list(page_size=LINES, attention=True).page()).runs),
+        latest=tuple((await client.list(page_size=LINES).page()).runs),
+        queues=await queue_views(client.hub),
+        types=await type_views(client.hub),
+        watchdog=await watchdog_view(client.hub),
+        now=to_datetime(client.hub.environment.clock.now()),
+    )
+
+
+def screen(found: Sight) -> RenderableType:
+    """What has been seen, for a screen."""
+    parts: list[RenderableType] = [_head(found)]
+    if found.attention:
+        parts.append(_runs("NEEDS ATTENTION", found.attention, found.now))
+    parts += [_queues(found), _deadlines(found), _types(found), _runs("LATEST RUNS", found.latest, found.now)]
+    return Group(*parts)
+
+
+def _head(found: Sight) -> Text:
+    overdue = sum(windows["overdue"] for windows in found.watchdog.open.values())
+    head = Text.assemble(
+        ("outlast", "bold"),
+        f"  {found.now.isoformat(sep=' ', timespec='seconds').replace('+00:00', 'Z')}"
+        f"  {found.open_runs} open {'run' if found.open_runs == 1 else 'runs'}",
+    )
+    if overdue:
+        head.append(f"  {overdue} overdue", style="bold red")
+    if found.attention:
+        head.append(f"  {len(found.attention)} need attention", style="bold red")
+    return head
+
+
+def _queues(found: Sight) -> RenderableType:
+    made = table("QUEUE", "WORKERS", "RUNS WAITING", "ACTIVITIES WAITING", "RUNNING", "OLDEST WAITS")
+    for queue in found.queues[:LINES]:
+        oldest = queue.oldest_waiting_seconds
+        made.add_row(
+            queue.task_queue,
+            Text(str(queue.workers), style="" if queue.workers else "bold red"),
+            str(queue.waiting_runs),
+            str(queue.waiting_activities),
+            str(queue.running_activities),
+            "" if oldest is None else words(oldest),
+        )
+    return _part(made, found.queues)
+
+
+def _deadlines(found: Sight) -> RenderableType:
+    made = table("DUE NEXT", "WHEN", "WORKFLOW")
+    for due in found.watchdog.nearest[:LINES]:
+        made.add_row(due.kind.replace("_", "-"), left(due.due_at, found.now), due.workflow_id)
+    return _part(made, found.watchdog.nearest)
+
+
+def _types(found: Sight) -> RenderableType:
+    made = table("TYPE", "RUNS", "OPEN", "A MINUTE", "MEDIAN", "95 %", "FAILED", "TIMED OUT")
+    for kind in found.types[:LINES]:
+        made.add_row(
+            kind.workflow_type,
+            str(kind.runs),
+            str(kind.open),
+            f"{kind.per_minute:.1f}",
+            "" if kind.median_seconds is None else words(kind.median_seconds),
+            "" if kind.p95_seconds is None else words(kind.p95_seconds),
+            "" if kind.failed_share is None else f"{kind.failed_share:.1%}",
+            "" if kind.timed_out_share is None else f"{kind.timed_out_share:.1%}",
+        )
+    return _part(made, found.types)
+
+
+def _runs(title: str, runs: tuple[RunSummary, ...], now: datetime) -> RenderableType:
+    made = table(title, "TYPE", "STATUS", "DEADLINE", "CREATED", "ATTENTION")
+    for run in runs[:LINES]:
+        deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
+        made.add_row(
+            run.workflow_id,
+            run.workflow_type,
+            status(run.status),
+            left(min(deadlines), now) if deadlines and run.closed_at is None else Text(""),
+            ago(run.created_at, now),
+            ", ".join(run.attention),
+        )
+    return _part(made, runs)
+
+
+def _part(made: Any, rows: Any) -> RenderableType:
+    return Group(Text(""), made) if rows else Text("")

@@ -1,0 +1,322 @@
+"""``outlast worker`` and ``watchdog``: the commands that run until they are told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Annotated, cast
+
+import typer
+
+from outlast.checking.checker import StaticChecks
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.exit_codes import CommandFailedError
+from outlast.cli.common.options import AsJson, Codec, Url, arguments_of, database_url, duration
+from outlast.cli.common.output import document, show, tell
+from outlast.cli.common.user_code import interceptors as load_interceptors
+from outlast.cli.common.user_code import load
+from outlast.cli.processes.supervisor import PROCESS_ENV, Supervisor
+from outlast.client.client import DEFAULT_QUEUE, Client
+from outlast.logs import RunIds
+from outlast.watchdog import TaskWatchdog, WatchdogReport
+from outlast.worker.tuning import tune_process
+from outlast.worker.worker import Worker
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.errors import InvalidOptionError
+
+Interval = Annotated[
+    str, typer.Option("--interval", metavar="TIME", help="The longest sleep between two passes.")
+]
+LeaseDuration = Annotated[
+    str, typer.Option("--lease-duration", metavar="TIME", help="How long a worker may be silent.")
+]
+LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+
+
+def worker(
+    context: typer.Context,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODULE[:NAME]",
+            help="All that a module defines, or one workflow, activity or list of it.",
+            show_default=False,
+        ),
+    ],
+    task_queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task-queue",
+            help="A queue to serve (default: `default`); may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    max_cached_workflows: Annotated[
+        int, typer.Option("--max-cached-workflows", help="How many runs stay in memory.")
+    ] = 1000,
+    max_concurrent_activities: Annotated[
+        int, typer.Option("--max-concurrent-activities", help="How many activities run at a time.")
+    ] = 100,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            min=1,
+            metavar="N",
+            help="Run so many processes of it, and start another where one dies.",
+            show_default=False,
+        ),
+    ] = None,
+    lease_duration: LeaseDuration = "30s",
+    graceful_shutdown_timeout: Annotated[
+        str,
+        typer.Option(
+            "--graceful-shutdown-timeout", metavar="TIME", help="What activities get when it stops."
+        ),
+    ] = "10s",
+    no_watchdog: Annotated[bool, typer.Option("--no-watchdog", help="Run without a watchdog.")] = False,
+    watchdog_interval: Annotated[
+        str, typer.Option("--watchdog-interval", metavar="TIME", help="Its longest sleep between passes.")
+    ] = "1s",
+    build_id: Annotated[
+        str | None, typer.Option("--build-id", help="Names the code, for `describe`.", show_default=False)
+    ] = None,
+    static_checks: Annotated[
+        str, typer.Option("--static-checks", help="About code that may not replay: warn, error or off.")
+    ] = "warn",
+    no_runtime_guard: Annotated[
+        bool, typer.Option("--no-runtime-guard", help="Let workflow code open files, sockets and processes.")
+    ] = False,
+    interceptors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--interceptor",
+            metavar="MODULE:NAME",
+            help="An interceptor, its class, or a list of either; may be given several times, the outermost first.",
+            show_default=False,
+        ),
+    ] = None,
+    log_level: LogLevel = "info",
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Run workflows and activities until SIGINT or SIGTERM."""
+    named = database_url(url)
+    level = _level(log_level)
+    if processes is not None:
+        grace_s = duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0
+        raise typer.Exit(_supervise(context, processes, named, codec, grace_s=grace_s, json=json))
+    workflows, activities = load(targets)
+    around = load_interceptors(interceptors or ())
+
+    async def work(client: Client) -> None:
+        made = Worker(
+            client,
+            task_queue=task_queue or DEFAULT_QUEUE,
+            workflows=workflows,
+            activities=activities,
+            watchdog=not no_watchdog,
+            watchdog_interval=duration("watchdog interval", watchdog_interval) or 0,
+            lease_duration=duration("lease duration", lease_duration) or 0,
+            max_cached_workflows=max_cached_workflows,
+            max_concurrent_activities=max_concurrent_activities,
+            graceful_shutdown_timeout=duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0,
+            build_id=build_id,
+            static_checks=cast(StaticChecks, static_checks),
+            runtime_guard=not no_runtime_guard,
+            interceptors=around,
+        )
+        _log(level)
+        tune_process()
+        _say_hello(made, json=json)
+        _stop_with_supervisor(made.request_stop)
+        await made.run()
+        if json:
+            document({"event": "stopped", "worker_id": made.worker_id, **_process()})
+        else:
+            tell("the worker has stopped")
+        if made.unfinished:
+            await client.close()
+            _end_now()
+
+    with_client(url, work, codec=codec, makes=True)
+
+
+def _supervise(
+    context: typer.Context, count: int, url: str, codec: str | None, *, grace_s: float, json: bool
+) -> int:
+    """Run this very command in so many processes; what may hold a secret goes by the environment."""
+    if DatabaseUrl.parse(url).memory:
+        raise InvalidOptionError(
+            "a database in memory has one process: leave --processes out, or name a file", field="processes"
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "outlast",
+        "worker",
+        *arguments_of(context, "processes", "url", "codec"),
+    ]
+    told = {"OUTLAST_URL": url, **({"OUTLAST_CODEC": codec} if codec else {})}
+
+    async def run() -> int:
+        environment = {**os.environ, **told}
+        return await Supervisor(
+            command, count, environment=environment, grace_s=grace_s, raw_output=json
+        ).run()
+
+    return asyncio.run(run())
+
+
+def _stop_with_supervisor(stop: Callable[[], None]) -> None:
+    """Where a supervisor started this process: stop when its end of the pipe closes, for then it is gone."""
+    if PROCESS_ENV not in os.environ:
+        return
+    loop = asyncio.get_running_loop()
+
+    def closed() -> None:
+        loop.remove_reader(sys.stdin)
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # what is printed from here on has no reader any more
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, sys.stderr.fileno())
+        stop()
+
+    loop.add_reader(sys.stdin, closed)
+
+
+def _process() -> dict[str, int]:
+    """Which process of a supervisor's this is."""
+    number = os.environ.get(PROCESS_ENV)
+    return {"process": int(number)} if number else {}
+
+
+def _end_now() -> None:
+    """End the process although handlers still run: Python would wait for them, for ever perhaps.
+
+    They are rescued when the lease is over, and would be refused if they came to an end here.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _say_hello(worker: Worker, *, json: bool) -> None:
+    queues = list(worker.settings.task_queues)
+    if json:
+        document(
+            {
+                "event": "started",
+                "worker_id": worker.worker_id,
+                "task_queues": queues,
+                "workflows": sorted(worker.workflows),
+                "activities": sorted(worker.activities),
+                **_process(),
+            }
+        )
+        return
+    names = ", ".join((*sorted(worker.workflows), *sorted(worker.activities)))
+    tell(f"worker {worker.worker_id} serves {', '.join(queues)}: {names}; Ctrl-C stops it")
+
+
+def _level(level: str) -> int:
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None or level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise InvalidOptionError(
+            f"log level must be debug, info, warning or error, not {level!r:.40}", field="log_level"
+        )
+    return number
+
+
+class _Format(logging.Formatter):
+    """One line a record; where it is of a workflow, with its id."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s%(whose)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        workflow_id = getattr(record, "workflow_id", "")
+        record.whose = f" [{workflow_id}]" if workflow_id else ""
+        return super().format(record)
+
+
+def _log(level: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(RunIds())
+    handler.setFormatter(_Format())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    if level > logging.DEBUG:
+        for name in ("alembic", "apscheduler"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def watchdog(
+    once: Annotated[bool, typer.Option("--once", help="Make one pass, print what it did, and end.")] = False,
+    interval: Interval = "1s",
+    lease_duration: LeaseDuration = "30s",
+    log_level: LogLevel = "info",
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Enforce deadlines, fire timers and take work from dead workers, without being one."""
+    longest = duration("interval", interval) or 0
+    lease = duration("lease duration", lease_duration) or 0
+    level = _level(log_level)
+
+    async def work(client: Client) -> None:
+        made = _Watchdog(client, longest, lease, json=json)
+        _log(level)
+        if once:
+            report = await made.run_pass()
+            if not json:
+                show(_words(report))
+            if report.set_aside:
+                raise CommandFailedError(f"{report.set_aside} rows could not be handled: the log names them")
+        else:
+            await _until_signal(made)
+
+    with_client(url, work)
+
+
+class _Watchdog(TaskWatchdog):
+    """One that tells programs what each pass did."""
+
+    def __init__(self, client: Client, interval: float, lease_duration: float, *, json: bool) -> None:
+        super().__init__(client, interval=interval, lease_duration=lease_duration)
+        self._json = json
+        self._told = False
+
+    async def run_pass(self, limit: int | None = None) -> WatchdogReport:
+        report = await super().run_pass(limit)
+        if self._json and (report.done or not self._told):
+            self._told = True
+            document(report.to_document())
+        return report
+
+
+async def _until_signal(watchdog: TaskWatchdog) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    tell("the watchdog watches; Ctrl-C stops it")
+    watchdog.start()
+    try:
+        await stop.wait()
+    finally:
+        await watchdog.stop()
+    tell("the watchdog has stopped")
+
+
+def _words(report: WatchdogReport) -> str:
+    if report.skipped:
+        return "skipped: the clock had jumped"
+    done = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in sorted(report.counts.items()))
+    late = f", at worst {report.worst_lateness_s:.1f} s late" if report.done else ""
+    still = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in sorted(report.left.items()))
+    return (done or "nothing was due") + late + (f"; still due: {still}" if still else "")

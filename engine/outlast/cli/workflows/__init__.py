@@ -1,0 +1,1 @@
+"""Commands about workflows: start, list, describe, signal, query, update, cancel, reset."""

@@ -1,0 +1,144 @@
+"""``outlast bulk``: one thing done to all workflows that match."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.exit_codes import CommandFailedError
+from outlast.cli.common.filters import Chosen
+from outlast.cli.common.options import AsJson, Codec, Reason, Url, json_value
+from outlast.cli.common.output import document, progress, show, tell
+from outlast.client.bulk import Bulk, BulkOutcome
+from outlast.client.client import Client
+from outlast_workflow.errors import InvalidOptionError
+
+MOST_TOLD = 10
+
+
+class Action(StrEnum):
+    """What can be done to many."""
+
+    CANCEL = "cancel"
+    TERMINATE = "terminate"
+    SIGNAL = "signal"
+    RESET = "reset"
+    DELETE = "delete"
+
+
+def bulk(
+    chosen: Chosen,
+    action: Annotated[
+        str, typer.Argument(metavar="ACTION", help=f"{', '.join(Action)}.", show_default=False)
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    reason: Reason = None,
+    to: Annotated[str, typer.Option("--to", metavar="POINT", help="Of a reset.")] = "last-activation",
+    name: Annotated[str | None, typer.Option("--name", help="Of a signal.", show_default=False)] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", metavar="JSON", help="An argument of a signal; once for each.", show_default=False
+        ),
+    ] = None,
+    request_id: Annotated[
+        str | None,
+        typer.Option("--request-id", help="A key: a signal arrives once for it.", show_default=False),
+    ] = None,
+    cursor: Annotated[
+        str | None,
+        typer.Option("--cursor", help="Where an interrupted walk is taken up.", show_default=False),
+    ] = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Cancel, terminate, signal, reset or delete all workflows that match."""
+    if action not in list(Action):
+        raise InvalidOptionError(
+            f"action must be one of {', '.join(Action)}, not {action!r:.40}", field="action"
+        )
+    if chosen.is_empty:
+        raise InvalidOptionError(
+            "bulk needs a filter that says which workflows, for example --type or --id-prefix", field="filter"
+        )
+    if action == Action.SIGNAL and name is None:
+        raise InvalidOptionError("a signal needs its --name", field="name")
+    arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
+
+    async def work(client: Client) -> None:
+        filters = chosen.filters(client)
+        filters["latest"] = True
+        if filters.get("open") is None and not filters.get("status"):
+            if action == Action.DELETE:
+                filters["open"] = False
+            elif action != Action.RESET:
+                filters["open"] = True
+        total = await client.count(**filters)
+        noun = f"{total:,} run{'' if total == 1 else 's'}"
+        if not yes and not typer.confirm(f"{action} {noun}?", err=True):
+            raise CommandFailedError("nothing was done: --yes spares the question")
+        found = client.bulk(cursor=cursor, **filters)
+        outcomes = _outcomes(found, action, reason, to, name, arguments, request_id)
+        done, refused = await _walk(outcomes, action, total, json=json)
+        if json:
+            document({"action": action, "matched": total, "done": done, "refused": refused})
+        else:
+            show(f"{action}: done for {done:,} of {noun}" + (f", refused for {refused:,}" if refused else ""))
+        if refused:
+            raise CommandFailedError(f"{refused:,} of {noun} could not be dealt with")
+
+    with_client(url, work, codec=codec)
+
+
+def _outcomes(
+    found: Bulk,
+    action: str,
+    reason: str | None,
+    to: str,
+    name: str | None,
+    arguments: list[Any],
+    request_id: str | None,
+) -> AsyncIterator[BulkOutcome]:
+    if action == Action.CANCEL:
+        return found.cancel(reason)
+    if action == Action.TERMINATE:
+        return found.terminate(reason)
+    if action == Action.SIGNAL:
+        return found.signal(name, *arguments, request_id=request_id)
+    if action == Action.RESET:
+        return found.reset(int(to) if to.isascii() and to.isdigit() else to, reason=reason)
+    return found.delete()
+
+
+async def _walk(
+    outcomes: AsyncIterator[BulkOutcome], action: str, total: int, *, json: bool
+) -> tuple[int, int]:
+    done = refused = 0
+    cursor: str | None = None
+    try:
+        with progress(action, total) as reached:
+            async for outcome in outcomes:
+                cursor = outcome.cursor
+                done += outcome.done
+                refused += not outcome.done
+                reached(done + refused)
+                if json:
+                    _tell_as_json(outcome)
+                elif outcome.error is not None and refused <= MOST_TOLD:
+                    tell(f"{outcome.workflow_id}: {outcome.error.message}")
+    except BaseException:
+        if cursor is not None:
+            tell(f"stopped: the same command with --cursor {cursor} goes on from here")
+        raise
+    return done, refused
+
+
+def _tell_as_json(outcome: BulkOutcome) -> None:
+    error = None if outcome.error is None else outcome.error.message
+    told = {"workflow_id": outcome.workflow_id, "run_id": outcome.run_id, "error": error}
+    document(told if outcome.cursor is None else {**told, "cursor": outcome.cursor})

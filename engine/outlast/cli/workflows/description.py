@@ -1,0 +1,270 @@
+"""``outlast describe`` and ``history``: one workflow from close by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
+from outlast.cli.common.output import (
+    ago,
+    at,
+    clock,
+    counted,
+    deadline,
+    document,
+    left,
+    pretty,
+    show,
+    status,
+    table,
+    words,
+)
+from outlast.client.client import Client
+from outlast.client.handle import HistoryEvent
+from outlast.visibility.views import (
+    FailureView,
+    PendingActivity,
+    PendingChild,
+    PendingSignal,
+    PendingTimer,
+    PendingUpdate,
+    WorkerView,
+    WorkflowDescription,
+)
+from outlast_workflow.options.validation import integer
+
+MOST_SHOWN = 20
+SUMMARY_WIDTH = 100
+
+
+def describe(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Show one workflow: status, deadlines, what is open, failures, attention."""
+
+    async def work(client: Client) -> None:
+        found = await client.describe(workflow_id, run_id)
+        if json:
+            document(found)
+        else:
+            _show_description(found)
+
+    with_client(url, work, codec=codec)
+
+
+def history(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", help="Only the events after this one.")] = 0,
+    full: Annotated[bool, typer.Option("--full", help="Print the payloads whole.")] = False,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Print a run's events, in order."""
+    integer("after", after, 0)
+
+    async def work(client: Client) -> None:
+        made = table("SEQ", "RECORDED", "", "EVENT", "PAYLOAD")
+        before: datetime | None = None
+        handle = client.handle(workflow_id, run_id=run_id)
+        async for event in handle.history(after_seq=after):
+            if json:
+                document(_event_document(event))
+                continue
+            since = "" if before is None else f"+{words((event.recorded_at - before).total_seconds())}"
+            before = event.recorded_at
+            payload = pretty(event.payload) if full else _short(event.payload)
+            made.add_row(str(event.seq), clock(event.recorded_at), since, event.type, Text(payload))
+        if not json and made.row_count:
+            show(made)
+        elif not json:
+            length = (await client.describe(workflow_id, run_id)).run.history_length
+            show(f"no events after {after}: the history of {workflow_id} has {length}")
+
+    with_client(url, work)
+
+
+def _event_document(event: HistoryEvent) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "type": event.type,
+        "recorded_at": event.recorded_at.isoformat(),
+        "payload": event.payload,
+    }
+
+
+def _short(payload: dict[str, Any]) -> str:
+    text = orjson.dumps(payload).decode()
+    return text if len(text) <= SUMMARY_WIDTH else f"{text[: SUMMARY_WIDTH - 1]}…"
+
+
+# --- describe, for people -------------------------------------------------------------------------------------------
+
+
+def _show_description(found: WorkflowDescription) -> None:
+    now = found.described_at
+    show(_facts(found, now))
+    if found.pending_activities:
+        show("", _activities(found.pending_activities, now))
+    if found.pending_timers:
+        show("", _timers(found.pending_timers, now))
+    if found.pending_children:
+        show("", _children(found.pending_children, now))
+    if found.pending_updates:
+        show("", _updates(found.pending_updates, now))
+    if found.pending_signals:
+        show("", _signals(found.pending_signals))
+    if found.failures:
+        show("", _failures(found.failures, now))
+
+
+def _facts(found: WorkflowDescription, now: datetime) -> Table:
+    run = found.run
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    facts.add_row("workflow", f"{found.workflow_id} ({found.workflow_type})")
+    facts.add_row("status", status(run.status))
+    if found.attention:
+        facts.add_row("attention", Text(", ".join(found.attention), style="bold red"))
+    facts.add_row("run", f"{run.run_id}, number {run.run_number} of {found.run_count}, attempt {run.attempt}")
+    facts.add_row("queue", f"{run.task_queue}, priority {run.priority}")
+    facts.add_row("created", at(run.created_at, now))
+    facts.add_row("started", at(run.started_at, now) or "not yet")
+    if run.begins_at is not None:
+        facts.add_row("next try" if run.task_failures else "begins", at(run.begins_at, now))
+    if run.closed_at is not None:
+        facts.add_row("closed", at(run.closed_at, now))
+    for name, timeout, instant in (
+        ("execution", found.execution_timeout_seconds, run.execution_deadline_at),
+        ("run", run.run_timeout_seconds, run.run_deadline_at),
+    ):
+        limit = Text(f", {words(timeout)} in all") if timeout is not None else Text("")
+        shown = deadline(instant, now) if run.closed_at is None or instant is None else Text(clock(instant))
+        facts.add_row(f"{name} deadline", Text.assemble(shown, limit))
+    facts.add_row("history", f"{run.history_length:,} events, {run.history_bytes:,} bytes")
+    if run.owner is not None:
+        facts.add_row("owner", _worker(run.owner))
+    if run.cancel_requested_at is not None:
+        facts.add_row("cancel asked for", at(run.cancel_requested_at, now))
+    if run.task_failures:
+        why = f"{run.task_failures} in a row; `outlast history {found.workflow_id}` says why"
+        facts.add_row("task failures", Text(why, style="red"))
+    if run.build_id is not None:
+        facts.add_row("build", run.build_id)
+    if run.search_attributes:
+        facts.add_row("search attributes", orjson.dumps(run.search_attributes).decode())
+    if run.memo is not None:
+        facts.add_row("memo", orjson.dumps(run.memo).decode())
+    return facts
+
+
+def _worker(worker: WorkerView) -> str:
+    where = f"{worker.host}, pid {worker.pid}" if worker.host is not None else "no longer registered"
+    return f"{worker.worker_id} ({where}{'' if worker.alive else ', dead'})"
+
+
+def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
+    made = table(
+        "ID", "ACTIVITY", "STATUS", "ATTEMPT", "QUEUE", "SINCE", "DEADLINES", "HEARTBEAT", "LAST FAILURE", "WORKER",
+        title=_title("pending activity", len(activities)),
+    )  # fmt: skip
+    for activity in activities[:MOST_SHOWN]:
+        most = f" of {activity.max_attempts}" if activity.max_attempts else ""
+        failure = activity.last_failure
+        made.add_row(
+            str(activity.activity_id),
+            activity.activity_type,
+            activity.status + (", to cancel" if activity.cancel_requested else ""),
+            f"{activity.attempt}{most}",
+            f"{activity.task_queue}, {activity.priority}",
+            ago(activity.started_at or activity.available_at, now),
+            _deadlines(activity, now),
+            _heartbeat(activity, now),
+            Text(f"{failure.exception_class}: {failure.message}" if failure is not None else ""),
+            activity.worker.worker_id if activity.worker is not None else "",
+        )
+    return made
+
+
+def _deadlines(activity: PendingActivity, now: datetime) -> Text:
+    lines = [
+        Text.assemble(f"{name} ", left(instant, now))
+        for name, instant in (
+            ("schedule-to-start", activity.schedule_to_start_deadline_at),
+            ("start-to-close", activity.start_to_close_deadline_at),
+            ("schedule-to-close", activity.schedule_to_close_deadline_at),
+            ("heartbeat", activity.heartbeat_deadline_at),
+        )
+        if instant is not None
+    ]
+    return Text("\n").join(lines)
+
+
+def _heartbeat(activity: PendingActivity, now: datetime) -> Text:
+    if activity.last_heartbeat_at is None and not activity.heartbeat_details:
+        return Text("")
+    details = orjson.dumps(list(activity.heartbeat_details)).decode() if activity.heartbeat_details else ""
+    return Text(f"{ago(activity.last_heartbeat_at, now)} {details}".strip())
+
+
+def _timers(timers: Sequence[PendingTimer], now: datetime) -> Table:
+    made = table("ID", "FIRES", title=_title("pending timer", len(timers)))
+    for timer in timers[:MOST_SHOWN]:
+        made.add_row(str(timer.timer_id), at(timer.fire_at, now))
+    return made
+
+
+def _children(children: Sequence[PendingChild], now: datetime) -> Table:
+    made = table("WORKFLOW", "TYPE", "STATUS", "STARTED", title=_title("open child workflow", len(children)))
+    for child in children[:MOST_SHOWN]:
+        made.add_row(child.workflow_id, child.workflow_type, status(child.status), ago(child.created_at, now))
+    return made
+
+
+def _updates(updates: Sequence[PendingUpdate], now: datetime) -> Table:
+    made = table("ID", "UPDATE", "STATUS", "ASKED", title=_title("open update", len(updates)))
+    for update in updates[:MOST_SHOWN]:
+        stage = "accepted" if update.accepted else "not yet accepted"
+        made.add_row(update.update_id, update.name, stage, ago(update.asked_at, now))
+    return made
+
+
+def _signals(signals: Sequence[PendingSignal]) -> Table:
+    made = table("SIGNAL", "HOW MANY", "WHY", title="signals that wait")
+    for signal in signals[:MOST_SHOWN]:
+        why = "the workflow has no handler of this name" if signal.without_handler else "not yet seen"
+        made.add_row(signal.name, str(signal.count), Text(why, style="red" if signal.without_handler else ""))
+    return made
+
+
+def _failures(failures: Sequence[FailureView], now: datetime) -> Table:
+    made = table("WHEN", "OF", "CATEGORY", "THROUGH", "FAILURE", title="latest failures")
+    for failure in failures:
+        source = failure.source_kind.removeprefix("activity_").removeprefix("workflow_")
+        of = f"activity {failure.source_id}" if source == "execution" else source
+        kind = f" ({failure.timeout_kind})" if failure.timeout_kind is not None else ""
+        made.add_row(
+            ago(failure.recorded_at, now),
+            of,
+            failure.failure_category,
+            failure.propagation_kind,
+            Text(f"{failure.exception_class}{kind}: {failure.message}"),
+        )
+    return made
+
+
+def _title(noun: str, number: int) -> str:
+    return counted(number, noun) + (f", the first {MOST_SHOWN}" if number > MOST_SHOWN else "")

@@ -1,0 +1,128 @@
+"""``outlast list``, ``count`` and ``workers``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.filters import Chosen
+from outlast.cli.common.options import AsJson, Url
+from outlast.cli.common.output import ago, document, left, show, status, table
+from outlast.client.client import Client
+from outlast.visibility.listing import MOST_PER_PAGE
+from outlast.visibility.views import RunSummary, WorkerSummary
+from outlast_workflow.options.validation import integer
+from outlast_workflow.primitives.times import to_datetime
+
+
+def list_(
+    chosen: Chosen,
+    limit: Annotated[int, typer.Option("--limit", help="How many; 0 for all.")] = 50,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+    integer("limit", limit, 0)
+
+    async def work(client: Client) -> None:
+        runs = client.list(page_size=min(limit, MOST_PER_PAGE) or MOST_PER_PAGE, **chosen.filters(client))
+        found: list[RunSummary] = []
+        seen, more = 0, False
+        async for run in runs:
+            if limit and seen == limit:
+                more = True
+                break
+            seen += 1
+            if json:
+                document(run)
+            else:
+                found.append(run)
+        if not json:
+            _show_runs(found, now_of(client), more=more)
+
+    with_client(url, work)
+
+
+def count(chosen: Chosen, url: Url = None, json: AsJson = False) -> None:
+    """Count runs."""
+
+    async def work(client: Client) -> None:
+        number = await client.count(**chosen.filters(client))
+        if json:
+            document({"count": number})
+        else:
+            show(str(number))
+
+    with_client(url, work)
+
+
+def now_of(client: Client) -> datetime:
+    """What time it is, by the engine's clock."""
+    return to_datetime(client.hub.environment.clock.now())
+
+
+def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:
+    if not runs:
+        show("no runs")
+        return
+    made = table(
+        "WORKFLOW ID", "TYPE", "STATUS", "RUN", "QUEUE", "CREATED", "CLOSED", "DEADLINE", "ATTENTION"
+    )
+    for run in runs:
+        deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
+        made.add_row(
+            run.workflow_id,
+            run.workflow_type,
+            status(run.status),
+            str(run.run_number),
+            run.task_queue,
+            ago(run.created_at, now),
+            ago(run.closed_at, now),
+            left(min(deadlines), now) if deadlines and run.closed_at is None else "",
+            ", ".join(run.attention),
+        )
+    show(made)
+    if more:
+        show(f"… and more: --limit 0 lists all, filters list less ({len(runs)} shown)")
+
+
+def workers(url: Url = None, json: AsJson = False) -> None:
+    """List the registered workers: their leases, what they serve and how much they hold."""
+
+    async def work(client: Client) -> None:
+        found = await client.workers()
+        if json:
+            for worker in found:
+                document(worker)
+        else:
+            _show_workers(found, now_of(client))
+
+    with_client(url, work)
+
+
+def _show_workers(found: Sequence[WorkerSummary], now: datetime) -> None:
+    if not found:
+        show("no workers are registered: `outlast worker MODULE` starts one")
+        return
+    made = table(
+        "WORKER", "HOST", "PID", "LEASE", "STARTED", "QUEUES", "RUNS", "ACTIVITIES", "SERVES", "BUILD"
+    )
+    for worker in found:
+        made.add_row(
+            worker.worker_id,
+            worker.host,
+            str(worker.pid),
+            left(worker.lease_expires_at, now),
+            ago(worker.started_at, now),
+            ", ".join(worker.task_queues),
+            str(worker.runs_held),
+            str(worker.activities_held)
+            + ("" if worker.activity_slots is None else f" of {worker.activity_slots}"),
+            ", ".join((*worker.workflows, *worker.activities)),
+            worker.build_id or "",
+        )
+    show(made)

@@ -1,0 +1,132 @@
+"""``outlast signal``, ``query`` and ``update``: what a workflow is told and asked from the command line."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.options import (
+    AsJson,
+    Codec,
+    RunId,
+    Timeout,
+    Url,
+    WorkflowId,
+    json_value,
+    waiting_time,
+)
+from outlast.cli.common.output import document, pretty, show
+from outlast.client.client import Client
+from outlast.client.query_routing import DEFAULT_TIMEOUT_S
+from outlast.client.update_handle import WaitFor
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The handler's name.", show_default=False)]
+Input = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="JSON", help="An argument; once for each.", show_default=False),
+]
+
+
+def arguments_of(input: list[str] | None) -> list[Any]:
+    """The arguments that were given as JSON."""
+    return [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
+
+
+def signal(
+    workflow_id: WorkflowId,
+    name: Name,
+    input: Input = None,
+    request_id: Annotated[
+        str | None,
+        typer.Option("--request-id", help="A key: the same key arrives once.", show_default=False),
+    ] = None,
+    run_id: RunId = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Send a signal to a workflow."""
+    arguments = arguments_of(input)
+
+    async def work(client: Client) -> None:
+        await client.signal(workflow_id, name, *arguments, run_id=run_id, request_id=request_id)
+        if json:
+            document({"workflow_id": workflow_id, "signal": name, "delivered": True})
+        else:
+            show(f"sent {name} to {workflow_id}")
+
+    with_client(url, work, codec=codec)
+
+
+def query(
+    workflow_id: WorkflowId,
+    name: Name,
+    input: Input = None,
+    run_id: RunId = None,
+    timeout: Timeout = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Ask a workflow something, open or closed, and print the answer."""
+    arguments = arguments_of(input)
+    longest = waiting_time(timeout) or DEFAULT_TIMEOUT_S
+
+    async def work(client: Client) -> None:
+        answer = await client.handle(workflow_id, run_id=run_id).query(name, *arguments, timeout=longest)
+        if json:
+            document({"workflow_id": workflow_id, "query": name, "result": answer})
+        else:
+            show(answer if isinstance(answer, str) else pretty(answer))
+
+    with_client(url, work, codec=codec)
+
+
+class Stage(StrEnum):
+    """What to wait for."""
+
+    ACCEPTED = "accepted"
+    COMPLETED = "completed"
+
+
+def update(
+    workflow_id: WorkflowId,
+    name: Name,
+    input: Input = None,
+    update_id: Annotated[
+        str | None,
+        typer.Option("--id", help="A key: the same key happens once.", show_default=False),
+    ] = None,
+    wait: Annotated[Stage, typer.Option("--wait", help="What to wait for.")] = Stage.COMPLETED,
+    run_id: RunId = None,
+    timeout: Timeout = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Ask a workflow for an update, and print its answer."""
+    arguments = arguments_of(input)
+    longest = waiting_time(timeout)
+
+    async def work(client: Client) -> None:
+        handle = client.handle(workflow_id, run_id=run_id)
+        stage: WaitFor = "accepted" if wait is Stage.ACCEPTED else "completed"
+        made = await handle.start_update(name, *arguments, id=update_id, wait_for=stage, timeout=longest)
+        known = {"workflow_id": workflow_id, "update": name, "update_id": made.id}
+        if wait is Stage.COMPLETED:
+            answer = await made.result()
+            if json:
+                document({**known, "result": answer})
+            else:
+                show(pretty(answer))
+        elif json:
+            document({**known, "accepted": True})
+        else:
+            show(
+                f"{workflow_id} accepted {name}; `outlast update {workflow_id} {name} --id {made.id}` waits for it"
+            )
+
+    with_client(url, work, codec=codec)

@@ -1,0 +1,53 @@
+"""``outlast reset``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.options import AsJson, Reason, RunId, Url, WorkflowId, duration
+from outlast.cli.common.output import document, show
+from outlast.client.client import Client
+
+
+def reset(
+    workflow_id: WorkflowId,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="POINT",
+            help="The last event to keep, or first-activation, last-activation, last-successful.",
+        ),
+    ] = "last-activation",
+    run_id: RunId = None,
+    reason: Reason = None,
+    execution_timeout: Annotated[
+        str | None,
+        typer.Option("--execution-timeout", metavar="TIME", help="A new one, from now.", show_default=False),
+    ] = None,
+    signals: Annotated[
+        bool,
+        typer.Option(
+            "--signals/--no-signals", help="Take the signals after the point along, or leave them behind."
+        ),
+    ] = True,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Take a workflow's history up again at a point, in a new run."""
+    point = int(to) if to.isascii() and to.isdigit() else to
+    timeout = duration("execution timeout", execution_timeout)
+
+    async def work(client: Client) -> None:
+        handle = await client.reset(
+            workflow_id, point, run_id=run_id, reason=reason, execution_timeout=timeout, signals=signals
+        )
+        if json:
+            document({"workflow_id": workflow_id, "run_id": handle.run_id})
+        else:
+            show(f"reset {workflow_id}: it goes on as run {handle.run_id}")
+
+    with_client(url, work)

@@ -1,0 +1,106 @@
+"""``outlast result``, ``cancel`` and ``terminate``: one workflow's end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId, waiting_time
+from outlast.cli.common.output import document, pretty, show
+from outlast.client.client import Client
+from outlast.client.handle import WorkflowHandle
+from outlast.errors import WorkflowResultError
+
+
+def result(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    timeout: Timeout = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Wait for a workflow's result and print it."""
+    longest = waiting_time(timeout)
+
+    async def work(client: Client) -> None:
+        await print_result(client.handle(workflow_id, run_id=run_id), longest, json=json)
+
+    with_client(url, work, codec=codec)
+
+
+def cancel(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    reason: Reason = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Ask a workflow to end; its code may clean up."""
+
+    async def work(client: Client) -> None:
+        await client.handle(workflow_id, run_id=run_id).cancel(reason)
+        if json:
+            document({"workflow_id": workflow_id, "cancel_requested": True})
+        else:
+            show(f"asked {workflow_id} to cancel; `outlast result {workflow_id}` waits for its end")
+
+    with_client(url, work)
+
+
+def terminate(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    reason: Reason = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """End a workflow at once; its code is not asked."""
+
+    async def work(client: Client) -> None:
+        await client.handle(workflow_id, run_id=run_id).terminate(reason)
+        if json:
+            document({"workflow_id": workflow_id, "terminated": True})
+        else:
+            show(f"terminated {workflow_id}")
+
+    with_client(url, work)
+
+
+async def print_result(handle: WorkflowHandle[Any], timeout: float | None, *, json: bool) -> None:
+    """Wait for a workflow's result and print it.
+
+    Raises:
+        StillRunningError: It did not end in time.
+        WorkflowResultError: It ended without a result; for programs that is printed first.
+    """
+    try:
+        value = await handle.result(timeout)
+    except WorkflowResultError as error:
+        if json:
+            await _print_end(handle, {"error": error_document(error)})
+        raise
+    if json:
+        await _print_end(handle, {"result": value})
+    else:
+        show(pretty(value))
+
+
+async def _print_end(handle: WorkflowHandle[Any], outcome: dict[str, Any]) -> None:
+    run = (await handle.describe()).run
+    document({"workflow_id": handle.workflow_id, "run_id": run.run_id, "status": run.status.value, **outcome})
+
+
+def error_document(error: BaseException) -> dict[str, Any]:
+    """An end without a result, and what led to it, as plain values."""
+    found: dict[str, Any] = {
+        "type": getattr(error, "type", None) or type(error).__name__,
+        "message": str(error),
+    }
+    for fact in ("timeout_kind", "deadline_at", "reason"):
+        value = getattr(error, fact, None)
+        if value is not None:
+            found[fact] = value.isoformat() if fact == "deadline_at" else value
+    if error.__cause__ is not None:
+        found["cause"] = error_document(error.__cause__)
+    return found

@@ -1,0 +1,127 @@
+"""``outlast start``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.filters import attributes
+from outlast.cli.common.options import (
+    AsJson,
+    Codec,
+    Timeout,
+    Url,
+    duration,
+    json_object,
+    json_value,
+    retry_policy_of,
+    waiting_time,
+)
+from outlast.cli.common.output import document, show
+from outlast.cli.workflows.results import print_result
+from outlast.client.client import DEFAULT_QUEUE, Client
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.options import StartOptions
+
+
+def start(
+    workflow_type: Annotated[
+        str, typer.Argument(metavar="TYPE", help="The workflow's name.", show_default=False)
+    ],
+    id: Annotated[
+        str | None,
+        typer.Option("--id", help="The workflow id; without one, a UUID is made.", show_default=False),
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="JSON", help="An argument; once for each.", show_default=False),
+    ] = None,
+    task_queue: Annotated[str, typer.Option("--task-queue", help="Whose workers run it.")] = DEFAULT_QUEUE,
+    execution_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--execution-timeout", metavar="TIME", help="For all runs together.", show_default=False
+        ),
+    ] = None,
+    run_timeout: Annotated[
+        str | None, typer.Option("--run-timeout", metavar="TIME", help="For each run.", show_default=False)
+    ] = None,
+    start_delay: Annotated[
+        str | None,
+        typer.Option("--start-delay", metavar="TIME", help="Wait before it begins.", show_default=False),
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", help="0 (first) to 9.")] = 5,
+    memo: Annotated[
+        str | None,
+        typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
+    ] = None,
+    retry_policy: Annotated[
+        str | None,
+        typer.Option(
+            "--retry-policy",
+            metavar="JSON",
+            help="Start a failed run again, as in '{\"max_attempts\": 3}'.",
+            show_default=False,
+        ),
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribute",
+            metavar="NAME=VALUE",
+            help="A search attribute; once for each.",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            help="If the id is taken: allow_duplicate, reject_duplicate, return_existing or terminate_existing.",
+        ),
+    ] = "allow_duplicate",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its result and print it.")] = False,
+    timeout: Timeout = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Start a workflow."""
+    if timeout is not None and not wait:
+        raise InvalidOptionError(
+            "timeout is how long --wait waits: give both, or --execution-timeout to bound the workflow",
+            field="timeout",
+        )
+    options = StartOptions(
+        execution_timeout=duration("execution timeout", execution_timeout),
+        run_timeout=duration("run timeout", run_timeout),
+        start_delay=duration("start delay", start_delay),
+        priority=priority,
+        retry_policy=retry_policy_of(retry_policy),
+        memo=json_object("memo", memo),
+        search_attributes=attributes(attribute),
+        duplicate_policy=policy.replace("-", "_"),
+    )
+    arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
+    longest = waiting_time(timeout)
+
+    async def work(client: Client) -> None:
+        handle = await client.start(workflow_type, *arguments, id=id, task_queue=task_queue, options=options)
+        if wait:
+            await print_result(handle, longest, json=json)
+        elif json:
+            document(
+                {
+                    "workflow_id": handle.workflow_id,
+                    "run_id": handle.run_id,
+                    "workflow_type": workflow_type,
+                    "existed": handle.existed,
+                }
+            )
+        else:
+            there = f"{handle.workflow_id} is open already:"
+            show(f"{there if handle.existed else f'started {handle.workflow_id},'} run {handle.run_id}")
+
+    with_client(url, work, codec=codec, makes=True)

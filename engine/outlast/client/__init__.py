@@ -1,0 +1,31 @@
+"""The client and its handles: start workflows, talk to them, look at them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outlast_workflow.primitives.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from outlast.client.client import Client
+    from outlast.client.handle import HistoryEvent, WorkflowHandle
+    from outlast.client.update_handle import UpdateHandle
+
+__all__ = [
+    "Client",
+    "HistoryEvent",
+    "UpdateHandle",
+    "WorkflowHandle",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "outlast.client.client": ("Client",),
+        "outlast.client.handle": (
+            "HistoryEvent",
+            "WorkflowHandle",
+        ),
+        "outlast.client.update_handle": ("UpdateHandle",),
+    },
+)

@@ -1,0 +1,125 @@
+"""One thing done to many workflows: those that filters find, page by page, some at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from outlast.client.handle import WorkflowHandle
+from outlast.histories.deletion import delete_chain
+from outlast.runtime.runtime import Hub
+from outlast.visibility.listing import Listing
+from outlast.visibility.views import RunSummary
+from outlast_workflow.errors import OutlastError, StoreError
+from outlast_workflow.options.validation import Seconds, integer, validate_reason
+
+AT_ONCE: Final = 20
+PAGE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BulkOutcome:
+    """What became of one workflow.
+
+    Attributes:
+        workflow_id: Its id.
+        run_id: The run that matched.
+        error: Why it was not done, ``None`` where it was: it has ended meanwhile, for example.
+        cursor: Where to go on if the walk is interrupted now; nothing before it is done again.
+    """
+
+    workflow_id: str
+    run_id: str
+    error: OutlastError | None
+    cursor: str | None
+
+    @property
+    def done(self) -> bool:
+        """Whether it was done."""
+        return self.error is None
+
+
+class Bulk:
+    """What may be done to all that match: each method is an async iterator of outcomes, newest run first.
+
+    A workflow is dealt with once, if the last run of its chain matches.
+    A workflow that can't be dealt with is an outcome with its error, and the walk goes on; a database that does not
+    answer ends it. Stopping to iterate stops after the workflows that are under way.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        listing: Listing,
+        handle: Callable[..., WorkflowHandle[Any]],
+        cursor: str | None,
+        at_once: int,
+    ) -> None:
+        self._hub = hub
+        self._listing = listing
+        self._handle = handle
+        self._cursor = cursor
+        self._at_once = integer("at once", at_once, 1, 1000)
+
+    def cancel(self, reason: str | None = None) -> AsyncIterator[BulkOutcome]:
+        """Ask each to cancel; its code decides."""
+        why = validate_reason(reason)
+        return self._each(lambda run: self._of(run).cancel(why))
+
+    def terminate(self, reason: str | None = None) -> AsyncIterator[BulkOutcome]:
+        """End each at once, without its code."""
+        why = validate_reason(reason)
+        return self._each(lambda run: self._of(run).terminate(why))
+
+    def signal(self, signal: Any, *args: Any, request_id: str | None = None) -> AsyncIterator[BulkOutcome]:
+        """Send each a signal; with a ``request_id`` it arrives once, though the walk be made again."""
+        return self._each(lambda run: self._of(run).signal(signal, *args, request_id=request_id))
+
+    def reset(
+        self,
+        to: str | int = "last-activation",
+        *,
+        reason: str | None = None,
+        execution_timeout: Seconds | None = None,
+        signals: bool = True,
+    ) -> AsyncIterator[BulkOutcome]:
+        """Take each one's history up again at a point: see :meth:`WorkflowHandle.reset`."""
+        return self._each(
+            lambda run: self._of(run).reset(
+                to, reason=reason, execution_timeout=execution_timeout, signals=signals
+            )
+        )
+
+    def delete(self) -> AsyncIterator[BulkOutcome]:
+        """Delete each chain whose last run matches and is closed."""
+        return self._each(lambda run: delete_chain(self._hub, run.run_id, run.workflow_id))
+
+    def _of(self, run: RunSummary) -> WorkflowHandle[Any]:
+        return self._handle(run.workflow_id, run_id=run.run_id)
+
+    async def _each(self, act: Callable[[RunSummary], Awaitable[Any]]) -> AsyncIterator[BulkOutcome]:
+        cursor = self._cursor
+        while True:
+            page = await self._listing.page(cursor)
+            for start in range(0, len(page.runs), self._at_once):
+                some = page.runs[start : start + self._at_once]
+                if start + self._at_once >= len(page.runs):
+                    cursor = page.cursor or cursor  # what is yielded below is done, with it the whole page
+                for run, error in await asyncio.gather(*(_tried(act, run) for run in some)):
+                    yield BulkOutcome(run.workflow_id, run.run_id, error, cursor)
+            if page.cursor is None:
+                return
+
+
+async def _tried(
+    act: Callable[[RunSummary], Awaitable[Any]], run: RunSummary
+) -> tuple[RunSummary, OutlastError | None]:
+    try:
+        await act(run)
+    except StoreError:
+        raise
+    except OutlastError as error:
+        return run, error
+    return run, None

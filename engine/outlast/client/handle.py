@@ -1,0 +1,567 @@
+"""A handle: one workflow, seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar, TypeVarTuple, overload
+
+import orjson
+
+from outlast.client.encoded_calls import question_of, signal_event, update_request
+from outlast.client.query_routing import DEFAULT_TIMEOUT_S, ask_run, value_of
+from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
+from outlast.histories.exporter import export_run
+from outlast.histories.reset import reset
+from outlast.runtime.runtime import Ending, Hub
+from outlast.visibility.describe import describe
+from outlast.visibility.views import WorkflowDescription
+from outlast_runs.queries import Question
+from outlast_runs.run_changes import RequestCancel, Terminate
+from outlast_runs.signals import SendSignal
+from outlast_runs.updates import SendUpdate, UpdateRequest
+from outlast_store.journal.batch import Change
+from outlast_store.reads import queries
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import exception_of
+from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
+from outlast_workflow.errors import (
+    RunNotFoundError,
+    WorkflowCancelledError,
+    WorkflowClosedError,
+    WorkflowFailedError,
+    WorkflowNotFoundError,
+    WorkflowTerminatedError,
+    WorkflowTimeoutError,
+)
+from outlast_workflow.errors.request import StillRunningError
+from outlast_workflow.history import events
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import timeout_seconds
+from outlast_workflow.options.validation import Seconds, validate_reason
+from outlast_workflow.primitives.enums import TimeoutKind
+from outlast_workflow.primitives.times import from_iso, to_datetime
+
+T = TypeVar("T")
+R = TypeVar("R")
+X = TypeVar("X")
+Ts = TypeVarTuple("Ts")
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """One event of a run's history: ``type`` is its name, ``payload`` plain JSON values."""
+
+    seq: int
+    type: str
+    recorded_at: datetime
+    payload: dict[str, Any]
+
+
+class WorkflowHandle(Generic[T]):
+    """One workflow: wait for it, look at it, ask it to stop.
+
+    Attributes:
+        workflow_id: Its id.
+        run_id: The run that the handle is about; ``None`` for whichever stands for the id when it is asked.
+        existed: Whether a start found it there already, instead of starting it.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        converter: DataConverter,
+        workflow_id: str,
+        run_id: str | None,
+        result_type: Any = None,
+        ending: Ending | None = None,
+        *,
+        pinned: bool = False,
+        limits: StructuralLimits | None = None,
+        existed: bool = False,
+    ) -> None:
+        self.hub = hub
+        self._limits = limits or StructuralLimits()
+        self._ending = ending
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self._converter = converter
+        self._result_type = result_type
+        self._pinned = pinned
+        self.existed = existed
+
+    def __repr__(self) -> str:
+        return f"<WorkflowHandle {self.workflow_id!r} run {self.run_id or 'current'}>"
+
+    # --- the result -------------------------------------------------------------------------------------------------
+
+    async def result(self, timeout: float | None = None) -> T:
+        """Wait for the end of the workflow, through all runs of its chain, and return what it returned.
+
+        Args:
+            timeout: Seconds to wait at the most; without one, for as long as it takes.
+
+        Raises:
+            StillRunningError: It has not ended within ``timeout``; it goes on.
+            WorkflowFailedError: It raised; ``__cause__`` is the failure.
+            WorkflowTimeoutError: A deadline of its own passed; ``timeout_kind`` says which.
+            WorkflowCancelledError: It gave way to a cancel request.
+            WorkflowTerminatedError: It was terminated.
+            WorkflowNotFoundError: There is no such workflow.
+        """
+        if timeout is not None:
+            return await self._result_within(timeout_seconds("timeout", timeout))
+        ending = self._ending or self.hub.ending(await self.resolve())
+        while True:
+            event = await self.hub.ended(ending)
+            following = getattr(event, "next_run_id", None)
+            if following is None:
+                return self._value(event, ending.run_id)
+            ending = self.hub.ending(following)
+
+    async def _result_within(self, seconds: float) -> T:
+        waiting = asyncio.ensure_future(self.result())
+        try:
+            await asyncio.wait([waiting], timeout=seconds)
+            if not waiting.done():
+                raise StillRunningError(self.workflow_id, seconds)
+            return waiting.result()
+        finally:
+            waiting.cancel()
+
+    def _value(self, event: events.Event, run_id: str) -> T:
+        if isinstance(event, events.WorkflowCompleted):
+            value: T = self._converter.decode(
+                event.result, self._result_type, f"the result of {self.workflow_id}"
+            )
+            return value
+        if isinstance(event, events.WorkflowFailed):
+            error = WorkflowFailedError(workflow_id=self.workflow_id, run_id=run_id)
+            raise error from exception_of(event.failure, self._converter)
+        if isinstance(event, events.WorkflowTimedOut):
+            raise WorkflowTimeoutError(
+                workflow_id=self.workflow_id,
+                run_id=run_id,
+                timeout_kind=TimeoutKind(event.timeout_kind),
+                deadline_at=to_datetime(from_iso(event.deadline_at)),
+            )
+        if isinstance(event, events.WorkflowCancelled):
+            raise WorkflowCancelledError(workflow_id=self.workflow_id, run_id=run_id, reason=event.reason)
+        if isinstance(event, events.WorkflowTerminated):
+            raise WorkflowTerminatedError(workflow_id=self.workflow_id, run_id=run_id, reason=event.reason)
+        raise AssertionError(f"{event.type} does not end a chain")
+
+    async def resolve(self) -> str:
+        """The run that the handle is about."""
+        if self.run_id is not None:
+            return self.run_id
+        instance = await self.hub.read(queries.instance, self.workflow_id)
+        if instance is None:
+            raise WorkflowNotFoundError(self.workflow_id)
+        return instance.current_run_id
+
+    async def run(self) -> RunRow:
+        """The row of the latest run of the chain."""
+        run_id = await self.resolve()
+        while True:
+            run = await self.hub.read(queries.run, run_id)
+            if run is None or run.workflow_id != self.workflow_id:
+                raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+            if run.next_run_id is None:
+                return run
+            run_id = run.next_run_id
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    @overload
+    async def signal(
+        self, signal: Callable[[*Ts], SignalCall], *args: *Ts, request_id: str | None = None
+    ) -> None: ...
+
+    @overload
+    async def signal(self, signal: SignalCall, *, request_id: str | None = None) -> None: ...
+
+    @overload
+    async def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
+
+    async def signal(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
+        self, signal: Any, *args: Any, request_id: str | None = None
+    ) -> None:
+        """Send a signal; when this returns it is durable, and it will be handled in the order of arrival.
+
+        Args:
+            signal: ``Order.approve``, or a signal's name.
+            *args: Its arguments.
+            request_id: A key of your own: signals with the same key reach the workflow once, whatever is retried.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            WorkflowClosedError: It has ended already.
+            StructuralLimitError: Too many signals wait already; this one was refused.
+        """
+        event = signal_event(
+            signal,
+            args,
+            request_id,
+            converter=self._converter,
+            limits=self._limits,
+            whose=self.workflow_id,
+        )
+        await self._ask(lambda run_id: SendSignal(self.workflow_id, run_id, event, self._limits))
+
+    @overload
+    async def execute_update(
+        self,
+        update: Callable[[*Ts], UpdateCall[R]],
+        *args: *Ts,
+        id: str | None = None,
+        timeout: float | None = None,
+    ) -> R: ...
+
+    @overload
+    async def execute_update(
+        self, update: UpdateCall[R], *, id: str | None = None, timeout: float | None = None
+    ) -> R: ...
+
+    @overload
+    async def execute_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        timeout: float | None = None,
+        result_type: type[R],
+    ) -> R: ...
+
+    @overload
+    async def execute_update(
+        self, update: str, *args: Any, id: str | None = None, timeout: float | None = None
+    ) -> Any: ...
+
+    async def execute_update(  # type: ignore[misc]  # as above
+        self,
+        update: Any,
+        *args: Any,
+        id: str | None = None,
+        timeout: float | None = None,
+        result_type: Any = None,
+    ) -> Any:
+        """Ask the workflow for an update and wait for its answer.
+
+        Args:
+            update: ``Order.set_price``, or an update's name.
+            *args: Its arguments.
+            id: A key of your own: an update with one id happens once in the whole chain, and whoever asks again gets
+                the same answer. A UUIDv7 if not given.
+            timeout: Seconds to wait for the answer; without one, for as long as it takes. The update goes on.
+            result_type: How to read the answer of an update that is named by text.
+
+        Raises:
+            UpdateRejectedError: Its validator refused it, or there is no such update; nothing is in the history.
+            UpdateFailedError: It was accepted, and its handler raised or the run ended first.
+            WorkflowClosedError: The workflow has ended, or did before it accepted the update.
+            WorkflowNotFoundError: There is no such workflow.
+            StructuralLimitError: Too many updates are open already; this one was refused.
+            RequestTimeoutError: There was no answer in time.
+        """
+        made = await self._update(update, args, id, result_type, timeout)
+        return await made.result(timeout)
+
+    @overload
+    async def start_update(
+        self,
+        update: Callable[[*Ts], UpdateCall[R]],
+        *args: *Ts,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+    ) -> UpdateHandle[R]: ...
+
+    @overload
+    async def start_update(
+        self,
+        update: UpdateCall[R],
+        *,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+    ) -> UpdateHandle[R]: ...
+
+    @overload
+    async def start_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        result_type: type[R],
+    ) -> UpdateHandle[R]: ...
+
+    @overload
+    async def start_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+    ) -> UpdateHandle[Any]: ...
+
+    async def start_update(  # type: ignore[misc]  # as above
+        self,
+        update: Any,
+        *args: Any,
+        id: str | None = None,
+        wait_for: WaitFor = "accepted",
+        timeout: float | None = None,
+        result_type: Any = None,
+    ) -> UpdateHandle[Any]:
+        """Ask the workflow for an update and wait until it is accepted; its answer comes by the handle.
+
+        Args:
+            update: As for :meth:`execute_update`.
+            *args: Its arguments.
+            id: As for :meth:`execute_update`.
+            wait_for: ``accepted``: it stands in the history and will be handled; or ``completed``: it has been.
+            timeout: Seconds to wait for that.
+            result_type: As for :meth:`execute_update`.
+
+        Raises:
+            RequestError: As for :meth:`execute_update`, but that what the handler raises comes by the handle.
+        """
+        check_stage(wait_for)
+        made = await self._update(update, args, id, result_type, timeout)
+        await made.reach(wait_for, timeout)
+        return made
+
+    async def _update(
+        self, update: Any, args: tuple[Any, ...], id: str | None, result_type: Any, timeout: float | None
+    ) -> UpdateHandle[Any]:
+        if timeout is not None:
+            timeout_seconds("timeout", timeout)
+        request, hint = update_request(
+            update,
+            args,
+            id if id is not None else self.hub.environment.ids.next(),
+            converter=self._converter,
+            limits=self._limits,
+            whose=self.workflow_id,
+        )
+        return await self._send_update(request, hint if result_type is None else result_type)
+
+    async def _send_update(self, request: UpdateRequest, hint: Any) -> UpdateHandle[Any]:
+        ear = self.hub.answers.ear("update", request.update_id)
+        row = await self._ask(lambda run_id: SendUpdate(self.workflow_id, run_id, request))
+        return UpdateHandle(self.hub, self._converter, self.workflow_id, row, ear, hint)
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Ask the workflow to cancel: ``asyncio.CancelledError`` arrives in its code, which decides.
+
+        Raises:
+            InvalidOptionError: The reason is not text that can be stored.
+            WorkflowClosedError: It has ended already.
+            WorkflowNotFoundError: There is no such workflow.
+        """
+        reason = validate_reason(reason)
+        await self._ask(lambda run_id: RequestCancel(self.workflow_id, run_id, reason))
+
+    async def terminate(self, reason: str | None = None) -> None:
+        """End the workflow at once, without its code.
+
+        Raises:
+            InvalidOptionError: The reason is not text that can be stored.
+            WorkflowClosedError: It has ended already.
+            WorkflowNotFoundError: There is no such workflow.
+        """
+        reason = validate_reason(reason)
+        await self._ask(lambda run_id: Terminate(self.workflow_id, run_id, reason))
+
+    async def reset(
+        self,
+        to: str | int = "last-activation",
+        *,
+        reason: str | None = None,
+        execution_timeout: Seconds | None = None,
+        signals: bool = True,
+    ) -> WorkflowHandle[T]:
+        """Start a new run from a point of the history; an open run ends, in the same change. See ``docs/reset.md``.
+
+        Args:
+            to: The last event to keep: its number, ``first-activation``, ``last-activation`` (what the code decided
+                last is decided again) or ``last-successful`` (the activity or child that failed last is done again).
+            reason: Why, for the history.
+            execution_timeout: A new one, from now; without it the chain's execution deadline is kept.
+            signals: Whether the signals that came after the point go along. ``False`` leaves them behind: for one that
+                the code can't handle.
+
+        Returns:
+            A handle to the new run.
+
+        Raises:
+            InvalidOptionError: An option that can't be.
+            ResetRefusedError: It can't be reset, or not to that point; another point may do.
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        pinned = self.run_id if self._pinned else None
+        run_id = await reset(self.hub, self.workflow_id, pinned, to, reason, execution_timeout, signals)
+        return type(self)(
+            self.hub,
+            self._converter,
+            self.workflow_id,
+            run_id,
+            self._result_type,
+            limits=self._limits,
+        )
+
+    async def _ask(self, change: Callable[[str], Change[str | X]]) -> X:
+        run_id = await self.resolve()
+        while True:
+            try:
+                following = await self.hub.journal.apply(change(run_id))
+            except WorkflowClosedError:
+                if (
+                    self.run_id is None and (now := await self.resolve()) != run_id
+                ):  # it was started anew meanwhile
+                    run_id = now
+                    continue
+                raise
+            if not isinstance(following, str):
+                return following
+            if following == "":
+                row = await self.hub.read(queries.run, run_id)
+                status = row.status if row is not None else "timed_out"
+                raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=status)
+            run_id = following
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    @overload
+    async def query(
+        self, query: Callable[[*Ts], QueryCall[R]], *args: *Ts, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> R: ...
+
+    @overload
+    async def query(self, query: QueryCall[R], *, timeout: float = DEFAULT_TIMEOUT_S) -> R: ...
+
+    @overload
+    async def query(
+        self, query: str, *args: Any, timeout: float = DEFAULT_TIMEOUT_S, result_type: type[R]
+    ) -> R: ...
+
+    @overload
+    async def query(self, query: str, *args: Any, timeout: float = DEFAULT_TIMEOUT_S) -> Any: ...
+
+    async def query(  # type: ignore[misc]  # as above
+        self, query: Any, *args: Any, timeout: float = DEFAULT_TIMEOUT_S, result_type: Any = None
+    ) -> Any:
+        """Ask the workflow something, be it open or closed; nothing of it changes.
+
+        What was sent to it before is handled first, if it gets on at all. ``__stack_trace`` asks where its code waits.
+
+        Args:
+            query: ``Order.status``, or a query's name.
+            *args: Its arguments.
+            timeout: Seconds to wait for the answer.
+            result_type: How to read the answer of a query that is named by text.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            UnknownHandlerError: It has no such query.
+            QueryFailedError: The query raised, or the run's code could not be brought back; ``__cause__`` says why.
+            NoWorkerError: No live worker has the workflow's code and serves its queue.
+            RequestTimeoutError: There was no answer in time.
+        """
+        timeout = timeout_seconds("timeout", timeout)
+        question, hint = question_of(
+            query, args, converter=self._converter, limits=self._limits, whose=self.workflow_id
+        )
+        return await self._query(question, hint if result_type is None else result_type, timeout)
+
+    async def _query(self, question: Question, hint: Any, timeout: float) -> Any:
+        while True:
+            run = await (self._this_run(await self.resolve()) if self._pinned else self.run())
+            reply = await ask_run(self.hub, run, question, timeout)
+            if self._pinned or not run.is_open or (await self._this_run(run.run_id)).next_run_id is None:
+                return value_of(reply, run, question.name, self._converter, hint)
+            # what was sent before made it go on as another run meanwhile: that one is meant
+
+    async def _this_run(self, run_id: str) -> RunRow:
+        run = await self.hub.read(queries.run, run_id)
+        if run is None or run.workflow_id != self.workflow_id:
+            raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+        return run
+
+    async def describe(self) -> WorkflowDescription:
+        """What the workflow is doing, as one state of the database.
+
+        A handle from ``client.start`` follows its chain to the latest run; one that was asked for with a run id shows
+        that run.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        return await describe(
+            self.hub, self._converter, self.workflow_id, self.run_id, follow=not self._pinned
+        )
+
+    async def is_open(self) -> bool:
+        """Whether the handle's run is open.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        return (await self.run_row()).is_open
+
+    async def run_row(self) -> RunRow:
+        """The row of the handle's run, as it is stored.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        return await self._this_run(await self.resolve())
+
+    async def history(self, *, after_seq: int = 0) -> AsyncIterator[HistoryEvent]:
+        """The events of the handle's run, in order.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        run_id = await self.resolve()
+        first = True
+        while True:
+            page = await self._events(run_id, after_seq, first=first)
+            for event in page:
+                yield event
+                after_seq = event.seq
+            if len(page) < PAGE:
+                return
+            first = False
+
+    async def export_history(self) -> dict[str, Any]:
+        """The handle's run and its history as one JSON document, whose format is in ``docs/replaying.md``.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        """
+        document: dict[str, Any] = orjson.loads(await export_run(self.hub, self.workflow_id, self.run_id))
+        return document
+
+    async def history_page(self, after_seq: int = 0) -> Sequence[HistoryEvent]:
+        """The next events of the handle's run after a seq, at most a thousand; none at the end."""
+        return await self._events(await self.resolve(), after_seq, first=True)
+
+    async def _events(self, run_id: str, after_seq: int, *, first: bool) -> list[HistoryEvent]:
+        rows = await self.hub.read(queries.events, run_id, after_seq, PAGE)
+        if first:
+            run = await self.hub.read(queries.run, run_id)
+            if run is None or run.workflow_id != self.workflow_id:
+                raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+        return [
+            HistoryEvent(seq, kind, to_datetime(recorded_at), orjson.loads(payload))
+            for seq, kind, recorded_at, payload in rows
+        ]

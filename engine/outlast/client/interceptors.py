@@ -1,0 +1,184 @@
+"""Interceptors: your code around what clients, workflows and activities do.
+
+An :class:`Interceptor` is given to ``Client.connect(interceptors=[…])``, and then stands around what that client does
+and around what the workers made with it run; or only to ``Worker(interceptors=[…])``. Each method gets the *call*,
+which it may change, and ``next``, which it calls with it: the next interceptor, or what is intercepted. Of several, the
+first is the outermost. What no interceptor overrides costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from outlast.client.handle import WorkflowHandle
+from outlast.client.update_handle import UpdateHandle
+from outlast.visibility.views import WorkflowDescription
+from outlast_activities.interceptors import ActivityInterceptor
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.declare.handlers import SignalCall, UpdateCall
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.options import StartOptions
+from outlast_workflow.run.interceptors import (
+    WorkflowInterceptor,
+)
+
+
+@dataclass(slots=True)
+class StartWorkflow:
+    """A start. ``id`` is ``None`` where the caller leaves it to the engine; the handle knows it.
+
+    With ``signal`` it is a start with a signal, with ``update`` one with an update; ``headers`` then go with both.
+    """
+
+    workflow: Any
+    args: tuple[Any, ...]
+    id: str | None
+    task_queue: str
+    options: StartOptions
+    signal: SignalCall | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    update: UpdateCall[Any] | None = None
+
+    @property
+    def workflow_type(self) -> str:
+        """The workflow's type."""
+        return self.workflow if isinstance(self.workflow, str) else definition_of(self.workflow).name
+
+
+@dataclass(slots=True)
+class SignalWorkflow:
+    """A signal is sent."""
+
+    workflow_id: str
+    run_id: str | None
+    name: str
+    args: tuple[Any, ...]
+    request_id: str | None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class UpdateWorkflow:
+    """A workflow is asked for an update; its answer comes by the handle."""
+
+    workflow_id: str
+    run_id: str | None
+    name: str
+    args: tuple[Any, ...]
+    id: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class QueryWorkflow:
+    """A workflow is asked a query."""
+
+    workflow_id: str
+    run_id: str | None
+    name: str
+    args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CancelWorkflow:
+    """A workflow is asked to cancel."""
+
+    workflow_id: str
+    run_id: str | None
+    reason: str | None
+
+
+@dataclass(slots=True)
+class TerminateWorkflow:
+    """A workflow is ended at once."""
+
+    workflow_id: str
+    run_id: str | None
+    reason: str | None
+
+
+@dataclass(slots=True)
+class DescribeWorkflow:
+    """A workflow is looked at."""
+
+    workflow_id: str
+    run_id: str | None
+
+
+class ClientInterceptor:
+    """The part of an interceptor that stands around a client: override what you want to see."""
+
+    async def start_workflow(
+        self,
+        call: StartWorkflow,
+        next: Callable[[StartWorkflow], Coroutine[Any, Any, WorkflowHandle[Any]]],
+    ) -> WorkflowHandle[Any]:
+        """Around ``client.start``, ``execute``, ``signal_with_start`` and ``update_with_start``."""
+        return await next(call)
+
+    async def signal_workflow(
+        self, call: SignalWorkflow, next: Callable[[SignalWorkflow], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Around a signal."""
+        await next(call)
+
+    async def update_workflow(
+        self, call: UpdateWorkflow, next: Callable[[UpdateWorkflow], Coroutine[Any, Any, UpdateHandle[Any]]]
+    ) -> UpdateHandle[Any]:
+        """Around the sending of an update, ``handle.execute_update`` and ``start_update``: not around its answer."""
+        return await next(call)
+
+    async def query_workflow(
+        self, call: QueryWorkflow, next: Callable[[QueryWorkflow], Coroutine[Any, Any, Any]]
+    ) -> Any:
+        """Around a query and its answer."""
+        return await next(call)
+
+    async def cancel_workflow(
+        self, call: CancelWorkflow, next: Callable[[CancelWorkflow], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Around a cancel request."""
+        await next(call)
+
+    async def terminate_workflow(
+        self, call: TerminateWorkflow, next: Callable[[TerminateWorkflow], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Around a termination."""
+        await next(call)
+
+    async def describe_workflow(
+        self,
+        call: DescribeWorkflow,
+        next: Callable[[DescribeWorkflow], Coroutine[Any, Any, WorkflowDescription]],
+    ) -> WorkflowDescription:
+        """Around a look at a workflow."""
+        return await next(call)
+
+
+class Interceptor(ClientInterceptor, WorkflowInterceptor, ActivityInterceptor):
+    """Your code around what clients, workflows and activities do: override what you want to see.
+
+    The methods of :class:`WorkflowInterceptor` are workflow code: they must be deterministic, and replay runs them too.
+    """
+
+
+def checked_interceptors(interceptors: Iterable[Any]) -> tuple[Interceptor, ...]:
+    """What was given, if it is interceptors.
+
+    Raises:
+        InvalidOptionError: One is not.
+    """
+    given = tuple(interceptors)
+    for one in given:
+        if not isinstance(one, Interceptor):
+            noun = "the class" if isinstance(one, type) else "an object of type"
+            name = one.__name__ if isinstance(one, type) else type(one).__name__
+            raise InvalidOptionError(
+                f"interceptors must be objects whose class inherits from outlast.interceptors.Interceptor, not {noun} "
+                f"{name}",
+                field="interceptors",
+            )
+    return given

@@ -1,0 +1,101 @@
+"""Asking: a client's question about a run, answered in this process or by a row that another one finds."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from outlast.runtime.runtime import Hub
+from outlast_runs.queries import Question, Reply
+from outlast_store.reads import queries
+from outlast_store.schema.rows import RequestRow, RunRow
+from outlast_store.transitions.queries import AskQuery, ForgetQuery
+from outlast_store.transitions.requests import OPEN
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import exception_of
+from outlast_workflow.data.headers import stored
+from outlast_workflow.errors import JournalClosedError
+from outlast_workflow.errors.request import (
+    NoWorkerError,
+    QueryFailedError,
+    RequestTimeoutError,
+    UnknownHandlerError,
+)
+
+DEFAULT_TIMEOUT_S = 10.0
+
+
+async def ask_run(hub: Hub, run: RunRow, question: Question, timeout: float) -> Reply:
+    """Find an answer.
+
+    Raises:
+        NoWorkerError: Nobody can give one.
+        RequestTimeoutError: Nobody did in time.
+    """
+    able = [owner for owner in hub.workers if run.workflow_type in owner.workflows]
+    able.sort(key=lambda owner: owner.worker_id != run.owner_id)
+    try:
+        async with asyncio.timeout(timeout):
+            if able:
+                reply: Reply = await able[0].queries.answer(run.run_id, question, run)
+                return reply
+            return await _ask_others(hub, run, question, timeout)
+    except TimeoutError:
+        raise RequestTimeoutError(run.workflow_id, question.name, timeout) from None
+
+
+async def _ask_others(hub: Hub, run: RunRow, question: Question, timeout: float) -> Reply:
+    if not await _is_served(hub, run):
+        raise NoWorkerError(run.workflow_type, run.task_queue)
+    row = RequestRow(
+        first_run_id=run.first_run_id,
+        kind="query",
+        request_id=hub.environment.ids.next(),
+        run_id=run.run_id,
+        name=question.name,
+        input=stored(question.input, question.headers),
+        state=OPEN,
+        answer=None,
+        answer_seq=None,
+        created_at=0,
+        expires_at=None,
+    )
+    ear = hub.answers.ear(row.kind, row.request_id)
+    try:
+        key = await hub.journal.apply(AskQuery(row, int(timeout * 1_000_000)))
+        _, text = await hub.answers.wait(
+            ear, key, ""
+        )  # its answer comes from elsewhere, whoever owns the run
+        return Reply.from_text(text)
+    finally:
+        with suppress(JournalClosedError):
+            hub.journal.submit(ForgetQuery(row.key), lambda value, error: None)
+
+
+async def _is_served(hub: Hub, run: RunRow) -> bool:
+    """Whether a live worker serves the run's queue and knows its type."""
+    now = hub.environment.clock.now()
+    for worker in await hub.read(queries.workers):
+        if worker.lease_expires_at > now and run.task_queue in orjson.loads(worker.task_queues):
+            types: dict[str, Any] = orjson.loads(worker.types)
+            if run.workflow_type in types.get("workflows", ()):
+                return True
+    return False
+
+
+def value_of(reply: Reply, run: RunRow, name: str, converter: DataConverter, result_type: Any) -> Any:
+    """What a query answered.
+
+    Raises:
+        UnknownHandlerError: The workflow has no such query.
+        QueryFailedError: Its handler raised, or the run's code could not be brought back.
+    """
+    if reply.result is not None:
+        return converter.decode(reply.result, result_type, f"the answer of query {name}")
+    cause = exception_of(reply.failure or {}, converter)
+    if isinstance(cause, UnknownHandlerError):
+        raise cause
+    raise QueryFailedError(run.workflow_id, name) from cause

@@ -1,0 +1,1 @@
+"""Histories as documents: export, import, deletion, reset and retention."""

@@ -1,0 +1,241 @@
+"""Importing histories: closed runs of another database, to be looked at and replayed here, never to be run.
+
+Everything is looked at before anything is written: each history by the transitions table, each row by its columns, each
+chain for its gaps. Then each workflow id comes in as one change, which looks again, under the lock, that nobody has it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from outlast.histories.source import Documents, Source
+from outlast.runtime.runtime import Hub
+from outlast_runs.imports import ImportWorkflow
+from outlast_store.reads import queries
+from outlast_store.reads.export_format import PortableRun, read_run
+from outlast_store.schema.rows import ActivityRow
+from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryError
+from outlast_workflow.history.events import REGISTRY, ActivityTimedOut, Event, WorkflowStarted, from_json
+from outlast_workflow.history.transitions import STATUS_AFTER, check_history
+from outlast_workflow.options.search_attributes import checked_attributes, from_document
+from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
+from outlast_workflow.primitives.times import from_iso
+
+AT_ONCE = 500
+OPEN_ACTIVITY = ("pending", "running")
+SAME_IN_STARTED = (
+    "workflow_id",
+    "workflow_type",
+    "first_run_id",
+    "run_number",
+    "attempt",
+    "previous_run_id",
+)
+
+Progress = Callable[[str, int], None]
+"""Told what is being done (``check`` or ``import``) and how far it is, in the source's measure or in runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import brought in."""
+
+    workflows: int
+    runs: int
+    events: int
+
+
+@dataclass(slots=True)
+class _Member:
+    """A run of a file: where it is, and its place in its chain."""
+
+    place: int
+    name: str
+    run_id: str
+    run_number: int
+    first_run_id: str
+    next_run_id: str | None
+
+
+async def import_histories(hub: Hub, source: Source, progress: Progress | None = None) -> Imported:
+    """Bring in all runs of a source.
+
+    Raises:
+        InvalidHistoryError: A document is none, a run is open, a history or a chain can't be; nothing was written.
+        HistoryExistsError: The database has one of the workflow ids or runs already.
+    """
+    documents = Documents(source)
+    told = progress or (lambda what, done: None)
+    workflows: dict[str, list[_Member]] = defaultdict(list)
+    if not documents.size:
+        return Imported(0, 0, 0)
+    for place, name, document in documents:
+        found = read_run(document, name)
+        check_run(found, name)
+        _completed(found, name)
+        run = found.run
+        member = _Member(
+            place, name, run["run_id"], run["run_number"], run["first_run_id"], run["next_run_id"]
+        )
+        workflows[run["workflow_id"]].append(member)
+        told("check", place)
+    for members in workflows.values():
+        _check_chains(members)
+    await _check_new(hub, workflows)
+    runs = events = 0
+    for members in workflows.values():
+        rows = [
+            _completed(read_run(documents.at(member.place), member.name), member.name) for member in members
+        ]
+        await hub.journal.apply(ImportWorkflow(rows))
+        runs += len(rows)
+        events += sum(len(one.rows["events"]) for one in rows)
+        told("import", runs)
+    return Imported(len(workflows), runs, events)
+
+
+# --- what is looked at ----------------------------------------------------------------------------------------------
+
+
+def check_run(found: PortableRun, place: str) -> None:
+    """See that a run is closed and that its rows say what its history says.
+
+    Raises:
+        InvalidHistoryError: They don't; says what.
+    """
+    run, events = found.run, _events(found, place)
+    problems = check_history(events)
+    if problems:
+        raise InvalidHistoryError(f"the history of run {run['run_id']} can't be: {problems[0]}", place=place)
+    last = events[-1]
+    if not last.terminal or run["closed_at"] is None or run["status"] in OPEN_RUN_STATUSES:
+        raise InvalidHistoryError(
+            f"run {run['run_id']} is {run['status']}: only closed runs are imported, so that nothing runs twice; "
+            "export it again when it has ended, or leave it out (`outlast export --closed`)",
+            place=place,
+        )
+    for what in _disagreements(run, events[0], last):
+        raise InvalidHistoryError(f"run.{what} is not what its history says", place=place)
+    _check_attributes(run, place)
+    columns = list(ActivityRow.__dataclass_fields__)
+    status, closed_at = columns.index("status"), columns.index("closed_at")
+    for row in found.rows["activities"]:
+        if row[status] in OPEN_ACTIVITY or row[closed_at] is None:
+            raise InvalidHistoryError(f"an activity of run {run['run_id']} is open", place=place)
+    if any(row[6] == "open" for row in found.rows["requests"]):
+        raise InvalidHistoryError(f"a request to run {run['run_id']} is open", place=place)
+
+
+def _check_attributes(run: dict[str, Any], place: str) -> None:
+    if run["search_attributes"] is None:
+        return
+    try:
+        checked_attributes(from_document(orjson.loads(run["search_attributes"])))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InvalidHistoryError("run.search_attributes are not what they must be", place=place) from None
+
+
+def _events(found: PortableRun, place: str) -> list[Event]:
+    events: list[Event] = []
+    before = 0
+    for number, (_, seq, kind, recorded_at, payload) in enumerate(found.rows["events"], 1):
+        if kind not in REGISTRY:
+            raise InvalidHistoryError(
+                f"event {seq} is a {kind!r:.60}, which this Outlast does not know: upgrade it", place=place
+            )
+        if seq != number:
+            raise InvalidHistoryError(f"event {number} is missing: the next one is {seq}", place=place)
+        if recorded_at < before:
+            raise InvalidHistoryError(f"event {seq} was recorded before the one before it", place=place)
+        before = recorded_at
+        try:
+            events.append(from_json(kind, payload))
+        except Exception:
+            raise InvalidHistoryError(
+                f"the payload of event {seq} ({kind}) is not what it must be", place=place
+            ) from None
+    if not events:
+        raise InvalidHistoryError("it has no events", place=place)
+    return events
+
+
+def _disagreements(run: dict[str, Any], first: Event, last: Event) -> Iterator[str]:
+    assert isinstance(first, WorkflowStarted), "the transitions table says so"
+    for name in SAME_IN_STARTED:
+        if getattr(first, name) != run[name]:
+            yield name
+    if run["status"] != STATUS_AFTER[last.type]:
+        yield "status"
+    following = getattr(last, "next_run_id", None)
+    if following is not None and run["next_run_id"] != following:  # a closed run may have been reset since
+        yield "next_run_id"
+
+
+def _check_chains(members: list[_Member]) -> None:
+    """Each chain is whole: it begins with its first run, and each run leads to the next."""
+    members.sort(key=lambda member: (member.first_run_id, member.run_number))
+    for first_run_id, chain in groupby(members, key=lambda member: member.first_run_id):
+        expected: str | None = first_run_id
+        for number, member in enumerate(chain, 1):
+            if (member.run_id, member.run_number) != (expected, number):
+                raise _broken(member)
+            expected = member.next_run_id
+        if expected is not None:
+            raise _broken(members[-1])
+
+
+def _broken(member: _Member) -> InvalidHistoryError:
+    return InvalidHistoryError(
+        f"the chain of run {member.run_id} is not whole, or holds a run twice: export all of it "
+        "(`outlast export --chain`)",
+        place=member.name,
+    )
+
+
+async def _check_new(hub: Hub, workflows: dict[str, list[_Member]]) -> None:
+    taken: list[str] = []
+    ids = list(workflows)
+    for start in range(0, len(ids), AT_ONCE):
+        taken += await hub.read(queries.known_workflows, ids[start : start + AT_ONCE])
+    run_ids = [member.run_id for members in workflows.values() for member in members]
+    for start in range(0, len(run_ids), AT_ONCE):
+        found = await hub.read(queries.runs, run_ids[start : start + AT_ONCE])
+        taken += [row.run_id for row in found if row.workflow_id not in workflows]
+    if taken:
+        raise HistoryExistsError(sorted(taken))
+
+
+def _completed(found: PortableRun, place: str) -> PortableRun:
+    """A checked run with what its rows hold beside its document: a missed heartbeat's deadline, which an event says.
+
+    Raises:
+        InvalidHistoryError: That deadline is no instant.
+    """
+    missed: dict[int, int] = {}
+    for _, seq, kind, _, payload in found.rows["events"]:
+        if kind == ActivityTimedOut.__name__:
+            event = from_json(kind, payload)
+            assert isinstance(event, ActivityTimedOut)
+            if event.timeout_kind == "heartbeat":
+                try:
+                    missed[event.command_id] = from_iso(event.deadline_at)
+                except (TypeError, ValueError):
+                    raise InvalidHistoryError(
+                        f"the deadline_at of event {seq} is no instant", place=place
+                    ) from None
+    if missed:
+        columns = list(ActivityRow.__dataclass_fields__)
+        named, at = columns.index("activity_id"), columns.index("heartbeat_deadline_at")
+        found.rows["activities"] = [
+            (*row[:at], missed.get(row[named], row[at]), *row[at + 1 :]) for row in found.rows["activities"]
+        ]
+    return found
+
+
+# --- what is written ------------------------------------------------------------------------------------------------

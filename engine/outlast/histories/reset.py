@@ -1,0 +1,68 @@
+"""Resetting a workflow: read its latest run, plan the point, apply the change."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from sqlalchemy import Connection
+
+from outlast.runtime.runtime import Hub
+from outlast_runs.resets import ResetRun
+from outlast_runs.resets import replaced_run as _replaced
+from outlast_store.reads import queries
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
+from outlast_workflow.history.events import from_json
+from outlast_workflow.history.reset_plan import History, plan_reset
+from outlast_workflow.options.validation import Seconds, timeout_seconds, validate_reason
+from outlast_workflow.primitives.times import microseconds
+
+
+class ResetOptions(TypedDict, total=False):
+    """What a reset may say besides its point; see :meth:`outlast.WorkflowHandle.reset`."""
+
+    reason: str | None
+    execution_timeout: Seconds | None
+    signals: bool
+
+
+async def reset(
+    hub: Hub,
+    workflow_id: str,
+    run_id: str | None,
+    to: str | int,
+    reason: str | None,
+    execution_timeout: Seconds | None,
+    signals: bool = True,
+) -> str:
+    """Reset a workflow; returns the id of the new run.
+
+    Raises:
+        InvalidOptionError: ``to``, the reason or the timeout can't be.
+        WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        ResetRefusedError: It can't be reset, or not to that point.
+    """
+    reason = validate_reason(reason)
+    timeout = None
+    if execution_timeout is not None:
+        timeout = microseconds(timeout_seconds("execution timeout", execution_timeout, minimum_seconds=1))
+    run, history = await hub.read_aside(_run_and_history, workflow_id, run_id)
+    return await hub.journal.apply(
+        ResetRun(run, history, plan_reset(history, to), reason, timeout, signals=signals)
+    )
+
+
+def _run_and_history(connection: Connection, workflow_id: str, run_id: str | None) -> tuple[RunRow, History]:
+    instance = queries.instance(connection, workflow_id)
+    if instance is None:
+        raise WorkflowNotFoundError(workflow_id)
+    run = queries.run(connection, run_id or instance.current_run_id)
+    if run is None or run.workflow_id != workflow_id:
+        raise RunNotFoundError(run_id or instance.current_run_id, workflow_id=workflow_id)
+    if run.run_id != instance.current_run_id:
+        raise _replaced(run.run_id, instance.current_run_id)
+    rows = queries.events(connection, run.run_id, 0, run.last_seq)
+    return run, [
+        (seq, from_json(kind, payload), recorded_at, len(payload.encode()))
+        for seq, kind, recorded_at, payload in rows
+    ]

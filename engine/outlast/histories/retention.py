@@ -1,0 +1,181 @@
+"""Retention: closed chains are deleted by age or number, a few rows at a time, exported first if that is wanted.
+
+Any number of processes may do it at once, and die at any moment. An export is a file whose name follows from the chain
+(the day it was closed, its last run), which appears whole, by a rename, before the first row is deleted, and is never
+written again. So whoever reads a chain of which another has deleted a part finds the whole one in its place by then,
+and leaves it there; two that have read the same whole chain write the same file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+from outlast.histories.deletion import delete_chain
+from outlast.histories.exporter import export_run
+from outlast.histories.retention_policy import RetentionPolicy
+from outlast.runtime.runtime import Hub
+from outlast_store.transitions import deletion
+from outlast_store.transitions.deletion import Chain, DeleteRefusedError
+from outlast_watchdog.periodic import Periodic, periodic
+from outlast_workflow.errors import OutlastError, WorkflowNotFoundError
+from outlast_workflow.primitives.times import to_datetime
+
+logger = logging.getLogger("outlast.retention")
+
+CHAINS_AT_ONCE: Final = 100
+
+
+@dataclass(slots=True)
+class RetentionReport:
+    """What a pass did.
+
+    Attributes:
+        chains: How many chains were deleted.
+        runs: How many runs those had.
+        exported: How many chains were written to files first.
+        kept: How many were passed over because they had gone on meanwhile.
+    """
+
+    chains: int = 0
+    runs: int = 0
+    exported: int = 0
+    kept: int = 0
+
+
+class HasHub(Protocol):
+    """A client."""
+
+    hub: Hub
+
+
+class Retention:
+    """Deletes what a policy no longer keeps: ``await Retention(client, policy).run_pass()``, or beside a worker.
+
+    Any number may run: each chain is deleted by whoever comes first.
+    """
+
+    def __init__(self, client: HasHub, policy: RetentionPolicy) -> None:
+        self._hub = client.hub
+        self._policy = policy
+        self._periodic: Periodic | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Make a pass every so often, by the same means as the watchdog's; never two at once."""
+        self._periodic = periodic(self._hub.environment)
+        self._periodic.add("retention", float(self._policy.interval), self._wake)
+        self._periodic.start()
+
+    async def stop(self) -> None:
+        """Stop; a pass under way ends after the chain that it is at."""
+        if self._periodic is not None:
+            self._periodic.stop()
+            self._periodic = None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _wake(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = self._hub.task(self._pass(), "outlast-retention")
+
+    async def _pass(self) -> None:
+        try:
+            report = await self.run_pass()
+        except (OutlastError, OSError) as error:
+            logger.warning("retention could not go on, and tries again later: %s", error)
+            return
+        if report.chains:
+            logger.info("retention deleted %d runs of %d workflows", report.runs, report.chains)
+
+    async def run_pass(self, limit: int | None = None) -> RetentionReport:
+        """Delete what has expired, oldest first, at most ``limit`` chains.
+
+        It walks from the oldest run to those that are too young to have expired, and with ``days`` a day's runs
+        further, for clocks may differ: so it costs what is old, and not what there is.
+        """
+        hub, policy, report = self._hub, self._policy, RetentionReport()
+        now = hub.environment.clock.now()
+        closed_before = None if policy.max_age_us is None else now - policy.max_age_us
+        before = None
+        if policy.keep_last is not None:
+            before = await hub.read_aside(deletion.newest_kept, policy.keep_last)
+            if before is None:
+                return report
+        after = ""
+        while limit is None or report.chains < limit:
+            most = CHAINS_AT_ONCE if limit is None else min(CHAINS_AT_ONCE, limit - report.chains)
+            found = await hub.read_aside(deletion.expired, after, before, closed_before, most)
+            for chain in found:
+                await self._delete(chain, report)
+                after = chain.last_run_id
+            if len(found) < most:
+                break
+        return report
+
+    async def _delete(self, chain: Chain, report: RetentionReport) -> None:
+        if self._policy.export_to is not None:
+            try:
+                report.exported += await self._export(self._policy.export_to, chain)
+            except WorkflowNotFoundError:  # somebody else has deleted it
+                return
+        try:
+            report.runs += await delete_chain(self._hub, chain.last_run_id, chain.workflow_id)
+            report.chains += 1
+        except DeleteRefusedError:
+            report.kept += 1
+
+    async def _export(self, folder: Path, chain: Chain) -> bool:
+        """See to it that a chain is in its file, on disk; returns whether this wrote it."""
+        day = to_datetime(chain.closed_at).date()
+        file = folder / day.isoformat() / f"{chain.last_run_id}.jsonl"
+        if file.exists():
+            return False
+        # Only as far as that run: a reset may have taken the chain up meanwhile, which then stays.
+        members = await self._hub.read_aside(deletion.chain_backwards, chain.last_run_id)
+        if not members:  # somebody else has deleted it
+            return False
+        texts = [await export_run(self._hub, chain.workflow_id, run_id) for run_id in members]
+        write = partial(_write, file, f".{file.name}.{self._hub.environment.ids.next()}.part", texts)
+        if self._hub.environment.threads:
+            return await self._hub.loop.run_in_executor(None, write)
+        return write()
+
+
+def _write(file: Path, part: str, texts: Sequence[bytes]) -> bool:
+    """Write a file that appears whole, and is on the disk then; not if it is there already."""
+    folder = file.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / part
+    try:
+        with made.open("xb") as opened:
+            opened.writelines(text + b"\n" for text in texts)
+            opened.flush()
+            os.fsync(opened.fileno())
+        if file.exists():  # only now: who reads a chain in which a run is missing comes after its file
+            return False
+        made.replace(file)
+    finally:
+        made.unlink(missing_ok=True)
+    for parent in (folder, folder.parent):
+        _sync(parent)
+    return True
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk, where folders can be opened."""
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows
+        return
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,49 @@
+"""What interceptors are made of: ``from outlast.interceptors import Interceptor``."""
+
+from outlast.client.interceptors import (
+    CancelWorkflow,
+    ClientInterceptor,
+    DescribeWorkflow,
+    Interceptor,
+    QueryWorkflow,
+    SignalWorkflow,
+    StartWorkflow,
+    TerminateWorkflow,
+    UpdateWorkflow,
+)
+from outlast_activities.interceptors import ActivityInterceptor, Heartbeat, RunActivity
+from outlast_workflow.run.interceptors import (
+    ContinueAsNewCall,
+    HandleQuery,
+    HandleSignal,
+    HandleUpdate,
+    RunWorkflow,
+    SignalExternal,
+    StartActivity,
+    StartChild,
+    WorkflowInterceptor,
+)
+
+__all__ = [
+    "ActivityInterceptor",
+    "CancelWorkflow",
+    "ClientInterceptor",
+    "ContinueAsNewCall",
+    "DescribeWorkflow",
+    "HandleQuery",
+    "HandleSignal",
+    "HandleUpdate",
+    "Heartbeat",
+    "Interceptor",
+    "QueryWorkflow",
+    "RunActivity",
+    "RunWorkflow",
+    "SignalExternal",
+    "SignalWorkflow",
+    "StartActivity",
+    "StartChild",
+    "StartWorkflow",
+    "TerminateWorkflow",
+    "UpdateWorkflow",
+    "WorkflowInterceptor",
+]

@@ -1,0 +1,180 @@
+"""What the engine says in numbers, through the OpenTelemetry API: :data:`METRICS`.
+
+Everything that a process writes goes through its journal, so the numbers are taken there: a listener looks at each
+committed batch once. What a watchdog of this process enforces is in them, what another process writes is in that one's.
+Where the process has no meter provider but those of the API, which do nothing, nothing listens and nothing is paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from opentelemetry.metrics import MeterProvider, get_meter_provider
+
+from outlast_store.journal.commit_news import Committed
+from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
+from outlast_store.transitions.requests import REJECTED
+from outlast_watchdog.metrics import Metric
+from outlast_workflow.history.events import (
+    Event,
+    SignalReceived,
+    UpdateAccepted,
+    WorkflowCancelRequested,
+    WorkflowTaskFailed,
+)
+from outlast_workflow.primitives.enums import ActivityStatus
+
+METER: Final = "outlast"
+DURATION_BUCKETS_S: Final = (
+    0.001,
+    0.005,
+    0.01,
+    0.05,
+    0.1,
+    0.5,
+    1.0,
+    5.0,
+    10.0,
+    60.0,
+    300.0,
+    3600.0,
+    86_400.0,
+)
+
+_RUN: Final = ("workflow_type", "task_queue")
+_ACTIVITY: Final = ("activity_type", "task_queue", "outcome")
+
+STARTED: Final = Metric("outlast.workflow.started", "counter", "{run}", _RUN, "Runs begun")
+ENDED: Final = Metric("outlast.workflow.ended", "counter", "{run}", (*_RUN, "outcome"), "Runs ended")
+DURATION: Final = Metric(
+    "outlast.workflow.duration",
+    "histogram",
+    "s",
+    (*_RUN, "outcome"),
+    "How long runs took, from their start to their end",
+)
+TASK_FAILURES: Final = Metric(
+    "outlast.workflow.task_failures",
+    "counter",
+    "{streak}",
+    _RUN,
+    "Streaks of activations that failed, each counted when it begins",
+)
+ACTIVITY_ENDED: Final = Metric(
+    "outlast.activity.ended",
+    "counter",
+    "{activity}",
+    _ACTIVITY,
+    "Activities ended, retries included in each",
+)
+ACTIVITY_DURATION: Final = Metric(
+    "outlast.activity.duration",
+    "histogram",
+    "s",
+    _ACTIVITY,
+    "How long activities took, from being scheduled to their end, all attempts and waiting included",
+)
+ATTEMPTS: Final = Metric(
+    "outlast.activity.attempts", "counter", "{attempt}", _ACTIVITY, "Attempts of activities that ended"
+)
+REQUESTS: Final = Metric(
+    "outlast.requests",
+    "counter",
+    "{request}",
+    ("kind", "outcome"),
+    "Signals, updates and cancel requests that reached a run",
+)
+METRICS: Final = (
+    STARTED,
+    ENDED,
+    DURATION,
+    TASK_FAILURES,
+    ACTIVITY_ENDED,
+    ACTIVITY_DURATION,
+    ATTEMPTS,
+    REQUESTS,
+)
+
+_REQUESTS: Final[dict[type[Event], dict[str, str]]] = {
+    SignalReceived: {"kind": "signal", "outcome": "accepted"},
+    UpdateAccepted: {"kind": "update", "outcome": "accepted"},
+    WorkflowCancelRequested: {"kind": "cancel", "outcome": "accepted"},
+}
+_REJECTED: Final = {"kind": "update", "outcome": "rejected"}
+
+
+class EngineMetrics:
+    """The instruments of one meter provider, and the listener that feeds them."""
+
+    def __init__(self, provider: MeterProvider) -> None:
+        meter = provider.get_meter(METER)
+        self._started = STARTED.counter(meter)
+        self._ended = ENDED.counter(meter)
+        self._duration = DURATION.histogram(meter, DURATION_BUCKETS_S)
+        self._task_failures = TASK_FAILURES.counter(meter)
+        self._activity_ended = ACTIVITY_ENDED.counter(meter)
+        self._activity_duration = ACTIVITY_DURATION.histogram(meter, DURATION_BUCKETS_S)
+        self._attempts = ATTEMPTS.counter(meter)
+        self._requests = REQUESTS.counter(meter)
+
+    def on_commit(self, committed: Committed) -> None:
+        """A batch has been committed."""
+        for run_id in committed.begun:
+            self._started.add(1, _of_run(committed.runs[run_id]))
+        for run_id, appended in committed.events.items():
+            self._events(committed.runs[run_id], appended)
+        activities: dict[tuple[str, int], ActivityRow] = {}
+        for row in committed.activities:
+            activities[row.run_id, row.activity_id] = row
+            if row.closed_at is not None:
+                self._activity(row, row.closed_at)
+        for values in committed.attempts:
+            attempt = AttemptRow(*values)
+            row = activities[attempt.run_id, attempt.activity_id]
+            self._attempts.add(1, _of_activity(row, attempt.outcome))
+        for answer in committed.answered.values():
+            if answer[0] == REJECTED:
+                self._requests.add(1, _REJECTED)
+
+    def _events(self, run: RunRow, appended: Sequence[tuple[int, Event, object]]) -> None:
+        for _, event, _ in appended:
+            request = _REQUESTS.get(type(event))
+            if request is not None:
+                self._requests.add(1, request)
+            elif type(event) is WorkflowTaskFailed:
+                self._task_failures.add(1, _of_run(run))
+        if run.closed_at is not None and appended[-1][1].terminal:
+            of = {**_of_run(run), "outcome": run.status}
+            self._ended.add(1, of)
+            self._duration.record((run.closed_at - run.created_at) / 1_000_000, of)
+
+    def _activity(self, row: ActivityRow, closed_at: int) -> None:
+        of = _of_activity(row, row.status)
+        self._activity_ended.add(1, of)
+        self._activity_duration.record((closed_at - row.scheduled_at) / 1_000_000, of)
+        if row.status == ActivityStatus.COMPLETED:  # no row is written of the attempt that succeeds
+            self._attempts.add(1, of)
+
+
+def _of_run(run: RunRow) -> Mapping[str, str]:
+    return {"workflow_type": run.workflow_type, "task_queue": run.task_queue}
+
+
+def _of_activity(row: ActivityRow, outcome: str) -> Mapping[str, str]:
+    return {"activity_type": row.activity_type, "task_queue": row.queue, "outcome": outcome}
+
+
+_made: WeakKeyDictionary[MeterProvider, EngineMetrics] = WeakKeyDictionary()
+
+
+def engine_metrics(provider: MeterProvider | None = None) -> EngineMetrics | None:
+    """The metrics of a provider, or of the process's own; ``None`` where that does nothing with them."""
+    provider = provider or get_meter_provider()
+    if type(provider).__module__.startswith("opentelemetry.metrics"):  # the API's own: no-op, or not set yet
+        return None
+    found = _made.get(provider)
+    if found is None:
+        found = _made[provider] = EngineMetrics(provider)
+    return found

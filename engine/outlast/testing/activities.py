@@ -1,0 +1,158 @@
+"""Running one activity by itself: its info, its heartbeats, its cancellation, without a workflow or a database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, TypeVarTuple
+
+from outlast.testing.clock import EPOCH
+from outlast_activities.context import CURRENT, RunningActivity, StopReason
+from outlast_activities.definitions import definition_of
+from outlast_activities.task import ActivityTask
+from outlast_store.schema.rows import ActivityRow
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.primitives.times import from_datetime
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class ActivityEnvironment:
+    """What an activity sees of the engine, for a test of the activity alone.
+
+    ::
+
+        async def test_the_import_goes_on_where_it_was() -> None:
+            env = ActivityEnvironment(attempt=2, heartbeat_details=(500,))
+            assert await env.run(import_rows, "rows.csv") == 1000
+            assert env.heartbeats == [(600,), (700,), (800,), (900,), (1000,)]
+
+    Arguments and result are written and read as payloads, so what has no JSON form is found here. The activity runs in
+    place, a plain ``def`` too; its own timeouts are shown by ``activity.info()`` and not enforced.
+
+    Args:
+        workflow_id: What ``activity.info()`` shows; so for all that follows.
+        workflow_type: The workflow's type.
+        task_queue: The queue.
+        attempt: Which attempt it is.
+        heartbeat_details: What the previous attempt said last.
+        priority: Its priority.
+        started_at: When the attempt began (aware).
+        options: What the call overrides of the declared options.
+        converter: How arguments and results become JSON.
+
+    Attributes:
+        heartbeats: The details of each heartbeat, in order.
+        on_heartbeat: Called with the details of each; may call :meth:`cancel`.
+    """
+
+    def __init__(
+        self,
+        *,
+        workflow_id: str = "test-workflow",
+        workflow_type: str = "TestWorkflow",
+        task_queue: str = "default",
+        attempt: int = 1,
+        heartbeat_details: tuple[Any, ...] = (),
+        priority: int = 5,
+        started_at: datetime = EPOCH,
+        options: ActivityOptions | None = None,
+        converter: DataConverter | None = None,
+    ) -> None:
+        self.heartbeats: list[tuple[Any, ...]] = []
+        self.on_heartbeat: Callable[[tuple[Any, ...]], None] | None = None
+        self._workflow_id = workflow_id
+        self._workflow_type = workflow_type
+        self._task_queue = task_queue
+        self._attempt = attempt
+        self._heartbeat_details = heartbeat_details
+        self._priority = priority
+        self._started_at = from_datetime(started_at)
+        self._options = options
+        self._converter = converter or DataConverter()
+        self._stopped: StopReason | None = None
+        self._running: RunningActivity | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    async def run(self, activity: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> T:
+        """Run an activity, an ``async def`` or a plain one, and return what it returns.
+
+        Raises:
+            PayloadEncodeError: An argument, the result or heartbeat details have no JSON form.
+            PayloadDecodeError: An argument is not what its type hint says.
+            BaseException: What the activity raises.
+        """
+        definition = definition_of(activity)
+        payload = self._converter.encode_args(args, definition.signature, definition.name)
+        options = definition.options if self._options is None else definition.options.merged(self._options)
+        row = self._row(definition.name, options)
+        task = ActivityTask(row, payload, self._workflow_id, self._workflow_type)
+        self._running = running = RunningActivity(task, definition, self._converter, self)
+        running.stopped = self._stopped
+        token = CURRENT.set(running)
+        try:
+            given = self._converter.decode_args(payload, definition.signature)
+            if definition.is_async:
+                task_of_it = self._task = asyncio.ensure_future(definition.fn(*given))
+                result = await task_of_it
+            else:
+                result = definition.fn(*given)
+        finally:
+            CURRENT.reset(token)
+            self._running = self._task = None
+        self._converter.encode(result, f"the result of activity {definition.name}")
+        return result  # type: ignore[no-any-return]
+
+    def cancel(self, reason: StopReason = StopReason.CANCEL_REQUESTED) -> None:
+        """Tell the activity to stop, as the engine does: now, or when it begins."""
+        self._stopped = reason
+        if self._running is not None:
+            self._running.stopped = reason
+        if self._task is not None:
+            self._task.cancel()
+
+    def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
+        """Take a heartbeat."""
+        self._converter.encode_args(details, None, "heartbeat details")
+        self.heartbeats.append(details)
+        if self.on_heartbeat is not None:
+            self.on_heartbeat(details)
+
+    def _row(self, activity_type: str, options: ActivityOptions) -> ActivityRow:
+        at = self._started_at
+        details = self._heartbeat_details
+
+        def after(seconds: float | None) -> int | None:
+            return None if seconds is None else at + timedelta(seconds=seconds) // timedelta(microseconds=1)
+
+        return ActivityRow(
+            run_id="test-run",
+            activity_id=1,
+            activity_type=activity_type,
+            task_queue=self._task_queue,
+            priority=self._priority,
+            scheduled_seq=3,
+            status="running",
+            attempt=self._attempt,
+            uncharged=0,
+            rescues=0,
+            scheduled_at=at,
+            available_at=at,
+            claimed_by="test-worker",
+            started_at=at,
+            heartbeat_at=None,
+            heartbeat_details=self._converter.encode_args(details).json.decode() if details else None,
+            options=options.snapshot.json.decode(),
+            last_failure=None,
+            schedule_to_start_deadline_at=None,
+            start_to_close_deadline_at=after(options.start_to_close_timeout),
+            schedule_to_close_deadline_at=after(options.schedule_to_close_timeout),
+            heartbeat_deadline_at=after(options.heartbeat_timeout),
+            next_deadline_at=None,
+            cancel_requested=False,
+            local=False,
+            closed_at=None,
+        )

@@ -1,0 +1,196 @@
+"""The whole engine on a virtual clock: client, worker and watchdog in one thread, the database in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterable
+from datetime import datetime, timedelta
+from typing import Any, ParamSpec, Self, TypeVar
+
+from outlast.checking.checker import StaticChecks
+from outlast.client.client import Client
+from outlast.client.interceptors import Interceptor
+from outlast.testing.clock import EPOCH, MICROSECOND, VirtualClock, VirtualLoop
+from outlast.testing.replayer import Replayer
+from outlast.worker.worker import Worker
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.environment import Environment
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import ActivityOptions
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ALWAYS_S = 9 * 31_557_600.0
+"""9 years: how often to look for what nobody else in this process can have done."""
+
+
+class TestEnvironment:
+    """Outlast for one test: a client and a worker that live in virtual time, on a database of their own.
+
+    ::
+
+        async def test_the_reminder_comes_after_a_month() -> None:
+            async with TestEnvironment(workflows=[Trial], activities=[send_mail]) as env:
+                handle = await env.client.start(Trial.run, "ada", id="trial-1")
+                await env.sleep(days=30)
+                assert mails == ["ada"]
+
+    Run such a function with :meth:`run`, or with anyio's pytest plugin (see ``docs/testing.md``). Time passes only
+    when nothing is left to do, and then at once.
+
+    Args:
+        workflows: The worker's workflows. Without workflows and activities there is no worker.
+        activities: The worker's activities; plain functions run in place.
+        task_queue: The worker's queue.
+        url: The database; in memory if not given.
+        start_at: What time it is when the test begins (aware).
+        seed: Where ids and random numbers come from: the same seed gives the same ones.
+        converter: How arguments and results become JSON.
+        limits: The structural limits.
+        max_cached_workflows: How many runs stay in memory; 0 replays each run for each activation, which finds
+            workflows that are not deterministic.
+        max_concurrent_activities: How many activities run at a time.
+        default_activity_options: What activities get where nothing else is said.
+        workflow_task_failure_types: Exceptions of workflow code that fail the task, not the run.
+        static_checks: What to do about workflow code that reads like it may not replay.
+        runtime_guard: Whether what reaches for the world is stopped in workflow code.
+        replay: At the end, replay every run of the workflows given, and raise what the first one fails of: finds
+            workflows that are not deterministic where the test itself passes.
+        interceptors: The client's interceptors, which are the worker's too.
+
+    Attributes:
+        client: The client.
+        worker: The worker.
+        clock: The clock: what time it is, and how to make the wall clock jump.
+        environment: What the engine takes its time, ids and randomness from.
+    """
+
+    __test__ = False  # pytest must not collect what a test module imports
+
+    client: Client
+    worker: Worker
+    clock: VirtualClock
+    environment: Environment
+
+    def __init__(
+        self,
+        *,
+        workflows: Iterable[Any] = (),
+        activities: Iterable[Any] = (),
+        task_queue: str = "default",
+        url: str = "sqlite://",
+        start_at: datetime = EPOCH,
+        seed: int = 0,
+        converter: DataConverter | None = None,
+        limits: StructuralLimits | None = None,
+        max_cached_workflows: int = 1000,
+        max_concurrent_activities: int = 100,
+        default_activity_options: ActivityOptions | None = None,
+        workflow_task_failure_types: tuple[type[BaseException], ...] | None = None,
+        static_checks: StaticChecks = "warn",
+        runtime_guard: bool = True,
+        replay: bool = False,
+        interceptors: Iterable[Interceptor] = (),
+    ) -> None:
+        self._workflows = tuple(workflows)
+        self._replay = replay
+        self._activities = tuple(activities)
+        self._task_queue = task_queue
+        self._url = url
+        self._start_at = start_at
+        self._seed = seed
+        self._converter = converter
+        self._limits = limits
+        self._interceptors = tuple(interceptors)
+        self._worker_options: dict[str, Any] = {
+            "max_cached_workflows": max_cached_workflows,
+            "max_concurrent_activities": max_concurrent_activities,
+            "default_activity_options": default_activity_options,
+            "workflow_task_failure_types": workflow_task_failure_types,
+            "static_checks": static_checks,
+            "runtime_guard": runtime_guard,
+        }
+
+    async def __aenter__(self) -> Self:
+        self.clock = VirtualClock(start_at=self._start_at)
+        self.environment = Environment(self.clock, rng=random.Random(self._seed), threads=False)
+        self.client = await Client.connect(
+            self._url,
+            converter=self._converter,
+            limits=self._limits,
+            environment=self.environment,
+            interceptors=self._interceptors,
+        )
+        if self._workflows or self._activities:
+            self.worker = self.new_worker(workflows=self._workflows, activities=self._activities)
+            try:
+                await self.worker.start()
+            except BaseException:
+                await self.client.close()
+                raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        try:
+            if self._workflows or self._activities:
+                await self.worker.stop()
+            if self._replay and self._workflows and exc_info[0] is None:
+                await self._replay_every_run()
+        finally:
+            await self.client.close()
+
+    async def _replay_every_run(self) -> None:
+        replayer = Replayer(
+            self._workflows,
+            converter=self._converter,
+            default_activity_options=self._worker_options["default_activity_options"],
+            interceptors=self._interceptors,
+            runtime_guard=self._worker_options["runtime_guard"],
+        )
+        report = await replayer.replay_all(self.client)
+        report.raise_for_failures()
+
+    def new_worker(self, **options: Any) -> Worker:
+        """Another worker on the same database, made like the first one but for ``options``; start it yourself.
+
+        Its lease and its watchdog's interval are long, because nothing here can die or go unheard; a test of leases
+        gives ``lease_duration``.
+        """
+        ours = {name: value for name, value in self._worker_options.items() if value is not None}
+        defaults: dict[str, Any] = {
+            "task_queue": self._task_queue,
+            "lease_duration": ALWAYS_S,
+            "watchdog_interval": ALWAYS_S,
+        }
+        return Worker(self.client, **{**defaults, **ours, **options})
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        """What time it is (aware, UTC)."""
+        return self.clock.utc
+
+    async def sleep(
+        self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0, weeks: float = 0
+    ) -> None:
+        """Let time pass: everything that falls due meanwhile happens, in order, each thing at its time."""
+        duration = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days, weeks=weeks)
+        await asyncio.sleep(duration.total_seconds())
+
+    async def sleep_until(self, instant: datetime) -> None:
+        """Let time pass until an instant of the wall clock (aware)."""
+        await self.sleep((instant - self.now()).total_seconds())
+
+    async def settle(self) -> None:
+        """Wait until nothing is left to do at this time: everything waits for a later one."""
+        await asyncio.sleep(MICROSECOND)
+
+    # --- without a loop ---------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def run(test: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an ``async`` test function in virtual time, from plain code."""
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(test(*args, **kwargs))

@@ -1,0 +1,363 @@
+"""What must hold in a database at any moment: one checker, used at the end of every test of the engine.
+
+It reads everything in one snapshot and compares what the tables say with what the histories say: a history is the
+truth, and every row about a run is what its history folds to. It knows nothing of how rows come to be, so that it can
+find what the code that writes them gets wrong.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, Table
+
+from outlast.testing.invariants.activities import check_activity, check_attempts
+from outlast.testing.invariants.activities import deadlines_of_activity as deadlines
+from outlast.testing.invariants.attributes import check_attributes
+from outlast.testing.invariants.chains import check_chains, check_instances, is_reset, reset_point
+from outlast.testing.invariants.families import ENDS, check_families
+from outlast.testing.invariants.requests import check_requests, check_signals_applied
+from outlast.testing.invariants.waking import check_awake
+from outlast_store.database.statements import columns_of
+from outlast_store.reads.queries import fetch
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RequestRow, RunRow
+from outlast_workflow.history import events
+from outlast_workflow.history.events import Event
+from outlast_workflow.history.transitions import STATUS_AFTER, check_history
+from outlast_workflow.primitives.enums import RunStatus
+from outlast_workflow.primitives.times import from_iso, iso, microseconds
+
+WITH_FAILURE = frozenset({"failed", "timed_out", "cancelled", "terminated"})
+SAME_IN_STARTED = (
+    "workflow_id",
+    "workflow_type",
+    "task_queue",
+    "first_run_id",
+    "run_number",
+    "attempt",
+    "priority",
+    "previous_run_id",
+)
+
+
+def check_database(connection: Connection, *, deleting: bool = False) -> list[str]:
+    """What is wrong in a database: one sentence a violation, an empty list if nothing is.
+
+    Everything is read, in one snapshot: it is for tests, not for production.
+
+    Args:
+        connection: A connection in autocommit to a database at the newest schema, with no transaction open.
+        deleting: Whether retention is at work: of a chain that it has come to, the first runs are gone before the last.
+    """
+    with _snapshot(connection):
+        return _Checker(connection, deleting=deleting).check()
+
+
+@contextmanager
+def _snapshot(connection: Connection) -> Generator[None]:
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    else:
+        connection.exec_driver_sql("BEGIN")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql("ROLLBACK")
+
+
+class History:
+    """The events of one run."""
+
+    __slots__ = ("events", "recorded_at", "seqs", "size")
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.events: list[Event] = []
+        self.recorded_at: list[int] = []
+        self.size = 0
+
+    def of_type(self, *types: type[Event]) -> list[tuple[int, Any]]:
+        """The events of these types with their seqs."""
+        pairs = zip(self.seqs, self.events, strict=True)
+        return [(seq, event) for seq, event in pairs if isinstance(event, types)]
+
+
+class _Checker:
+    """One walk over a database."""
+
+    def __init__(self, connection: Connection, *, deleting: bool = False) -> None:
+        self.violations: list[str] = []
+        self.deleting = deleting
+        self.instances = {row[0]: InstanceRow(*row) for row in _all(connection, tables.workflow_instances)}
+        self.runs = {row[0]: RunRow(*row) for row in _all(connection, tables.workflow_runs)}
+        self.histories = self._histories(connection)
+        self.activities: dict[str, list[ActivityRow]] = defaultdict(list)
+        for row in _all(connection, tables.activity_executions):
+            self.activities[row[0]].append(ActivityRow(*row))
+        self.attempts: dict[tuple[str, int], list[AttemptRow]] = defaultdict(list)
+        for row in _all(connection, tables.activity_attempts):
+            self.attempts[row[:2]].append(AttemptRow(*row))
+        self.failures: dict[str, list[FailureRow]] = defaultdict(list)
+        for row in _all(connection, tables.workflow_failures):
+            self.failures[row[1]].append(FailureRow(*row))
+        self.timers: dict[str, dict[int, int]] = defaultdict(dict)
+        for run_id, timer_id, fire_at in _all(connection, tables.timers):
+            self.timers[run_id][timer_id] = fire_at
+        self.indexed: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for run_id, name, value in _all(connection, tables.search_attributes):
+            self.indexed[run_id].add((name, value))
+        self.requests = [RequestRow(*row) for row in _all(connection, tables.workflow_requests)]
+        self.requests_of: dict[str, list[RequestRow]] = defaultdict(list)
+        for request in self.requests:
+            self.requests_of[request.run_id].append(request)
+
+    def _histories(self, connection: Connection) -> dict[str, History]:
+        histories: dict[str, History] = defaultdict(History)
+        for run_id, seq, kind, recorded_at, payload in _all(connection, tables.history_events):
+            history = histories[run_id]
+            history.seqs.append(seq)
+            history.recorded_at.append(recorded_at)
+            history.size += len(payload.encode())
+            try:
+                history.events.append(events.from_json(kind, payload))
+            except Exception as error:
+                self.say(f"run {run_id}", f"event {seq} ({kind}) can't be read: {error!r:.200}")
+                history.events.append(events.WorkflowReset(""))
+        return histories
+
+    def say(self, where: str, what: str) -> None:
+        self.violations.append(f"{where}: {what}")
+
+    def check(self) -> list[str]:
+        for run in self.runs.values():
+            self.check_run(run)
+        for orphan in sorted(
+            {*self.histories, *self.activities, *self.timers, *self.failures} - self.runs.keys()
+        ):
+            self.say(f"run {orphan}", "has rows but is not in workflow_runs")
+        for where, what in check_chains(self.runs, self.histories, deleting=self.deleting):
+            self.say(where, what)
+        for where, what in check_instances(self.instances, self.runs):
+            self.say(where, what)
+        for where, what in check_families(self.runs, self.histories):
+            self.say(where, what)
+        histories = {run_id: history.events for run_id, history in self.histories.items()}
+        for where, what in check_attributes(self.runs, histories, self.indexed):
+            self.say(where, what)
+        for where, what in check_requests(self.requests, self.runs, histories, deleting=self.deleting):
+            self.say(where, what)
+        return self.violations
+
+    # --- one run ----------------------------------------------------------------------------------------------------
+
+    def check_run(self, run: RunRow) -> None:
+        where = f"run {run.run_id} of {run.workflow_id}"
+        history = self.histories.get(run.run_id)
+        if history is None:
+            self.say(where, "has no history")
+            return
+        self.check_events(where, run, history)
+        self.check_started(where, run, history)
+        self.check_state(where, run, history)
+        self.check_end(where, run, history)
+        self.check_deadline(where, run, history)
+        self.check_timers(where, run, history)
+        self.check_activities(where, run, history)
+        for what in check_awake(run, history.events, self.requests_of[run.run_id]):
+            self.say(where, what)
+
+    def check_events(self, where: str, run: RunRow, history: History) -> None:
+        if history.seqs != list(range(1, len(history.seqs) + 1)):
+            self.say(where, f"the seqs have gaps: {history.seqs[:20]}…")
+        for violation in check_history(history.events):
+            self.say(where, violation)
+        for (seq, before), (_, after) in pairwise(enumerate(history.recorded_at, 1)):
+            if after < before:
+                self.say(where, f"event {seq + 1} was recorded {before - after} µs before event {seq}")
+        if run.last_seq != history.seqs[-1]:
+            self.say(where, f"last_seq is {run.last_seq}, the history ends at {history.seqs[-1]}")
+        if run.last_event_at != history.recorded_at[-1]:
+            self.say(where, "last_event_at is not when the last event was recorded")
+        if run.history_bytes != history.size:
+            self.say(where, f"history_bytes is {run.history_bytes}, the payloads have {history.size}")
+
+    def check_started(self, where: str, run: RunRow, history: History) -> None:
+        started = history.events[0]
+        if not isinstance(started, events.WorkflowStarted):
+            return  # check_history has said so
+        for name in SAME_IN_STARTED:
+            if getattr(started, name) != getattr(run, name):
+                self.say(
+                    where,
+                    f"WorkflowStarted says {name}={getattr(started, name)!r}, the row {getattr(run, name)!r}",
+                )
+        for name in ("execution_deadline_at", "run_deadline_at"):
+            instant = getattr(run, name)
+            expected = iso(instant) if instant is not None else None
+            if getattr(started, name) != expected:
+                self.say(where, f"WorkflowStarted says {name}={getattr(started, name)}, the row {expected}")
+        for name, duration in (("execution", run.execution_timeout), ("run", run.run_timeout)):
+            said = getattr(started, f"{name}_timeout_seconds")
+            if (microseconds(said) if said is not None else None) != duration:
+                self.say(where, f"WorkflowStarted says an {name} timeout of {said} s, the row {duration} µs")
+            if (duration is None) != (getattr(run, f"{name}_deadline_at") is None) and not (
+                name == "execution" and duration is None and run.parent_close_policy == "terminate"
+            ):  # such a child has its parent's deadline
+                self.say(where, f"{name} timeout and {name} deadline are not both set")
+        if (run.run_deadline_at or 0) < run.created_at + (
+            run.run_timeout or 0
+        ) and run.run_timeout is not None:
+            self.say(where, "the run deadline comes before its timeout is over")
+
+    def check_state(self, where: str, run: RunRow, history: History) -> None:
+        """The row is what the history folds to."""
+        last = history.events[-1]
+        activated = history.of_type(events.WorkflowTaskCompleted)
+        expected = STATUS_AFTER.get(last.type)
+        if expected is None:
+            expected = RunStatus.RUNNING if activated else RunStatus.PENDING
+        if run.status != expected:
+            self.say(where, f"the status is {run.status}, the history says {expected.value}")
+        limited = (
+            getattr(last, "by", None) is not None
+        )  # a limit may end the first activation: it leaves no record
+        if (run.started_at is None) == bool(activated) and not limited:
+            self.say(where, f"started_at is {run.started_at} after {len(activated)} activations")
+        asked = history.of_type(events.WorkflowCancelRequested)
+        if len(asked) > 1 or bool(asked) != (run.cancel_requested_at is not None):
+            self.say(
+                where, f"cancel_requested_at is {run.cancel_requested_at} with {len(asked)} cancel requests"
+            )
+        streak = False
+        for seq, event in history.of_type(events.WorkflowTaskFailed, events.WorkflowTaskCompleted):
+            failed = isinstance(event, events.WorkflowTaskFailed)
+            if failed and streak:
+                self.say(where, f"event {seq} is a second WorkflowTaskFailed of one streak")
+            streak = failed
+        if not last.terminal and streak != bool(run.task_failures):
+            self.say(
+                where,
+                f"task_failures is {run.task_failures}, the history says {'some' if streak else 'none'}",
+            )
+        following = getattr(last, "next_run_id", None) if last.terminal else None
+        if run.next_run_id != following and not (
+            following is None and is_reset(self.histories.get(run.next_run_id or ""))
+        ):
+            self.say(where, f"next_run_id is {run.next_run_id}, the history says {following}")
+
+    def check_end(self, where: str, run: RunRow, history: History) -> None:
+        if run.status in ("pending", "running"):
+            if run.closed_at is not None:
+                self.say(where, f"is {run.status} but has closed_at")
+            known = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
+            if run.next_deadline_at != min(known, default=None):
+                self.say(where, f"next_deadline_at is {run.next_deadline_at}, not the lesser of {known}")
+            return
+        if run.closed_at != run.last_event_at:
+            self.say(
+                where, f"closed_at is {run.closed_at}, the last event was recorded at {run.last_event_at}"
+            )
+        for name in ("owner_id", "wake_at", "next_deadline_at", "attention"):
+            if getattr(run, name) is not None:
+                self.say(where, f"is {run.status} but has {name}={getattr(run, name)}")
+        for what in check_signals_applied(history.events):
+            self.say(where, what)
+        failures = [one for one in self.failures[run.run_id] if one.event_seq == run.last_seq]
+        if (run.status in WITH_FAILURE) != (len(failures) == 1):
+            self.say(where, f"is {run.status} with {len(failures)} failure rows for its terminal event")
+        last = history.events[-1]
+        if isinstance(last, events.WorkflowTimedOut):
+            if history.recorded_at[-1] < from_iso(last.deadline_at):
+                self.say(
+                    where, f"timed out at {history.recorded_at[-1]}, before its deadline {last.deadline_at}"
+                )
+            deadline = (
+                run.execution_deadline_at if last.timeout_kind == "execution_timeout" else run.run_deadline_at
+            )
+            if deadline != from_iso(last.deadline_at):
+                self.say(
+                    where, f"timed out by {last.timeout_kind} {last.deadline_at}, the row says {deadline}"
+                )
+
+    def check_deadline(self, where: str, run: RunRow, history: History) -> None:
+        """Nothing comes to a run past its deadline but the timeout, with what it closes, and what children tell.
+
+        The stamp of an event counts only where it is later than the one before it: within a run time never falls, so
+        that an event may bear its predecessor's stamp when the clock was set back.
+        """
+        deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
+        if not deadlines:
+            return
+        timed_out = isinstance(history.events[-1], events.WorkflowTimedOut)
+        stamped = list(zip(history.events, history.recorded_at, strict=True))
+        for (_, before), (event, recorded_at) in pairwise(stamped[max(reset_point(history) - 1, 0) :]):
+            if recorded_at < max(min(deadlines), before + 1):
+                continue
+            closed_by_timeout = timed_out and getattr(event, "by", None) is not None
+            if not closed_by_timeout and not isinstance(event, (events.WorkflowTimedOut, *ENDS)):
+                self.say(
+                    where, f"{event.type} was recorded {recorded_at - min(deadlines)} µs past the deadline"
+                )
+
+    # --- what a run has open ----------------------------------------------------------------------------------------
+
+    def check_timers(self, where: str, run: RunRow, history: History) -> None:
+        open_timers: dict[int, int] = {}
+        kinds = (events.TimerScheduled, events.TimerFired, events.TimerCancelled)
+        for seq, event in history.of_type(*kinds):
+            if isinstance(event, events.TimerScheduled):
+                open_timers[event.command_id] = event.fire_at
+            else:
+                fire_at = open_timers.pop(event.command_id, None)
+                if isinstance(event, events.TimerFired) and fire_at != event.fire_at:
+                    self.say(
+                        where, f"timer {event.command_id} was set for {fire_at} and fired for {event.fire_at}"
+                    )
+                if isinstance(event, events.TimerFired) and history.recorded_at[seq - 1] < event.fire_at:
+                    self.say(where, f"timer {event.command_id} fired early")
+        found = self.timers.get(run.run_id, {})
+        if found != open_timers:
+            self.say(where, f"the open timers are {found}, the history says {open_timers}")
+        if found and run.closed_at is not None:
+            self.say(where, f"is {run.status} but has open timers {sorted(found)}")
+
+    def check_activities(self, where: str, run: RunRow, history: History) -> None:
+        scheduled = {
+            event.command_id: (seq, event) for seq, event in history.of_type(events.ActivityScheduled)
+        }
+        kinds = (
+            events.ActivityCompleted,
+            events.ActivityFailed,
+            events.ActivityTimedOut,
+            events.ActivityCancelled,
+        )
+        ends: dict[int, list[tuple[int, Event]]] = defaultdict(list)
+        for seq, event in history.of_type(*kinds):
+            ends[event.command_id].append((history.recorded_at[seq - 1], event))
+        rows = {row.activity_id: row for row in self.activities.get(run.run_id, ())}
+        if rows.keys() != scheduled.keys():
+            self.say(
+                where,
+                f"has rows of activities {sorted(rows.keys() ^ scheduled.keys())} or their events, not both",
+            )
+        for activity_id, row in rows.items():
+            place = f"activity {activity_id} of {where}"
+            attempts = self.attempts[(run.run_id, activity_id)]
+            found = check_activity(row, scheduled.get(activity_id), ends[activity_id], attempts)
+            found += deadlines(row)
+            found += check_attempts(row, attempts)
+            if run.closed_at is not None and row.closed_at is None:
+                found.append(f"is open, its run is {run.status}")
+            for what in found:
+                self.say(place, what)
+
+
+def _all(connection: Connection, table: Table) -> list[tuple[Any, ...]]:
+    """A table in the order of its key."""
+    key = ", ".join(column.name for column in table.primary_key)
+    return fetch(connection, f"SELECT {', '.join(columns_of(table))} FROM {table.name} ORDER BY {key}")

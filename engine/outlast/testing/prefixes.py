@@ -1,0 +1,83 @@
+"""A run may leave memory after any activation and come back by replay: whatever it asks for next must be the same.
+
+For each activation of a history, the history before it is replayed on a fresh machine, and the activation is then done
+*live*, with what its record says that it applied. What it asks for must be what was recorded. A plain replay does not
+see this: there, the code is told all along that it is being replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+
+from outlast_workflow.history.events import REGISTRY, Event, WorkflowTaskCompleted
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import Row, replay
+
+
+def check_every_prefix(machine: Callable[[], WorkflowMachine], rows: Sequence[Row]) -> list[str]:
+    """What is not the same after a replay of each prefix: one sentence a difference, an empty list if all is.
+
+    Args:
+        machine: Makes a machine that was never activated.
+        rows: The whole history, payloads as JSON text. It takes the square of its length.
+    """
+    found: list[str] = []
+    for index, (seq, kind, payload) in enumerate(rows):
+        if kind == WorkflowTaskCompleted.type:
+            found += _check(machine(), rows, index, seq, orjson.loads(payload))
+    return found
+
+
+def _check(
+    machine: WorkflowMachine, rows: Sequence[Row], index: int, seq: int, record: dict[str, Any]
+) -> list[str]:
+    where = f"after a replay of {record['through']} events, the activation of event {seq}"
+    try:
+        replayed = replay(machine, rows[: record["through"]])
+        due = [event for _, event in replayed.unapplied]
+        due += [_event(row) for row in rows[index - record["own"] : index]]
+        asked = machine.activate(
+            due,
+            record["at"],
+            history_events=record["history_events"],
+            history_bytes=record["history_bytes"],
+            suggested=record.get("suggested", False),
+        )
+    except Exception as error:
+        return [f"{where} fails: {type(error).__name__}: {error}"]
+    finally:
+        machine.evict()
+    found: list[str] = []
+    if machine.time != record["at"]:
+        found.append(f"{where} was at {machine.time}, not at {record['at']}")
+    recorded = _commands(rows, index + 1, record["commands"])
+    if [command.signature() for command in asked] != [cls.recorded_signature(said) for cls, said in recorded]:
+        found.append(
+            f"{where} asks for {[command.type for command in asked]}, not {[cls.type for cls, _ in recorded]}"
+        )
+    elif machine.converter.codec is None:  # what a codec makes of a value may differ from time to time
+        for command, (cls, said) in zip(asked, recorded, strict=True):
+            result = getattr(command, "result", None)
+            if (None if result is None else result.value) != said.get("result"):
+                found.append(f"{where} has another result in its {cls.type}")
+    return found
+
+
+def _event(row: Row) -> Event:
+    _, kind, payload = row
+    return REGISTRY[kind].from_document(orjson.loads(payload))
+
+
+def _commands(rows: Sequence[Row], index: int, count: int) -> list[tuple[type[Event], dict[str, Any]]]:
+    """What was recorded of an activation: the commands that follow its record, without the engine's own."""
+    found: list[tuple[type[Event], dict[str, Any]]] = []
+    while len(found) < count and index < len(rows):
+        _, kind, payload = rows[index]
+        cls, document = REGISTRY[kind], orjson.loads(payload)
+        if cls.command and document.get("by") is None:
+            found.append((cls, document))
+        index += 1
+    return found

@@ -1,0 +1,1 @@
+"""What clients show of workflows: views, descriptions, listings and the overview."""

@@ -1,0 +1,267 @@
+"""Rows to what people and programs are shown of a workflow: :class:`~outlast.visibility.views.WorkflowDescription`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from outlast.runtime.runtime import Hub
+from outlast.visibility.views import (
+    FailureCause,
+    FailureView,
+    PendingActivity,
+    PendingChild,
+    PendingSignal,
+    PendingTimer,
+    PendingUpdate,
+    RunDescription,
+    WorkerSummary,
+    WorkerView,
+    WorkflowDescription,
+)
+from outlast_activities.deadlines import options_of
+from outlast_store.reads.description import Inspection, OpenChild, inspect_run, worker_loads
+from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import PayloadDecodeError, RunNotFoundError, WorkflowNotFoundError
+from outlast_workflow.options.search_attributes import SearchValue, from_document
+from outlast_workflow.primitives.enums import (
+    ActivityStatus,
+    Attention,
+    FailureCategory,
+    PropagationKind,
+    RunStatus,
+    TimeoutKind,
+)
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.primitives.times import seconds, to_datetime
+
+MOST_FAILURES: Final = 20
+
+
+async def describe(
+    hub: Hub, converter: DataConverter, workflow_id: str, run_id: str | None = None, *, follow: bool = False
+) -> WorkflowDescription:
+    """Describe a workflow's current run, or a certain one; with ``follow`` the latest one of that one's chain.
+
+    Raises:
+        WorkflowNotFoundError: There is no such workflow.
+        RunNotFoundError: It has no such run.
+    """
+    now = hub.environment.clock.now()
+    found = await hub.read(inspect_run, workflow_id, run_id, now, follow=follow, failures=MOST_FAILURES)
+    if found is None:
+        if run_id is not None:
+            raise RunNotFoundError(run_id, workflow_id=workflow_id)
+        raise WorkflowNotFoundError(workflow_id)
+    return _description(found, now, converter)
+
+
+def _description(found: Inspection, now: int, converter: DataConverter) -> WorkflowDescription:
+    run, workers = found.run, found.workers
+    return WorkflowDescription(
+        workflow_id=run.workflow_id,
+        workflow_type=run.workflow_type,
+        execution_timeout_seconds=seconds(run.execution_timeout),
+        run_count=found.run_count,
+        run=_run(run, workers, now, converter),
+        pending_activities=tuple(_activity(row, workers, now, converter) for row in found.activities),
+        pending_timers=tuple(PendingTimer(timer_id=id, fire_at=to_datetime(at)) for id, at in found.timers),
+        pending_children=tuple(_child(row) for row in found.children),
+        pending_updates=tuple(_update(row) for row in found.updates),
+        pending_signals=tuple(
+            PendingSignal(name=name, count=count, without_handler=kept)
+            for kept, names in zip((True, False), found.signals, strict=True)
+            for name, count in sorted(names.items())
+        ),
+        failures=tuple(_failure(row) for row in found.failures),
+        attention=tuple(Attention(kind) for kind in found.attention),
+        described_at=to_datetime(now),
+    )
+
+
+def _run(run: RunRow, workers: Mapping[str, WorkerRow], now: int, converter: DataConverter) -> RunDescription:
+    return RunDescription(
+        run_id=run.run_id,
+        run_number=run.run_number,
+        first_run_id=run.first_run_id,
+        previous_run_id=run.previous_run_id,
+        next_run_id=run.next_run_id,
+        status=RunStatus(run.status),
+        task_queue=run.task_queue,
+        priority=run.priority,
+        attempt=run.attempt,
+        created_at=to_datetime(run.created_at),
+        started_at=instant(run.started_at),
+        closed_at=instant(run.closed_at),
+        run_timeout_seconds=seconds(run.run_timeout),
+        execution_deadline_at=instant(run.execution_deadline_at),
+        run_deadline_at=instant(run.run_deadline_at),
+        execution_time_left_seconds=_left(run, run.execution_deadline_at, now),
+        run_time_left_seconds=_left(run, run.run_deadline_at, now),
+        begins_at=to_datetime(run.not_before) if run.is_open and run.not_before > now else None,
+        start_delayed=bool(run.start_delayed),
+        owner=_worker(run.owner_id, workers, now),
+        history_length=run.last_seq,
+        history_bytes=run.history_bytes,
+        memo=decoded(run.memo, converter),
+        parent_run_id=run.parent_run_id,
+        search_attributes=attributes(run.search_attributes),
+        cancel_requested_at=instant(run.cancel_requested_at),
+        build_id=run.build_id,
+        task_failures=run.task_failures,
+        attention_since=instant(run.attention_since),
+    )
+
+
+def _activity(
+    row: ActivityRow, workers: Mapping[str, WorkerRow], now: int, converter: DataConverter
+) -> PendingActivity:
+    pending = row.status == ActivityStatus.PENDING
+    details = decoded(row.heartbeat_details, converter)
+    return PendingActivity(
+        activity_id=row.activity_id,
+        activity_type=row.activity_type,
+        task_queue=row.queue,
+        local=row.local,
+        priority=row.priority,
+        status=ActivityStatus(row.status),
+        attempt=row.charged_attempt,
+        max_attempts=options_of(row).policy.max_attempts,
+        scheduled_at=to_datetime(row.scheduled_at),
+        available_at=to_datetime(row.available_at) if pending else None,
+        started_at=instant(row.started_at),
+        schedule_to_start_deadline_at=instant(row.schedule_to_start_deadline_at),
+        start_to_close_deadline_at=instant(row.start_to_close_deadline_at),
+        schedule_to_close_deadline_at=instant(row.schedule_to_close_deadline_at),
+        heartbeat_deadline_at=instant(row.heartbeat_deadline_at),
+        next_deadline_at=instant(row.next_deadline_at),
+        last_heartbeat_at=instant(row.heartbeat_at),
+        heartbeat_details=tuple(details)
+        if isinstance(details, list)
+        else ()
+        if details is None
+        else (details,),
+        last_failure=_cause(orjson.loads(row.last_failure)) if row.last_failure is not None else None,
+        worker=_worker(row.claimed_by, workers, now),
+        cancel_requested=bool(row.cancel_requested),
+    )
+
+
+def _child(row: OpenChild) -> PendingChild:
+    return PendingChild(
+        workflow_id=row.workflow_id,
+        run_id=row.run_id,
+        workflow_type=row.workflow_type,
+        status=RunStatus(row.status),
+        created_at=to_datetime(row.created_at),
+    )
+
+
+def _update(row: RequestRow) -> PendingUpdate:
+    return PendingUpdate(
+        update_id=row.request_id,
+        name=row.name,
+        accepted=row.answer_seq is not None,
+        asked_at=to_datetime(row.created_at),
+    )
+
+
+def _cause(document: Mapping[str, Any]) -> FailureCause:
+    inner = document.get("cause")
+    return FailureCause(
+        category=FailureCategory(document.get("category", FailureCategory.APPLICATION)),
+        exception_class=str(document.get("type", "")),
+        message=str(document.get("message", "")),
+        timeout_kind=_timeout_kind(document.get("timeout_kind")),
+        deadline_at=_moment(document.get("deadline_at")),
+        stack=document.get("stack") or None,
+        cause=_cause(inner) if inner else None,
+    )
+
+
+def _failure(row: FailureRow) -> FailureView:
+    return FailureView(
+        failure_id=row.failure_id,
+        recorded_at=to_datetime(row.recorded_at),
+        event_seq=row.event_seq,
+        source_kind=row.source_kind,
+        source_id=row.source_id,
+        failure_category=FailureCategory(row.failure_category),
+        propagation_kind=PropagationKind(row.propagation_kind),
+        exception_class=row.exception_class,
+        message=row.message,
+        timeout_kind=_timeout_kind(row.timeout_kind),
+        deadline_at=instant(row.deadline_at),
+    )
+
+
+def _worker(worker_id: str | None, workers: Mapping[str, WorkerRow], now: int) -> WorkerView | None:
+    if worker_id is None:
+        return None
+    row = workers.get(worker_id)
+    if row is None:
+        return WorkerView(worker_id=worker_id, host=None, pid=None, alive=False)
+    return WorkerView(worker_id=worker_id, host=row.host, pid=row.pid, alive=row.lease_expires_at > now)
+
+
+def instant(us: int | None) -> datetime | None:
+    """The datetime of a column that may be empty."""
+    return None if us is None else to_datetime(us)
+
+
+def decoded(text: str | None, converter: DataConverter) -> Any:
+    """A stored payload as plain values; where its codec is not at hand, as it is stored."""
+    if text is None:
+        return None
+    payload = Payload(text.encode())
+    try:
+        return converter.decode(payload)
+    except PayloadDecodeError:
+        return payload.value
+
+
+def attributes(text: str | None) -> dict[str, SearchValue]:
+    """The search attributes of a run's row."""
+    return {} if text is None else from_document(orjson.loads(text))
+
+
+def _left(run: RunRow, deadline: int | None, now: int) -> int | float | None:
+    return seconds(deadline - now) if deadline is not None and run.is_open else None
+
+
+def _timeout_kind(kind: str | None) -> TimeoutKind | None:
+    return None if kind is None else TimeoutKind(kind)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+async def workers(hub: Hub) -> list[WorkerSummary]:
+    """All registered workers, oldest first, with what each holds."""
+    now = hub.environment.clock.now()
+    summaries: list[WorkerSummary] = []
+    for load in await hub.read(worker_loads):
+        row, types = load.worker, orjson.loads(load.worker.types)
+        summaries.append(
+            WorkerSummary(
+                worker_id=row.worker_id,
+                host=row.host,
+                pid=row.pid,
+                alive=row.lease_expires_at > now,
+                started_at=to_datetime(row.started_at),
+                lease_expires_at=to_datetime(row.lease_expires_at),
+                task_queues=tuple(orjson.loads(row.task_queues)),
+                workflows=tuple(types.get("workflows", ())),
+                activities=tuple(types.get("activities", ())),
+                build_id=row.build_id,
+                runs_held=load.runs,
+                activities_held=load.activities,
+                activity_slots=types.get("activity_slots"),
+            )
+        )
+    return summaries

@@ -1,0 +1,222 @@
+"""The engine at a glance, as views."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from outlast.runtime.runtime import Hub
+from outlast.visibility.describe import workers
+from outlast.visibility.views import Instant, View
+from outlast.watchdog import WatchdogReport
+from outlast_store.reads import overview
+from outlast_workflow.primitives.enums import RunStatus
+from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, from_datetime, to_datetime
+
+WINDOWS: Final = {
+    "overdue": timedelta(),
+    "within_a_minute": timedelta(minutes=1),
+    "within_an_hour": timedelta(hours=1),
+    "within_a_day": timedelta(days=1),
+}
+"""When deadlines fall due, as the overview counts them; ``later`` is what is left."""
+
+
+class QueueView(View):
+    """A task queue.
+
+    Attributes:
+        waiting_runs: Runs that are ready and that no worker owns.
+        waiting_activities: Activities that are ready and not started.
+        oldest_waiting_seconds: For how long the first of those has waited.
+        workers: How many live workers serve it.
+    """
+
+    task_queue: str
+    waiting_runs: int
+    waiting_activities: int
+    running_activities: int
+    oldest_waiting_seconds: float | None
+    workers: int
+
+
+async def queue_views(hub: Hub) -> list[QueueView]:
+    """The task queues that hold anything or that a live worker serves."""
+    now = hub.environment.clock.now()
+    loads = await hub.read(overview.queue_loads, now)
+    serving: dict[str, int] = {}
+    for worker in await workers(hub):
+        if worker.alive:
+            for queue in worker.task_queues:
+                serving[queue] = serving.get(queue, 0) + 1
+    views: list[QueueView] = []
+    for queue in sorted({*loads, *serving}):
+        load = loads.get(queue) or overview.QueueLoad(queue)
+        oldest = load.oldest_waiting_at
+        views.append(
+            QueueView(
+                task_queue=queue,
+                waiting_runs=load.waiting_runs,
+                waiting_activities=load.waiting_activities,
+                running_activities=load.running_activities,
+                oldest_waiting_seconds=None if oldest is None else max(0.0, _seconds(now - oldest)),
+                workers=serving.get(queue, 0),
+            )
+        )
+    return views
+
+
+class TypeView(View):
+    """How the latest runs of a workflow type went.
+
+    Attributes:
+        runs: How many of the latest 10,000 runs are of the type.
+        per_minute: How many were started a minute, since the first of them; of what is younger than a minute, so far.
+        failed_share: The share of the ended ones that failed.
+        timed_out_share: The share of the ended ones that timed out.
+        median_seconds: How long the ended ones took, in the middle.
+        p95_seconds: … and all but the slowest twentieth.
+    """
+
+    workflow_type: str
+    runs: int
+    open: int
+    statuses: dict[str, int]
+    per_minute: float
+    failed_share: float | None
+    timed_out_share: float | None
+    median_seconds: float | None
+    p95_seconds: float | None
+
+
+async def type_views(hub: Hub) -> list[TypeView]:
+    """The workflow types of the latest runs, the busiest first."""
+    now = hub.environment.clock.now()
+    return [_type_view(share, now) for share in await hub.read(overview.type_shares)]
+
+
+def _type_view(share: overview.TypeShare, now: int) -> TypeView:
+    opened = share.of(RunStatus.PENDING, RunStatus.RUNNING)
+    ended = share.runs - opened
+    minutes = max(1.0, _seconds(now - share.first_created_at) / 60)
+    median, slow = share.quantile_us(0.5), share.quantile_us(0.95)
+    return TypeView(
+        workflow_type=share.workflow_type,
+        runs=share.runs,
+        open=opened,
+        statuses=dict(sorted(share.statuses.items())),
+        per_minute=share.runs / minutes,
+        failed_share=share.of(RunStatus.FAILED) / ended if ended else None,
+        timed_out_share=share.of(RunStatus.TIMED_OUT) / ended if ended else None,
+        median_seconds=None if median is None else _seconds(median),
+        p95_seconds=None if slow is None else _seconds(slow),
+    )
+
+
+class DueView(View):
+    """A deadline or a timer that lies ahead, or is overdue. ``kind`` is one of the six timeouts, or ``timer``."""
+
+    kind: str
+    due_at: Instant
+    workflow_id: str
+    run_id: str
+    command_id: int | None
+
+
+class EnforcedView(View):
+    """A timeout that was enforced, and how late."""
+
+    kind: str
+    deadline_at: Instant
+    recorded_at: Instant
+    lateness_seconds: float
+    workflow_id: str
+    run_id: str
+    source_kind: str
+    source_id: str | None
+
+
+class WatchdogView(View):
+    """What lies ahead, and what was done lately.
+
+    Attributes:
+        open: By kind, how many deadlines fall due in which window: ``overdue``, ``within_a_minute``,
+            ``within_an_hour``, ``within_a_day``, ``later``; of the nearest 10,000 of runs, activities and timers each.
+        more: Whether there are more than were counted.
+        nearest: The nearest fifty.
+        enforced: Timeouts among the latest failures, newest first, fifty at most.
+        worst_lateness_seconds: The latest of those.
+    """
+
+    open: dict[str, dict[str, int]]
+    more: bool
+    nearest: list[DueView]
+    enforced: list[EnforcedView]
+    worst_lateness_seconds: float | None
+    now: Instant
+
+
+async def watchdog_view(hub: Hub) -> WatchdogView:
+    """The watchdog's page."""
+    now = to_datetime(hub.environment.clock.now())
+    bounds = [from_datetime(now + ahead) for ahead in WINDOWS.values()]
+    ahead = await hub.read(overview.outlook, bounds)
+    lately = await hub.read(overview.enforced_lately)
+    windows = (*WINDOWS, "later")
+    enforced = [
+        EnforcedView(
+            kind=one.kind,
+            deadline_at=to_datetime(one.deadline_at),
+            recorded_at=to_datetime(one.recorded_at),
+            lateness_seconds=max(0.0, _seconds(one.recorded_at - one.deadline_at)),
+            workflow_id=one.workflow_id,
+            run_id=one.run_id,
+            source_kind=one.source_kind,
+            source_id=one.source_id,
+        )
+        for one in lately
+    ]
+    return WatchdogView(
+        open={kind: dict(zip(windows, counts, strict=True)) for kind, counts in sorted(ahead.counts.items())},
+        more=ahead.more,
+        nearest=[
+            DueView(
+                kind=due.kind,
+                due_at=to_datetime(due.due_at),
+                workflow_id=due.workflow_id,
+                run_id=due.run_id,
+                command_id=due.command_id,
+            )
+            for due in ahead.nearest
+        ],
+        enforced=enforced,
+        worst_lateness_seconds=max((one.lateness_seconds for one in enforced), default=None),
+        now=now,
+    )
+
+
+class PassReport(View):
+    """What a pass of a watchdog did."""
+
+    passed_at: Instant
+    counts: dict[str, int]
+    worst_lateness_seconds: float
+    set_aside: int
+    left: dict[str, int]
+    reached_limit: bool
+    next_deadline_at: Instant | None
+    skipped: bool
+    duration_seconds: float
+
+
+def pass_report(report: WatchdogReport) -> PassReport:
+    """A report as a view."""
+    document: dict[str, Any] = report.to_document()
+    for name in ("passed_at", "next_deadline_at"):
+        if document[name] is not None:
+            document[name] = datetime.fromisoformat(document[name])
+    return PassReport(**document)
+
+
+def _seconds(us: int) -> float:
+    return us / MICROSECONDS_PER_SECOND

@@ -1,0 +1,288 @@
+"""What the client shows of workflows: typed, immutable, and JSON by ``model_dump_json()``.
+
+Instants are aware datetimes (UTC) in Python and ISO 8601 with ``+00:00`` in JSON; durations are seconds, integers where
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, PlainSerializer
+
+from outlast_workflow.options.search_attributes import SearchValue
+from outlast_workflow.primitives.enums import (
+    ActivityStatus,
+    Attention,
+    FailureCategory,
+    PropagationKind,
+    RunStatus,
+    TimeoutKind,
+)
+
+Instant = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str, when_used="json")]
+"""An aware datetime, UTC."""
+
+Attributes = Annotated[
+    dict[str, SearchValue],
+    PlainSerializer(
+        lambda values: {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in values.items()
+        },
+        return_type=dict[str, Any],
+        when_used="json",
+    ),
+]
+"""Search attributes by name; in JSON, instants are ISO 8601."""
+
+
+class View(BaseModel):
+    """What all views share."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class WorkerView(View):
+    """A worker, as whoever holds something of its sees it. Host and pid are known while it is registered."""
+
+    worker_id: str
+    host: str | None
+    pid: int | None
+    alive: bool
+
+
+class RunDescription(View):
+    """One run.
+
+    Attributes:
+        attempt: Counts the runs that a workflow retry policy started; 1 is the first.
+        execution_time_left_seconds: Seconds to the execution deadline while the run is open; negative if it has passed.
+        run_time_left_seconds: The same for the run deadline.
+        begins_at: When a start delay or a retry backoff ends, if that lies ahead.
+        owner: The worker that holds the run in memory.
+        history_length: How many events there are.
+        task_failures: How often in a row its code could not be activated.
+        parent_run_id: The run that started it as its child.
+        search_attributes: What it is found by.
+        attention_since: Since when the stored kinds of ``attention`` hold.
+    """
+
+    run_id: str
+    run_number: int
+    first_run_id: str
+    previous_run_id: str | None
+    next_run_id: str | None
+    status: RunStatus
+    task_queue: str
+    priority: int
+    attempt: int
+    created_at: Instant
+    started_at: Instant | None
+    closed_at: Instant | None
+    run_timeout_seconds: int | float | None
+    execution_deadline_at: Instant | None
+    run_deadline_at: Instant | None
+    execution_time_left_seconds: int | float | None
+    run_time_left_seconds: int | float | None
+    begins_at: Instant | None
+    start_delayed: bool
+    owner: WorkerView | None
+    history_length: int
+    history_bytes: int
+    memo: dict[str, Any] | None
+    parent_run_id: str | None
+    search_attributes: Attributes
+    cancel_requested_at: Instant | None
+    build_id: str | None
+    task_failures: int
+    attention_since: Instant | None
+
+
+class FailureCause(View):
+    """Why an attempt failed; ``cause`` is what led to that."""
+
+    category: FailureCategory
+    exception_class: str
+    message: str
+    timeout_kind: TimeoutKind | None = None
+    deadline_at: Instant | None = None
+    stack: str | None = None
+    cause: FailureCause | None = None
+
+
+class PendingActivity(View):
+    """An open activity.
+
+    Attributes:
+        attempt: How many attempts were made, the running one included, as the retry policy counts: rescues and
+            hand-backs are not charged.
+        max_attempts: 0 is unlimited.
+        next_deadline_at: The first of the deadlines that apply now.
+        heartbeat_details: What the last heartbeat reported, decoded.
+        last_failure: Why the attempt before did not succeed.
+        available_at: From when on the next attempt may start, while it waits.
+        worker: Who runs it.
+        local: Whether only the worker that holds the run may run it.
+    """
+
+    activity_id: int
+    activity_type: str
+    task_queue: str
+    local: bool
+    priority: int
+    status: ActivityStatus
+    attempt: int
+    max_attempts: int
+    scheduled_at: Instant
+    available_at: Instant | None
+    started_at: Instant | None
+    schedule_to_start_deadline_at: Instant | None
+    start_to_close_deadline_at: Instant | None
+    schedule_to_close_deadline_at: Instant | None
+    heartbeat_deadline_at: Instant | None
+    next_deadline_at: Instant | None
+    last_heartbeat_at: Instant | None
+    heartbeat_details: tuple[Any, ...]
+    last_failure: FailureCause | None
+    worker: WorkerView | None
+    cancel_requested: bool
+
+
+class PendingTimer(View):
+    """A timer that has not fired."""
+
+    timer_id: int
+    fire_at: Instant
+
+
+class PendingChild(View):
+    """A child that has not ended; of a closed workflow, one that its close policy leaves alone or has yet to end."""
+
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    status: RunStatus
+    created_at: Instant
+
+
+class PendingUpdate(View):
+    """An update without an answer. ``accepted``: it stands in the history, and its handler is at work."""
+
+    update_id: str
+    name: str
+    accepted: bool
+    asked_at: Instant
+
+
+class PendingSignal(View):
+    """Signals of one name that wait.
+
+    Attributes:
+        without_handler: The code has seen them and has no handler of that name (is it misspelt?): they wait for a next
+            run. Otherwise no activation has seen them yet.
+    """
+
+    name: str
+    count: int
+    without_handler: bool
+
+
+class FailureView(View):
+    """A failure that was recorded for the run. ``event_seq`` is the event that it led to, if it led to one."""
+
+    failure_id: str
+    recorded_at: Instant
+    event_seq: int | None
+    source_kind: str
+    source_id: str | None
+    failure_category: FailureCategory
+    propagation_kind: PropagationKind
+    exception_class: str
+    message: str
+    timeout_kind: TimeoutKind | None
+    deadline_at: Instant | None
+
+
+class WorkflowDescription(View):
+    """A workflow, its run, and all that is open in it, as one state of the database.
+
+    Attributes:
+        run_count: How many runs its chain has had so far.
+        failures: The latest 20, newest first.
+        attention: Why a person should look; empty if nobody needs to.
+        described_at: When that was, by the engine's clock.
+    """
+
+    workflow_id: str
+    workflow_type: str
+    execution_timeout_seconds: int | float | None
+    run_count: int
+    run: RunDescription
+    pending_activities: tuple[PendingActivity, ...]
+    pending_timers: tuple[PendingTimer, ...]
+    pending_children: tuple[PendingChild, ...]
+    pending_updates: tuple[PendingUpdate, ...]
+    pending_signals: tuple[PendingSignal, ...]
+    failures: tuple[FailureView, ...]
+    attention: tuple[Attention, ...]
+    described_at: Instant
+
+
+class RunSummary(View):
+    """One run, as listings show it; the fields mean what they mean in :class:`RunDescription`."""
+
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    status: RunStatus
+    task_queue: str
+    priority: int
+    run_number: int
+    first_run_id: str
+    attempt: int
+    created_at: Instant
+    started_at: Instant | None
+    closed_at: Instant | None
+    execution_deadline_at: Instant | None
+    run_deadline_at: Instant | None
+    history_length: int
+    history_bytes: int
+    owner_id: str | None
+    cancel_requested_at: Instant | None
+    task_failures: int
+    attention: tuple[Attention, ...]
+    attention_since: Instant | None
+    build_id: str | None
+    parent_run_id: str | None
+    search_attributes: Attributes
+
+
+class RunPage(View):
+    """Some runs, and the cursor of the next page; ``None`` on the last one."""
+
+    runs: Sequence[RunSummary]
+    cursor: str | None
+
+
+class WorkerSummary(View):
+    """A registered worker, what it serves, and how much it holds.
+
+    ``activity_slots`` is how many activities it runs at a time; unknown of workers of earlier versions.
+    """
+
+    worker_id: str
+    host: str
+    pid: int
+    alive: bool
+    started_at: Instant
+    lease_expires_at: Instant
+    task_queues: tuple[str, ...]
+    workflows: tuple[str, ...]
+    activities: tuple[str, ...]
+    build_id: str | None
+    runs_held: int
+    activities_held: int
+    activity_slots: int | None

@@ -1,0 +1,1 @@
+"""The activities of one worker: claimed, started, their results sent on."""

@@ -1,0 +1,1 @@
+"""The runs of one worker: cached, given workflow tasks, claimed and released."""

@@ -1,0 +1,230 @@
+"""Queries: how a question about a run finds somebody who has its code, and how it is answered.
+
+============================  =========================================================================================
+where                         how
+============================  =========================================================================================
+the run is cached here        by its machine, once the activation that is due or under way is durable
+a worker here has its type    by replay of its history, which is thrown away afterwards; closed runs included
+a worker elsewhere has it     a row asks, a doorbell rings, a worker that serves the run answers the row
+nobody has it                 :class:`~outlast.errors.NoWorkerError`, at once
+============================  =========================================================================================
+
+A query sees what was acknowledged before it was asked: a signal that was sent first is handled first, if the run gets
+on at all. One whose task keeps failing is shown as its last good activation left it, and one that has not begun as its
+constructor makes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from outlast.runtime.runtime import Hub
+from outlast.worker.blocked_monitor import ActivationInterrupted, monitor
+from outlast.worker.runs.cached_run import Actor
+from outlast.worker.runs.loader import runs_and_histories
+from outlast.worker.settings import WorkerSettings
+from outlast_runs.queries import Question, Reply
+from outlast_store.reads import queries
+from outlast_store.schema.rows import RequestRow, RunRow
+from outlast_store.transitions.queries import AnswerQuery, open_queries
+from outlast_workflow.data.failures import failure_of
+from outlast_workflow.data.headers import taken_apart
+from outlast_workflow.errors import OutlastError, RunNotFoundError
+from outlast_workflow.errors.request import ReadOnlyContextError
+from outlast_workflow.history.events import WorkflowStarted
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.run.handler_tasks import RAISED
+from outlast_workflow.run.machine import WorkflowMachine
+from outlast_workflow.run.replay import replay
+
+logger = logging.getLogger("outlast.worker")
+
+FIRST_PAUSE_S: Final = 0.005
+PATIENCE_S: Final = 2.0
+"""How long a query waits at the most for what was sent before it to be handled."""
+OWNER_FIRST_US: Final = 1_000_000
+"""For so long a query from elsewhere is left to the worker that owns the run."""
+
+
+class Queries:
+    """The questions that a worker answers about runs whose code it has.
+
+    Args:
+        hub: Where to read.
+        settings: The worker's.
+        cached: The actor of a run that is in memory.
+        machine: Makes the machine of a run.
+        discard: Throws an actor away whose machine can't be trusted any more.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        settings: WorkerSettings,
+        cached: Callable[[str], Actor | None],
+        machine: Callable[[RunRow], WorkflowMachine],
+        discard: Callable[[Actor], None],
+    ) -> None:
+        self._hub = hub
+        self._settings = settings
+        self._cached = cached
+        self._machine = machine
+        self._discard = discard
+        self._answering: set[tuple[str, str, str]] = set()
+
+    # --- one question -----------------------------------------------------------------------------------------------
+
+    async def answer(self, run_id: str, question: Question, run: RunRow | None = None) -> Reply:
+        """Answer a question about a run.
+
+        Args:
+            run_id: The run.
+            question: What is asked.
+            run: Its row, where it was read since the question was asked.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+        """
+        pause, waited = FIRST_PAUSE_S, 0.0
+        while True:
+            if run is None:
+                run = await self._row(run_id)
+            actor = self._cached(run_id)
+            # Whoever was frozen may have lost the run to another owner since, and not know what that one did.
+            if actor is not None and not actor.run.is_behind(run):
+                reply = await self._wait_for(actor, question)
+                if reply is not None:
+                    return reply
+                actor, run = None, await self._row(run_id)  # it has left memory, or has not begun
+            if waited >= PATIENCE_S or not (self._is_due(run) or self._is_coming(actor, run)):
+                return await self._from_history(run_id, question)
+            run = None
+            await asyncio.sleep(pause)
+            waited += pause
+            pause *= 2
+
+    async def _row(self, run_id: str) -> RunRow:
+        run = await self._hub.read(queries.run, run_id)
+        if run is None:
+            raise RunNotFoundError(run_id)
+        return run
+
+    def _is_coming(self, actor: Actor | None, run: RunRow) -> bool:
+        """Whether memory is about to learn what the row says: it is ours still, and a commit or a bell under way."""
+        return actor is not None and run.is_open and run.fence == actor.run.fence
+
+    def _is_due(self, run: RunRow) -> bool:
+        """Whether the run is about to be activated: what was sent before the question is handled then."""
+        if not run.is_open or run.wake_at is None or run.owner_id is None:
+            return False
+        return max(run.wake_at, run.not_before) <= self._hub.environment.clock.now()
+
+    def _wait_for(self, actor: Actor, question: Question) -> asyncio.Future[Reply | None]:
+        """Ask a run in memory: now if it is at rest, else after the activations that handle what came before."""
+        future: asyncio.Future[Reply | None] = self._hub.loop.create_future()
+        commits = int(actor.change is not None)
+        if actor.has_work and actor.run.not_before <= self._hub.environment.clock.now():
+            commits += 1
+        actor.questions.append((question, future, commits))
+        if not commits:
+            self.settle(actor, commits=0)
+        return future
+
+    def settle(self, actor: Actor, *, commits: int = 1) -> None:
+        """So many activations of a run have become durable: answer those who waited for no more."""
+        waiting, actor.questions = actor.questions, []
+        spoiled = False
+        for question, future, wanted in waiting:
+            if wanted > commits:
+                actor.questions.append((question, future, wanted - commits))
+            elif spoiled or not actor.machine.begun:
+                _resolve(future, None)
+            else:
+                reply, spoiled = ask(actor.machine, question, self._settings)
+                _resolve(future, reply)
+        if spoiled:
+            self._discard(actor)
+
+    def give_up(self, actor: Actor) -> None:
+        """The run leaves memory: what is asked of it is answered otherwise."""
+        questions, actor.questions = actor.questions, []
+        for _, future, _ in questions:
+            _resolve(future, None)
+
+    async def _from_history(self, run_id: str, question: Question) -> Reply:
+        """Bring the run back for this question alone."""
+        found = (await self._hub.read(runs_and_histories, [run_id]))[run_id]
+        if found is None:
+            raise RunNotFoundError(run_id)
+        run, rows = found
+        converter = self._settings.converter
+        try:
+            machine = self._machine(run)
+        except OutlastError as error:
+            return Reply(failure=failure_of(error, converter))
+        try:
+            replayed = replay(machine, rows)
+            if not machine.begun:
+                started = replayed.unapplied[0][1]
+                assert isinstance(started, WorkflowStarted)
+                machine.make(started, self._hub.environment.clock.now())
+            return ask(machine, question, self._settings)[0]
+        except RAISED as error:
+            return Reply(failure=failure_of(error, converter))
+        finally:
+            machine.evict()
+
+    # --- questions from elsewhere -----------------------------------------------------------------------------------
+
+    async def look(self, queues: list[str], types: list[str]) -> None:
+        """Answer what other processes ask about runs that this worker serves."""
+        now = self._hub.environment.clock.now()
+        for row, owner_id in await self._hub.read(open_queries, queues, types, now):
+            if row.key in self._answering:
+                continue
+            theirs = owner_id is not None and owner_id != self._settings.worker_id
+            if not (theirs and now - row.created_at < OWNER_FIRST_US):
+                self._answering.add(row.key)
+                self._hub.spawn(self._answer_row(row), "outlast-query")
+
+    async def _answer_row(self, row: RequestRow) -> None:
+        try:
+            question = Question(row.name, *taken_apart(row.input))
+            reply = await self.answer(row.run_id, question)
+            await self._hub.journal.apply(AnswerQuery(row.key, reply.to_text()))
+        except OutlastError as error:
+            logger.warning("query %s of run %s could not be answered: %s", row.name, row.run_id, error)
+        finally:
+            self._hub.loop.call_later(1.0, partial(self._answering.discard, row.key))
+
+
+def ask(machine: WorkflowMachine, question: Question, settings: WorkerSettings) -> tuple[Reply, bool]:
+    """Ask a machine at rest. Returns the reply, and whether the machine must not be used any more."""
+    watch = monitor()
+    if watch is not None:
+        watch.enter(machine)
+    try:
+        try:
+            result = machine.query(question.name, question.input, question.headers)
+        finally:
+            if watch is not None:
+                watch.leave()
+        limits: StructuralLimits = settings.limits
+        limits.check("payload_bytes", len(result.json), whose=machine.run_id)
+        return Reply(result), False
+    except ActivationInterrupted as stop:
+        if watch is not None:
+            watch.leave()
+        return Reply(failure=failure_of(machine.log.refusal or stop, settings.converter)), True
+    except RAISED as error:
+        spoiled = isinstance(error, ReadOnlyContextError) or machine.log.refusal is not None
+        return Reply(failure=failure_of(error, settings.converter)), spoiled
+
+
+def _resolve(future: asyncio.Future[Reply | None], reply: Reply | None) -> None:
+    if not future.done():
+        future.set_result(reply)

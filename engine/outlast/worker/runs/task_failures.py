@@ -1,0 +1,104 @@
+"""Activations that can't be done: a failed task is counted and tried again, a history past its limit ends the run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from outlast.runtime.runtime import Hub
+from outlast.worker.runs.cached_run import Actor
+from outlast.worker.settings import WorkerSettings
+from outlast_runs.activation import Activate, Activation, TaskFailed
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.data.failures import failure_of
+from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
+from outlast_workflow.history.events import Failure, WorkflowFailed, WorkflowTaskFailed
+from outlast_workflow.run.handler_tasks import Considered
+from outlast_workflow.run.run_outcome import BY_LIMIT
+
+logger = logging.getLogger("outlast.worker")
+
+
+class TaskFailures:
+    """Records the failed tasks of a worker's runs.
+
+    Args:
+        hub: Where the journal is.
+        settings: The worker's.
+        load_at: Brings a run back into memory at a time.
+    """
+
+    def __init__(self, hub: Hub, settings: WorkerSettings, load_at: Callable[[str, int], None]) -> None:
+        self._hub = hub
+        self._settings = settings
+        self._load_at = load_at
+
+    def record(self, run: RunRow, error: BaseException) -> None:
+        """A run's code, or what is around it, raised in an activation: count it, and try again later."""
+        settings = self._settings
+        logger.warning(
+            "the task of workflow %s (run %s) failed: %s: %s",
+            run.workflow_id,
+            run.run_id,
+            type(error).__name__,
+            error,
+            extra={"workflow_id": run.workflow_id, "run_id": run.run_id},
+        )
+        event = WorkflowTaskFailed(failure_of(error, settings.converter), settings.build_id)
+        change = TaskFailed(run, settings.worker_id, run.fence, event)
+        self._hub.journal.submit(change, partial(self._recorded, run.run_id))
+
+    def _recorded(self, run_id: str, again_at: int | None, error: BaseException | None) -> None:
+        if again_at:
+            self._load_at(run_id, again_at)
+        elif error is not None and not isinstance(error, RefusedError | JournalClosedError):
+            logger.warning("the failed task of run %s could not be recorded: %s", run_id, error)
+
+    def limit_passed(self, actor: Actor, error: StructuralLimitError) -> Activate:
+        """The history has grown past its limit: what fails the run, without another activation."""
+        run = actor.run
+        failed = WorkflowFailed(failure_of(error, self._settings.converter), by=BY_LIMIT)
+        return Activate(
+            run,
+            Activation(
+                worker_id=self._settings.worker_id,
+                fence=run.fence,
+                seen_seq=actor.seen_seq,
+                seen_inbox=actor.seen_inbox,
+                record=None,
+                commands=[failed],
+            ),
+        )
+
+    def rejection(
+        self, actor: Actor, update_id: str | None = None, failure: Failure | None = None
+    ) -> Activate:
+        """What writes the answer to one update and nothing else; without one, that the inbox holds no news.
+
+        Args:
+            actor: The run.
+            update_id: An update whose validator tried to change the run, which must come back by replay.
+            failure: Why it is rejected.
+        """
+        considered = Considered(rejected=[(update_id, failure)] if update_id and failure else [], alone=True)
+        run = actor.run
+        return Activate(
+            run,
+            Activation(
+                worker_id=self._settings.worker_id,
+                fence=run.fence,
+                seen_seq=actor.seen_seq,
+                seen_inbox=actor.seen_inbox if update_id is None else -1,
+                record=None,
+                commands=(),
+                considered=considered,
+            ),
+        )
+
+    def check_history(self, actor: Actor) -> None:
+        """Raise where a run's history has grown past its limit; warn where it nearly has."""
+        limits, run = self._settings.limits, actor.run
+        warned = actor.machine.log.warned
+        limits.check("history_events", run.last_seq, whose=run.workflow_id, warned=warned)
+        limits.check("history_bytes", run.history_bytes, whose=run.workflow_id, warned=warned)

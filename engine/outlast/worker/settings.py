@@ -1,0 +1,64 @@
+"""What a worker was told, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outlast.client.interceptors import Interceptor
+from outlast.histories.retention_policy import RetentionPolicy
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import InvalidOptionError, WorkflowTaskError
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import ActivityOptions, duration_seconds, validate_task_queue
+
+
+@dataclass(slots=True)
+class WorkerSettings:
+    """A worker's options. Durations are in seconds."""
+
+    worker_id: str
+    task_queues: Sequence[str]
+    converter: DataConverter
+    lease_duration: float = 30.0
+    max_cached_workflows: int = 1000
+    max_concurrent_activities: int = 100
+    graceful_shutdown_timeout: float = 10.0
+    build_id: str | None = None
+    retention: RetentionPolicy | None = None
+    limits: StructuralLimits = field(default_factory=StructuralLimits)
+    default_activity_options: ActivityOptions | None = None
+    interceptors: Sequence[Interceptor] = ()
+    runtime_guard: bool = True
+    workflow_task_failure_types: tuple[type[BaseException], ...] = (WorkflowTaskError, InvalidOptionError)
+
+    def __post_init__(self) -> None:
+        for queue in self.task_queues:
+            validate_task_queue(queue)
+        if not self.task_queues:
+            raise InvalidOptionError("a worker serves at least one task queue", field="task_queue")
+        defaults: object = self.default_activity_options
+        if defaults is not None and not isinstance(defaults, ActivityOptions):
+            raise InvalidOptionError(
+                f"default activity options must be ActivityOptions, not {type(defaults).__name__}",
+                field="default_activity_options",
+            )
+        policy: object = self.retention
+        if policy is not None and not isinstance(policy, RetentionPolicy):
+            raise InvalidOptionError(
+                f"retention must be a RetentionPolicy, not {type(policy).__name__}", field="retention"
+            )
+        _at_least("max_cached_workflows", self.max_cached_workflows, 0)
+        _at_least("max_concurrent_activities", self.max_concurrent_activities, 0)
+        self.lease_duration = float(duration_seconds("lease duration", self.lease_duration))
+        if self.lease_duration < 1:
+            raise InvalidOptionError("lease duration must be at least 1 second", field="lease_duration")
+        self.graceful_shutdown_timeout = float(
+            duration_seconds("graceful shutdown timeout", self.graceful_shutdown_timeout)
+        )
+
+
+def _at_least(field_name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        words = field_name.replace("_", " ")
+        raise InvalidOptionError(f"{words} must be a whole number, {least} or more", field=field_name)

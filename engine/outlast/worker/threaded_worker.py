@@ -1,0 +1,74 @@
+"""A worker on a thread and event loop of its own, with a client of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+from outlast.client.client import Client
+from outlast.worker.loop_worker import LoopWorker
+from outlast.worker.settings import WorkerSettings
+from outlast_activities.definitions import ActivityDefinition
+from outlast_workflow.declare.definitions import WorkflowDefinition
+
+
+class WorkerThread:
+    """Runs a :class:`~outlast.worker.loop_worker.LoopWorker` elsewhere; started and stopped from the caller's loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: WorkerSettings,
+        workflows: dict[str, WorkflowDefinition],
+        activities: dict[str, ActivityDefinition[..., Any]],
+        watchdog_interval: float | None,
+    ) -> None:
+        self._url = client.url
+        self._client = client
+        self._parts = (settings, workflows, activities, watchdog_interval)
+        self.unfinished = 0
+        self._ready: Future[None] = Future()
+        self._ended: Future[None] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="outlast-worker", daemon=True)
+
+    async def start(self) -> None:
+        """Returns when it works; raises what kept it from that."""
+        self._thread.start()
+        await asyncio.wrap_future(self._ready)
+
+    async def stop(self) -> None:
+        """Returns when it has stopped in good order."""
+        if self._loop is not None and self._stopping is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        await asyncio.wrap_future(self._ended)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except BaseException as error:
+            if not self._ready.done():
+                self._ready.set_exception(error)
+                self._ended.set_result(None)
+            else:
+                self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _work(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        connecting = Client.connect(self._url, converter=self._client.converter, limits=self._client.limits)
+        async with connecting as client:
+            worker = LoopWorker(client, *self._parts)
+            await worker.start()
+            self._ready.set_result(None)
+            try:
+                await self._stopping.wait()
+            finally:
+                await worker.stop()
+                self.unfinished = worker.unfinished

@@ -1,0 +1,222 @@
+"""A worker: the process's promise to run workflows and activities of some task queues."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from outlast.checking.checker import StaticChecks, report
+from outlast.client.client import Client
+from outlast.client.interceptors import Interceptor, checked_interceptors
+from outlast.histories.retention_policy import RetentionPolicy
+from outlast.worker.loop_worker import LoopWorker
+from outlast.worker.settings import WorkerSettings
+from outlast.worker.threaded_worker import WorkerThread
+from outlast.worker.tuning import tune_process
+from outlast_activities.definitions import ActivityDefinition
+from outlast_activities.definitions import definition_of as activity_definition_of
+from outlast_activities.interceptors import intercepted as activity_around
+from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.declare.definitions import definition_of as workflow_definition_of
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.options import ActivityOptions, timeout_seconds
+from outlast_workflow.run.intercepted import intercepted as workflow_around
+
+logger = logging.getLogger("outlast.worker")
+
+
+class Worker:
+    """Runs workflows and activities. An async context manager; :meth:`run` is for a main program.
+
+    Args:
+        client: The client to work for; they share its database.
+        task_queue: The queue that it serves, or several.
+        workflows: Workflow classes and functions.
+        activities: Activities.
+        watchdog: Whether it also runs a :class:`~outlast.watchdog.TaskWatchdog`.
+        watchdog_interval: Seconds between the watchdog's passes at the most.
+        lease_duration: Seconds after which others may take over the work of a worker that no longer answers.
+        max_cached_workflows: How many idle runs stay in memory; 0 replays each run for each activation.
+        max_concurrent_activities: How many activities run at a time.
+        graceful_shutdown_timeout: Seconds that running activities get to end when the worker stops.
+        default_activity_options: What activities get where neither their declaration nor their call says anything.
+        build_id: Names the code; recorded with each activation.
+        limits: The structural limits.
+        workflow_task_failure_types: Exceptions of workflow code that fail the task, to be tried again, not the run.
+        static_checks: What to do about workflow code that reads like it may not replay: ``"warn"`` of it in the log,
+            once for each workflow, ``"error"`` to refuse it, or ``"off"``.
+        runtime_guard: Whether files, sockets, processes, threads and ``time.sleep`` are stopped in workflow code: it
+            fails the task, not the run.
+        own_thread: Whether it works on a thread and event loop of its own, with a client of its own: for web apps,
+            whose handlers then neither wait for it nor slow it down. Not for a database in memory.
+        retention: What is kept of closed workflows; without it, everything.
+        interceptors: Stand around what it runs, inside those of the client.
+
+    Raises:
+        InvalidOptionError: An option is out of range, or two definitions share a name.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        task_queue: str | Sequence[str] = "default",
+        workflows: Iterable[Any] = (),
+        activities: Iterable[Any] = (),
+        watchdog: bool = True,
+        watchdog_interval: float = 1.0,
+        lease_duration: float = 30.0,
+        max_cached_workflows: int = 1000,
+        max_concurrent_activities: int = 100,
+        graceful_shutdown_timeout: float = 10.0,
+        default_activity_options: ActivityOptions | None = None,
+        build_id: str | None = None,
+        limits: StructuralLimits | None = None,
+        workflow_task_failure_types: tuple[type[BaseException], ...] | None = None,
+        static_checks: StaticChecks = "warn",
+        runtime_guard: bool = True,
+        own_thread: bool = False,
+        interceptors: Iterable[Interceptor] = (),
+        retention: RetentionPolicy | None = None,
+    ) -> None:
+        if not isinstance(client, Client):
+            raise InvalidOptionError(
+                f"client must be a Client, not {type(client).__name__}: `await Client.connect(url)` gives one",
+                field="client",
+            )
+        self.client = client
+        queues = (task_queue,) if isinstance(task_queue, str) else tuple(task_queue)
+        self.settings = WorkerSettings(
+            worker_id=client.hub.environment.ids.next(),
+            task_queues=queues,
+            converter=client.converter,
+            lease_duration=lease_duration,
+            max_cached_workflows=max_cached_workflows,
+            max_concurrent_activities=max_concurrent_activities,
+            graceful_shutdown_timeout=graceful_shutdown_timeout,
+            build_id=build_id,
+            limits=limits or client.limits,
+            default_activity_options=default_activity_options,
+            runtime_guard=runtime_guard,
+            retention=retention,
+        )
+        if workflow_task_failure_types is not None:
+            self.settings.workflow_task_failure_types = workflow_task_failure_types
+        self.workflows: dict[str, WorkflowDefinition] = _by_name(
+            "workflow", map(workflow_definition_of, workflows)
+        )
+        self.activities: dict[str, ActivityDefinition[..., Any]] = _by_name(
+            "activity", map(activity_definition_of, activities)
+        )
+        report(self.workflows.values(), static_checks)
+        around = (*client.interceptors, *checked_interceptors(interceptors))
+        if around:
+            self.settings.interceptors = around
+            self.workflows = {name: workflow_around(one, around) for name, one in self.workflows.items()}
+            self.activities = {name: activity_around(one, around) for name, one in self.activities.items()}
+        if not self.workflows and not self.activities:
+            raise InvalidOptionError("a worker needs workflows or activities to run", field="workflows")
+        interval = timeout_seconds("watchdog interval", watchdog_interval)
+        self._watchdog_interval = float(interval) if watchdog else None
+        if own_thread and client.hub.url.memory:
+            raise InvalidOptionError(
+                "a database in memory has one thread: leave own_thread out", field="own_thread"
+            )
+        self._own_thread = own_thread
+        self._worker: LoopWorker | WorkerThread | None = None
+        self._stop_requested = asyncio.Event()
+        self._was_signalled = False
+        self.unfinished = 0
+        """How many activities ran on, whatever they were told, when it had stopped."""
+
+    @property
+    def worker_id(self) -> str:
+        """The id that it is registered under."""
+        return self.settings.worker_id
+
+    @property
+    def local(self) -> LoopWorker:
+        """The running worker, where it works on the caller's loop."""
+        assert isinstance(self._worker, LoopWorker), "the worker is not running on this loop"
+        return self._worker
+
+    async def start(self) -> None:
+        """Register, and begin to work."""
+        if self._worker is not None:
+            raise InvalidOptionError("the worker is running already: make another one, or stop it first")
+        parts = (self.settings, self.workflows, self.activities, self._watchdog_interval)
+        make = WorkerThread if self._own_thread else LoopWorker
+        worker = make(self.client, *parts)
+        self._worker = worker
+        try:
+            await worker.start()
+        except BaseException:
+            self._worker = None
+            raise
+
+    async def stop(self) -> None:
+        """Stop in good order: runs are released, activities get their grace period, the rest is handed back."""
+        worker, self._worker = self._worker, None
+        self._stop_requested.set()
+        if worker is not None:
+            await worker.stop()
+            self.unfinished = worker.unfinished
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+    async def run(self) -> None:
+        """Work until SIGINT or SIGTERM, or until :meth:`request_stop`; then stop in good order.
+
+        A second signal, while it stops, ends the process at once; others take its work over when its lease is over.
+
+        The process is taken to be the worker's own: its garbage collector and thread switching are set up for that
+        (:mod:`outlast.worker.tuning`). Inside another program use the worker as a context manager.
+        """
+        tune_process()
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            try:
+                loop.add_signal_handler(number, self._signalled, number)
+            except (NotImplementedError, RuntimeError, ValueError):
+                logger.debug("signal %s can't be handled here", number)
+        try:
+            async with self:
+                await self._stop_requested.wait()
+        finally:
+            for number in signals:
+                try:
+                    loop.remove_signal_handler(number)
+                except (NotImplementedError, RuntimeError, ValueError):
+                    logger.debug("signal %s was not handled here", number)
+
+    def _signalled(self, number: int) -> None:
+        if self._was_signalled:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self._was_signalled = True
+        logger.info("worker %s stops in good order; another signal ends it at once", self.worker_id)
+        self.request_stop()
+
+    def request_stop(self) -> None:
+        """Make :meth:`run` return; call it on the worker's loop."""
+        self._stop_requested.set()
+
+
+def _by_name(noun: str, definitions: Iterable[Any]) -> dict[str, Any]:
+    found: dict[str, WorkflowDefinition | ActivityDefinition[..., Any]] = {}
+    for definition in definitions:
+        known = found.get(definition.name)
+        if known is not None and known is not definition and known.fn is not definition.fn:
+            raise InvalidOptionError(f"two definitions of {noun} {definition.name!r}: give one another name")
+        found[definition.name] = definition
+    return found

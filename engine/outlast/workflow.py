@@ -1,0 +1,75 @@
+"""What workflow code uses: ``from outlast import workflow``."""
+
+from outlast_workflow.api import blocking, unsafe
+from outlast_workflow.api.api import (
+    continue_as_new,
+    execute_activity,
+    execute_local_activity,
+    in_replay,
+    in_workflow,
+    info,
+    now,
+    random,
+    sleep,
+    start_activity,
+    start_local_activity,
+    time_remaining,
+    uuid4,
+)
+from outlast_workflow.api.children import execute_child, start_child
+from outlast_workflow.api.log import logger
+from outlast_workflow.api.markers import (
+    deprecate_patch,
+    patched,
+    side_effect,
+    upsert_memo,
+    upsert_search_attributes,
+)
+from outlast_workflow.api.messages import all_handlers_finished, current_update_info, external, wait_condition
+from outlast_workflow.api.shield import shield
+from outlast_workflow.declare.definitions import defn, run
+from outlast_workflow.declare.handlers import init, query, signal, update
+from outlast_workflow.run.child_calls import ChildWorkflowHandle
+from outlast_workflow.run.handler_tasks import UpdateInfo
+from outlast_workflow.run.info import ParentInfo, WorkflowInfo
+
+__all__ = [
+    "ChildWorkflowHandle",
+    "ParentInfo",
+    "UpdateInfo",
+    "WorkflowInfo",
+    "all_handlers_finished",
+    "blocking",
+    "continue_as_new",
+    "current_update_info",
+    "defn",
+    "deprecate_patch",
+    "execute_activity",
+    "execute_child",
+    "execute_local_activity",
+    "external",
+    "in_replay",
+    "in_workflow",
+    "info",
+    "init",
+    "logger",
+    "now",
+    "patched",
+    "query",
+    "random",
+    "run",
+    "shield",
+    "side_effect",
+    "signal",
+    "sleep",
+    "start_activity",
+    "start_child",
+    "start_local_activity",
+    "time_remaining",
+    "unsafe",
+    "update",
+    "upsert_memo",
+    "upsert_search_attributes",
+    "uuid4",
+    "wait_condition",
+]

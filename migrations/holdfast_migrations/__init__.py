@@ -1,6 +1,0 @@
-"""The schema's versions, and the way from any of them to any other, by alembic and without an ini file."""
-
-from holdfast_migrations.revisions import HEAD, REVISIONS, current_revision, head_revision
-from holdfast_migrations.runner import downgrade, migrate
-
-__all__ = ["HEAD", "REVISIONS", "current_revision", "downgrade", "head_revision", "migrate"]

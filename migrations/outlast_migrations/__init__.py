@@ -1,0 +1,6 @@
+"""The schema's versions, and the way from any of them to any other, by alembic and without an ini file."""
+
+from outlast_migrations.revisions import HEAD, REVISIONS, current_revision, head_revision
+from outlast_migrations.runner import downgrade, migrate
+
+__all__ = ["HEAD", "REVISIONS", "current_revision", "downgrade", "head_revision", "migrate"]

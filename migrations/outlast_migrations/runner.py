@@ -1,0 +1,132 @@
+"""Migrating, up and down: each time one transaction, whatever the number of steps.
+
+Any number of processes may migrate one database at once: one does it, the others wait and find nothing left to do.
+On SQLite they queue for the write lock. On PostgreSQL they queue for the row that holds the version; while there is no
+such row yet, the one that comes second fails on the first table that both create, and starts again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from outlast_migrations.revisions import VERSION_TABLE
+
+_HERE: Final = Path(__file__).parent
+_ATTEMPTS: Final = 20
+_ATTEMPTS_TO_CREATE: Final = 3
+_PAUSE_S: Final = 0.1
+
+_SQLITE_BUSY: Final = frozenset({5, 6})
+# A deadlock, a serialization failure, a lock that took too long.
+_POSTGRESQL_RETRY: Final = frozenset({"40P01", "40001", "55P03"})
+# Another process created it meanwhile; or the application has a table of that name, and always will.
+_POSTGRESQL_EXISTS: Final = frozenset({"23505", "42P07", "42710"})
+
+_alembic_lock: Final = threading.Lock()
+"""Alembic's ``op`` is one object for the whole process."""
+
+
+def migrate(bind: Engine | Connection, revision: str = "head") -> None:
+    """Bring the schema up to a version; nothing happens if it is there already.
+
+    Args:
+        bind: An engine, or a connection with no transaction open; it is put into driver-level autocommit, for BEGIN and
+            COMMIT are said here.
+        revision: The version to reach.
+    """
+    _run(bind, lambda script, found: script._upgrade_revs(revision, found))
+
+
+def downgrade(bind: Engine | Connection, revision: str = "base") -> None:
+    """Take the schema back to a version; what the newer tables and columns hold is lost.
+
+    Args:
+        bind: As for `migrate`.
+        revision: The version to reach; ``base`` removes every table but the one that holds the version.
+    """
+    _run(bind, lambda script, found: script._downgrade_revs(revision, found))
+
+
+def _run(bind: Engine | Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
+    with _autocommit_connection(bind) as connection:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                _attempt(connection, steps)
+            except DBAPIError as error:
+                if attempt >= _attempts(error):
+                    raise
+                time.sleep(_PAUSE_S)
+            else:
+                return
+
+
+def _attempt(connection: Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
+    _begin(connection)
+    try:
+        _run_steps(connection, steps)
+        connection.exec_driver_sql("COMMIT")
+    except BaseException:
+        if not connection.invalidated:
+            connection.exec_driver_sql("ROLLBACK")
+        raise
+
+
+def _begin(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        return
+    connection.exec_driver_sql("BEGIN")
+    # A migration takes as long as it takes, and so does waiting for another process's.
+    for setting in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+        connection.exec_driver_sql(f"SET LOCAL {setting} = 0")
+    if connection.exec_driver_sql(f"SELECT to_regclass('{VERSION_TABLE}')").scalar() is not None:
+        connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE} FOR UPDATE").all()
+
+
+def _run_steps(connection: Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
+    # Imported here because most processes never migrate anything, and alembic takes a while to load.
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    with _alembic_lock:
+        script = ScriptDirectory(_HERE)
+        environment = EnvironmentContext(Config(), script, fn=lambda found, _: steps(script, found))
+        with environment:
+            environment.configure(connection=connection, version_table=VERSION_TABLE)
+            environment.run_migrations()
+
+
+@contextmanager
+def _autocommit_connection(bind: Engine | Connection) -> Generator[Connection]:
+    if isinstance(bind, Engine):
+        with bind.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+    elif _in_autocommit(bind):
+        yield bind
+    else:
+        yield bind.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _in_autocommit(connection: Connection) -> bool:
+    driver: Any = connection.connection.dbapi_connection
+    if connection.dialect.name == "sqlite":
+        return driver.isolation_level is None
+    return bool(driver.autocommit)
+
+
+def _attempts(error: DBAPIError) -> int:
+    """How often what failed like this is tried."""
+    state = getattr(error.orig, "sqlstate", None)
+    if state in _POSTGRESQL_EXISTS:
+        return _ATTEMPTS_TO_CREATE
+    busy = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _SQLITE_BUSY
+    return _ATTEMPTS if busy or state in _POSTGRESQL_RETRY else 1

@@ -1,0 +1,60 @@
+"""Ending runs whose execution or run deadline has passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.schema.rows import RunRow
+from outlast_store.transitions.runs import deadline_passed, earliest, time_out_run
+from outlast_workflow.errors import RefusedError
+from outlast_workflow.primitives.enums import TimeoutKind
+
+
+@dataclass(slots=True)
+class Enforced:
+    """A deadline that was enforced: which, when it was, and when that was done (microseconds)."""
+
+    kind: TimeoutKind
+    deadline_at: int
+    at: int
+    closed: bool = True
+    """Whether the run or activity ended by it; an activity may be tried again."""
+
+
+class EnforceRunDeadline(BaseChange):
+    """End a run whose execution or run deadline has passed; a retry policy may start the next one.
+
+    ``retries=False`` spares the lock on the instance where the run has no retry policy.
+    """
+
+    insists = True
+
+    def __init__(self, run_id: str, workflow_id: str, *, retries: bool = True) -> None:
+        self.runs = self.closes = (run_id,)
+        if retries:  # the next run changes the instance, whose lock comes before the run's
+            self.instances = (workflow_id,)
+
+    def apply(self, batch: Batch) -> Enforced | None:
+        """Returns what was enforced; ``None`` where the run is gone, closed or has time left."""
+        run = batch.run(self.runs[0])
+        if run is None:
+            return None
+        if not run.is_open:
+            if run.next_deadline_at is not None:
+                raise RefusedError("closed_run", f"run {run.run_id} has a deadline, but is {run.status}")
+            return None
+        enforced = enforce_run(batch, run)
+        if enforced is None:
+            run.next_deadline_at = earliest(run.execution_deadline_at, run.run_deadline_at)
+        return enforced
+
+
+def enforce_run(batch: Batch, run: RunRow) -> Enforced | None:
+    """End an open run if a deadline of its own has passed."""
+    if deadline_passed(run, batch.now) is None:
+        return None
+    kind = time_out_run(batch, run)
+    deadline = run.execution_deadline_at if kind is TimeoutKind.EXECUTION_TIMEOUT else run.run_deadline_at
+    assert deadline is not None
+    return Enforced(kind, deadline, batch.now)

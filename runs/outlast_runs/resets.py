@@ -1,0 +1,206 @@
+"""Resetting a workflow: a new run of its chain that takes the history up again at a point.
+
+The new run's history is that of the old one up to the point, event by event under the same numbers, so that replay
+brings the code back to where it was. Only its ``WorkflowStarted`` is its own: it has the new run's place in the
+chain, its run deadline, and in ``reset`` the run and event that it was taken from and the *seed that holds from there
+on*. What was decided before the point keeps the old seed (of a run that was reset before: seeds), or replay would not
+find it.
+
+What was open at the point is open again: timers under their old times, activities from their first attempt. Signals
+that came after it follow in order. An open run ends in the same change, by ``WorkflowReset``; a closed one stays as it
+ended. All of it is one compare-and-set on the run that stands for the id.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from outlast_activities.attempts import schedule
+from outlast_store.database.statements import columns_of
+from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.schema import tables
+from outlast_store.schema.rows import RunRow
+from outlast_store.transitions import requests
+from outlast_store.transitions.runs import (
+    close_run,
+    deadline_passed,
+    earliest,
+    new_seed,
+    next_run,
+    run_failure,
+    time_out_run,
+)
+from outlast_workflow.errors import RunNotFoundError
+from outlast_workflow.history.events import WorkflowReset, WorkflowStarted
+from outlast_workflow.history.reset_plan import History, ResetPlan, ResetRefusedError
+from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.primitives.enums import FailureCategory, PropagationKind, RunStatus
+from outlast_workflow.primitives.times import iso, seconds
+
+AT_ONCE = 400
+
+
+def replaced_run(run_id: str, current: str) -> ResetRefusedError:
+    return ResetRefusedError(
+        f"run {run_id} no longer stands for its workflow, run {current} does: "
+        "look at what that one does, and reset it if need be"
+    )
+
+
+class ResetRun(BaseChange):
+    """Start a new run from a point of the latest one's history, which ends if it is open."""
+
+    def __init__(
+        self,
+        run: RunRow,
+        history: History,
+        plan: ResetPlan,
+        reason: str | None,
+        timeout: int | None,
+        *,
+        signals: bool,
+    ) -> None:
+        self.run_id = run.run_id
+        self.instances = (run.workflow_id,)
+        self.runs = (run.run_id,)
+        self.closes = (run.run_id,) if run.is_open else ()
+        self.history = history
+        self.plan = plan
+        self.reason = reason
+        self.timeout = timeout
+        self.signals = signals
+        """Whether those after the point go along."""
+        self.weight = 4096 + plan.size
+
+    def apply(self, batch: Batch) -> str:
+        """Returns the new run's id.
+
+        Raises:
+            ResetRefusedError: Another run stands for the workflow by now, or its execution deadline has passed.
+        """
+        batch.insist()
+        run = batch.run(self.run_id)
+        instance = batch.instance(self.instances[0])
+        if run is None or instance is None:
+            raise RunNotFoundError(self.run_id, workflow_id=self.instances[0])
+        if instance.current_run_id != run.run_id or run.next_run_id is not None:
+            raise replaced_run(run.run_id, instance.current_run_id)
+        if self.timeout is None and (run.execution_deadline_at or batch.now + 1) <= batch.now:
+            raise ResetRefusedError(
+                f"the execution deadline of {run.workflow_id} has passed: give a new execution timeout with the reset"
+            )
+        if run.is_open and deadline_passed(run, batch.now) is not None:
+            time_out_run(batch, run)
+            following: str | None = vars(run)["next_run_id"]
+            if following is not None:  # its retry policy went on
+                return following
+        was_open = run.is_open
+        row = self._new_run(batch, run, was_open=was_open)
+        self._copy(batch, run, row)
+        if self.signals:
+            requests.move_signals(batch, row, requests.unapplied_signals(batch, run, self.plan.seq))
+        run.next_run_id = row.run_id
+        if run.inbox:
+            requests.move_updates(batch, run, row)
+        instance.current_run_id = row.run_id
+        instance.run_count = row.run_number
+        instance.workflow_type = row.workflow_type
+        if was_open:
+            self._end(batch, run, row.run_id)
+        return row.run_id
+
+    def _end(self, batch: Batch, run: RunRow, following: str) -> None:
+        failure = run_failure(
+            batch,
+            run,
+            FailureCategory.TERMINATED,
+            PropagationKind.TERMINATED,
+            exception_class="WorkflowResetError",
+            message=self.reason or "the workflow was reset",
+        )
+        event = WorkflowReset(following, self.reason)
+        close_run(batch, run, event, RunStatus.TERMINATED, by="reset", failure=failure)
+
+    # --- the new run ------------------------------------------------------------------------------------------------
+
+    def _new_run(self, batch: Batch, run: RunRow, *, was_open: bool) -> RunRow:
+        plan = self.plan
+        row = next_run(
+            run,
+            run_id=batch.ids.next(),
+            now=batch.now,
+            attempt=run.attempt,
+            search_attributes=plan.search_attributes,
+        )
+        row.memo = plan.memo.json.decode() if plan.memo is not None else None
+        row.cancel_requested_at = plan.cancel_requested_at
+        row.task_failures = int(plan.task_failing)
+        if plan.activated:
+            row.status = RunStatus.RUNNING.value
+            row.started_at = batch.now
+        if self.timeout is not None:
+            row.execution_timeout = self.timeout
+            row.execution_deadline_at = batch.now + self.timeout
+            row.next_deadline_at = earliest(row.execution_deadline_at, row.run_deadline_at)
+        if not was_open:
+            row.parent_command_id = None  # its parent has been told of an end
+        return batch.add_run(row)
+
+    def _started(self, batch: Batch, run: RunRow, row: RunRow) -> WorkflowStarted:
+        event = self.history[0][1]
+        assert isinstance(event, WorkflowStarted)
+        started = copy.copy(event)
+        started.run_number = row.run_number
+        started.previous_run_id = run.run_id
+        started.attempt = row.attempt
+        started.execution_timeout_seconds = seconds(row.execution_timeout)
+        started.execution_deadline_at = _iso(row.execution_deadline_at)
+        started.run_deadline_at = _iso(row.run_deadline_at)
+        seq = self.plan.seq
+        seeds = [pair for pair in (event.reset or {}).get("seeds", ()) if pair[0] < seq]
+        started.reset = {"run_id": run.run_id, "seq": seq, "seeds": [*seeds, [seq, new_seed(batch)]]}
+        if self.reason is not None:
+            started.reset["reason"] = self.reason
+        if not self.signals:
+            started.reset["signals"] = False
+        return started
+
+    def _copy(self, batch: Batch, run: RunRow, row: RunRow) -> None:
+        """Write what the new run takes over: events, activities, attempts, timers."""
+        plan = self.plan
+        payload = self._started(batch, run, row).to_json()
+        recorded_at = self.history[0][2]
+        batch.execute(
+            "INSERT INTO history_events (run_id, seq, type, recorded_at, payload) VALUES (?, ?, ?, ?, ?)",
+            (row.run_id, 1, WorkflowStarted.type, recorded_at, payload.decode()),
+        )
+        copied = _copying(tables.history_events)
+        batch.execute(f"{copied} AND seq > 1 AND seq <= ?", (row.run_id, run.run_id, plan.seq))
+        row.last_seq = plan.seq
+        row.last_event_at = self.history[plan.seq - 1][2]
+        row.history_bytes = plan.size - self.history[0][3] + len(payload)
+        for table in (tables.activity_executions, tables.activity_attempts):
+            for start in range(0, len(plan.ended), AT_ONCE):
+                some = plan.ended[start : start + AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                batch.execute(
+                    f"{_copying(table)} AND activity_id IN ({marks})", (row.run_id, run.run_id, *some)
+                )
+        for seq, event in plan.scheduled.values():
+            schedule(batch, row, seq, event, ActivityOptions.from_snapshot(event.options.json), None)
+        for timer_id, fire_at in plan.timers.items():
+            batch.add_timer(row.run_id, timer_id, fire_at)
+
+
+def _copying(table: Any) -> str:
+    """Copy rows of a run to another run."""
+    names = columns_of(table)
+    assert names[0] == "run_id"
+    rest = ", ".join(names[1:])
+    into = f"INSERT INTO {table.name} (run_id, {rest})"
+    return f"{into} SELECT CAST(? AS TEXT), {rest} FROM {table.name} WHERE run_id = ?"
+
+
+def _iso(us: int | None) -> str | None:
+    return None if us is None else iso(us)

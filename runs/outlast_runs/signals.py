@@ -1,0 +1,139 @@
+"""Signals on their way into histories: from clients, with a start, and from other workflows."""
+
+from __future__ import annotations
+
+from outlast_runs.run_changes import RunChange
+from outlast_store.journal.batch import Batch
+from outlast_store.schema.rows import RequestRow, RunRow
+from outlast_store.transitions import requests
+from outlast_store.transitions.requests import DELIVERED
+from outlast_store.transitions.runs import deadline_passed, time_out_run
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import failure_of
+from outlast_workflow.errors import (
+    RunNotFoundError,
+    StructuralLimitError,
+    WorkflowClosedError,
+    WorkflowNotFoundError,
+)
+from outlast_workflow.history.events import (
+    Event,
+    ExternalSignalDelivered,
+    ExternalSignalFailed,
+    ExternalSignalRequested,
+    SignalReceived,
+)
+from outlast_workflow.options.limits import StructuralLimits
+
+_PLAIN = DataConverter()
+
+
+def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: StructuralLimits) -> bool:
+    """Append a signal to an open run and wake it; ``False`` where one with its key was there already.
+
+    Args:
+        batch: The batch.
+        run: The run, open.
+        signal: The signal.
+        limits: Say how many signals may wait.
+
+    Raises:
+        StructuralLimitError: Too many signals wait already: this one is refused alone.
+    """
+    if was_delivered(batch, run, signal):
+        return False
+    # Each signal is an event: a shorter history can't have so many.
+    most = limits.unhandled_signals
+    if most and (run.last_seq + 1) * 5 >= most * 4:
+        waiting = requests.unhandled_signals(batch, run) + 1
+        limits.check_next("unhandled_signals", waiting, whose=run.workflow_id)
+    if signal.request_id is not None and not requests.add(batch, _row(batch, run, signal, signal.request_id)):
+        return False
+    batch.append(run, signal)
+    requests.end_start_delay(run)
+    run.wake(batch.now)
+    return True
+
+
+def was_delivered(batch: Batch, run: RunRow, signal: SignalReceived) -> bool:
+    """Whether a signal with the same key has reached the chain before."""
+    if signal.request_id is None:
+        return False
+    return requests.find(batch, (run.first_run_id, "signal", signal.request_id)) is not None
+
+
+def _row(batch: Batch, run: RunRow, signal: SignalReceived, request_id: str) -> RequestRow:
+    return RequestRow(
+        first_run_id=run.first_run_id,
+        kind="signal",
+        request_id=request_id,
+        run_id=run.run_id,
+        name=signal.name,
+        input="null",  # it is in the history
+        state=DELIVERED,
+        answer=None,
+        answer_seq=run.last_seq + 1,
+        created_at=batch.now,
+        expires_at=None,
+    )
+
+
+def signal_other(
+    batch: Batch, run: RunRow, command: ExternalSignalRequested, limits: StructuralLimits
+) -> None:
+    """Deliver what a workflow sends to another one, in the same change, and tell it what became of it."""
+    signal = SignalReceived(command.name, command.input, headers=command.headers)
+    answer: Event
+    try:
+        deliver(batch, _target(batch, command), signal, limits)
+        answer = ExternalSignalDelivered(command.command_id)
+    except (WorkflowNotFoundError, WorkflowClosedError, StructuralLimitError) as error:
+        answer = ExternalSignalFailed(command.command_id, failure_of(error, _PLAIN))
+    if run.is_open:
+        batch.append(run, answer)
+        run.wake(batch.now)
+
+
+def _target(batch: Batch, command: ExternalSignalRequested) -> RunRow:
+    """The open run that a signal is for."""
+    workflow_id, run_id = command.workflow_id, command.run_id
+    if run_id is None:
+        instance = batch.lock_instance(workflow_id)
+        if instance is None:
+            raise WorkflowNotFoundError(workflow_id)
+        run_id = instance.current_run_id
+    while True:
+        batch.more_runs([run_id])
+        run = batch.run(run_id)
+        if run is None or run.workflow_id != workflow_id:
+            raise RunNotFoundError(run_id, workflow_id=workflow_id)
+        if run.is_open and deadline_passed(run, batch.now) is not None:
+            time_out_run(batch, run)
+        if run.is_open:
+            return run
+        if run.next_run_id is None:
+            raise WorkflowClosedError(workflow_id, run_id=run_id, status=run.status)
+        run_id = run.next_run_id
+
+
+class SendSignal(RunChange):
+    """Append a signal to a run, once for each key."""
+
+    def __init__(
+        self, workflow_id: str, run_id: str, signal: SignalReceived, limits: StructuralLimits
+    ) -> None:
+        super().__init__(workflow_id, run_id)
+        self.signal = signal
+        self.limits = limits
+        self.weight = 512 + len(signal.input.json)
+
+    def apply(self, batch: Batch) -> str | None:
+        """Returns the run to ask instead, if the chain has gone on (empty: its deadline has just ended it)."""
+        known = batch.run(self.run_id)
+        if known is not None and was_delivered(batch, known, self.signal):
+            return None
+        run = self.open_run(batch)
+        if isinstance(run, str):
+            return run
+        deliver(batch, run, self.signal, self.limits)
+        return None

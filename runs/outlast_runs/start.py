@@ -1,0 +1,167 @@
+"""Starting a workflow: the rows of a chain's first run, and what becomes of an id that exists already.
+
+=================== ====================== ==================
+policy              the id is open         the id is closed
+=================== ====================== ==================
+allow_duplicate     error                  a new chain
+reject_duplicate    error                  error
+return_existing     its handle             a new chain
+terminate_existing  terminated, then new   a new chain
+=================== ====================== ==================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outlast_runs.activation import Activation, Applied, apply_activation
+from outlast_runs.signals import deliver
+from outlast_runs.updates import UpdateRequest, ask, known_update
+from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.schema.rows import RequestRow, RunRow
+from outlast_store.transitions.runs import (
+    deadline_passed,
+    new_instance,
+    terminate,
+    time_out_run,
+)
+from outlast_store.transitions.runs import first_run as first_run
+from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
+from outlast_workflow.history.events import SignalReceived, WorkflowStarted
+from outlast_workflow.options.limits import DEFAULT_LIMITS
+from outlast_workflow.options.options import StartOptions
+from outlast_workflow.primitives.enums import DuplicatePolicy
+
+
+@dataclass(slots=True)
+class Started:
+    """What a start did: the run that stands for the id, and what became of its first activation if it was folded in."""
+
+    run_id: str
+    first_run_id: str
+    created: bool
+    applied: Applied | None = None
+    update: RequestRow | None = None
+    """The update that was asked with the start."""
+
+
+class StartRun(BaseChange):
+    """Start a workflow; with ``activation`` (an *eager* start) its first activation is part of the same change."""
+
+    def __init__(
+        self,
+        run: RunRow,
+        started: WorkflowStarted,
+        policy: DuplicatePolicy,
+        activation: Activation | None = None,
+        *,
+        signal: SignalReceived | None = None,
+        update: UpdateRequest | None = None,
+    ) -> None:
+        self.signal = signal
+        """What to send to the run that stands for the id then, be it new or not."""
+        self.update = update
+        """What to ask of that run; not both."""
+        self.limits = DEFAULT_LIMITS
+        self.run = run
+        self.started = started
+        self.policy = policy
+        self.activation: Activation | None = None
+        self.new_instances = [new_instance(run)]
+        if activation is not None:
+            self.fold(activation)
+        self.weight = 2048 + len(started.input.json)
+
+    def fold(self, activation: Activation) -> None:
+        """Make the first activation part of the start."""
+        self.activation = activation
+        self.new_instances = [
+            *self.new_instances,
+            *[child.instance for child in activation.children.values()],
+        ]
+
+    def apply(self, batch: Batch) -> Started:
+        """Start it, or return the run that stands for the id already.
+
+        Raises:
+            WorkflowAlreadyStartedError: by the duplicate policy; nothing was written.
+        """
+        run = self.run
+        instance = batch.instance(run.workflow_id)
+        if instance is None:
+            batch.confirm_instance(self.new_instances[0])
+            return self._begin(batch)
+        current = batch.run(instance.current_run_id)
+        if current is not None:
+            if self.update is not None:
+                known = known_update(batch, current, self.update)
+                if (
+                    known is not None
+                ):  # whether it has ended since or not: asked again, it gets the same answer
+                    return Started(current.run_id, current.first_run_id, created=False, update=known)
+            if current.is_open and deadline_passed(current, batch.now) is not None:
+                current = self._past_its_deadline(batch, current)
+            if current.is_open:
+                if self._speaks and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
+                    row = self._speak(batch, current)
+                    return Started(current.run_id, current.first_run_id, created=False, update=row)
+                if self.policy is DuplicatePolicy.RETURN_EXISTING:
+                    return Started(current.run_id, current.first_run_id, created=False)
+                if self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
+                    raise self._refused(current)
+                terminate(batch, current, "replaced by a new start of the same id")
+            elif self.policy is DuplicatePolicy.REJECT_DUPLICATE:
+                raise self._refused(current)
+        instance.workflow_type = run.workflow_type
+        instance.current_run_id = run.run_id
+        instance.run_count = 1
+        return self._begin(batch)
+
+    def _refused(self, current: RunRow) -> WorkflowAlreadyStartedError:
+        return WorkflowAlreadyStartedError(self.run.workflow_id, run_id=current.run_id, status=current.status)
+
+    @property
+    def _speaks(self) -> bool:
+        """Whether there is something to send to the run, or to ask of it."""
+        return self.signal is not None or self.update is not None
+
+    def _past_its_deadline(self, batch: Batch, current: RunRow) -> RunRow:
+        """A run whose time is over ends here, and what follows it stands for the id; who is refused changes nothing."""
+        only_starts = self.policy is DuplicatePolicy.ALLOW_DUPLICATE and not self._speaks
+        if only_starts or self.policy is DuplicatePolicy.REJECT_DUPLICATE:
+            raise self._refused(current)
+        time_out_run(batch, current)
+        following = batch.run(current.next_run_id) if current.next_run_id is not None else None
+        return following if following is not None else current
+
+    def _speak(self, batch: Batch, run: RunRow) -> RequestRow | None:
+        if self.signal is not None:
+            deliver(batch, run, self.signal, self.limits)
+        return ask(batch, run, self.update) if self.update is not None else None
+
+    def _begin(self, batch: Batch) -> Started:
+        row = batch.add_run(self.run)
+        batch.append(row, self.started)
+        update = self._speak(batch, row) if self._speaks else None
+        if self.activation is None:
+            return Started(row.run_id, row.run_id, created=True, update=update)
+        applied = apply_activation(batch, row, self.activation)
+        return Started(row.run_id, row.run_id, created=True, applied=applied, update=update)
+
+
+_DEFAULTS = StartOptions()
+
+
+def start_options(options: object) -> StartOptions:
+    """The options that a caller gave, or none.
+
+    Raises:
+        InvalidOptionError: it gave something else.
+    """
+    if options is None:
+        return _DEFAULTS
+    if not isinstance(options, StartOptions):
+        raise InvalidOptionError(
+            f"options must be StartOptions, not {type(options).__name__}", field="options"
+        )
+    return options

@@ -1,0 +1,1 @@
+"""How Outlast connects to SQLite and PostgreSQL, and the text of its statements."""

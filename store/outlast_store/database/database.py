@@ -1,0 +1,139 @@
+"""A database that is open: where the journal and the readers get their connections.
+
+Every connection is in driver-level autocommit. The journal says BEGIN, COMMIT and ROLLBACK itself with
+``exec_driver_sql``, so that a transaction is exactly what it wrote, and SQLAlchemy's idea of one never shows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Dialect, Engine
+
+from outlast_store.database.driver_errors import is_disconnect, is_transient, translate
+from outlast_store.database.fork_guard import forked, refuse_after_fork
+from outlast_store.database.postgresql import (
+    PostgresSettings,
+    database_clock_offset,
+    has_skip_locked,
+    reader_engine,
+    writer_engine,
+)
+from outlast_store.database.sqlite import Synchronous, file_engines, memory_engine
+from outlast_store.database.statements import Statements, statements_for
+from outlast_store.database.urls import Backend, DatabaseUrl
+from outlast_workflow.environment import Environment
+
+__all__ = [
+    "Database",
+    "PostgresSettings",
+    "database_clock_offset",
+    "is_disconnect",
+    "is_transient",
+    "translate",
+]
+
+
+class Database:
+    """The connections to one database, for one process.
+
+    Making one opens nothing: the first connection does.
+
+    Args:
+        url: Which database.
+        environment: Clock and process of whoever asks.
+        synchronous: SQLite's durability. ``FULL``: an acknowledged write survives the loss of power.
+        postgres: Timeouts and the like, for PostgreSQL.
+    """
+
+    __slots__ = ("_pid", "_reader_engine", "_skip_locked", "_writer_engine", "environment", "url")
+
+    def __init__(
+        self,
+        url: DatabaseUrl,
+        environment: Environment,
+        *,
+        synchronous: Synchronous = "FULL",
+        postgres: PostgresSettings | None = None,
+    ) -> None:
+        self.url = url
+        self.environment = environment
+        self._pid = os.getpid()
+        postgres = postgres if postgres is not None else PostgresSettings()
+        self._skip_locked = postgres.skip_locked
+        self._writer_engine, self._reader_engine = _engines(url, environment, synchronous, postgres)
+        refuse_after_fork(self._writer_engine.dialect)
+        refuse_after_fork(self._reader_engine.dialect)
+
+    @property
+    def backend(self) -> Backend:
+        """``"sqlite"`` or ``"postgresql"``."""
+        return self.url.backend
+
+    @property
+    def dialect(self) -> Dialect:
+        """What statements are compiled for."""
+        return self._writer_engine.dialect
+
+    def statements(self, connection: Connection) -> Statements:
+        """The statements that suit the database at the other end of a connection."""
+        if self._skip_locked is None:
+            self._skip_locked = self.backend != "postgresql" or has_skip_locked(connection)
+        return statements_for(self.backend, skip_locked=self._skip_locked)
+
+    def writer(self) -> Connection:
+        """A new connection, in autocommit, for one thread at a time; closing it closes it (in memory: gives it back).
+
+        Raises:
+            StoreUnreachableError: No database answers there, or it does not let this user in.
+            StoreReadOnlyError: It is a SQLite file that this user may not write.
+            ForkedConnectionError: The process was forked from the one that made this object.
+        """
+        return self._connect(self._writer_engine)
+
+    @contextmanager
+    def reader(self) -> Generator[Connection]:
+        """A connection for short reads, each statement its own snapshot.
+
+        In memory it is the writer's own connection.
+
+        Raises:
+            StoreUnreachableError: No database answers there, or it does not let this user in.
+            ForkedConnectionError: The process was forked from the one that made this object.
+        """
+        connection = self._connect(self._reader_engine)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def dispose(self) -> None:
+        """Close what is pooled, and end a database in memory. After a fork it closes nothing: the parent still does."""
+        close = os.getpid() == self._pid
+        self._writer_engine.dispose(close=close)
+        self._reader_engine.dispose(close=close)
+
+    def _connect(self, engine: Engine) -> Connection:
+        if os.getpid() != self._pid:
+            raise forked()
+        try:
+            return engine.connect()
+        except Exception as error:
+            problem = translate(error, self.url)
+            if problem is error:
+                raise
+            raise problem from error
+
+
+def _engines(
+    url: DatabaseUrl, environment: Environment, synchronous: Synchronous, postgres: PostgresSettings
+) -> tuple[Engine, Engine]:
+    """The writer's engine and the readers'; in memory they are one."""
+    if url.backend == "postgresql":
+        return writer_engine(url, postgres), reader_engine(url, postgres)
+    if url.path is None:
+        engine = memory_engine()
+        return engine, engine
+    return file_engines(url, url.path, synchronous, environment.clock)

@@ -1,0 +1,159 @@
+"""How Outlast opens SQLite: write-ahead log, full fsync, and the journal's own BEGIN and COMMIT."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import quote
+
+from sqlalchemy import Engine, NullPool, QueuePool, StaticPool, create_engine
+
+from outlast_store.database.driver_errors import read_only
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Clock
+from outlast_workflow.errors import StoreUnreachableError
+
+Synchronous = Literal["FULL", "NORMAL", "EXTRA", "OFF"]
+
+BUSY_TIMEOUT_S: Final = 5.0
+_CACHE_KIB: Final = 16 * 1024
+_CACHED_STATEMENTS: Final = 512
+_WAL_RETRY_S: Final = 0.01
+
+
+def memory_engine() -> Engine:
+    """One connection for everyone, which is the database: it ends when the engine is disposed of."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=_CACHED_STATEMENTS
+        )
+        connection.execute("PRAGMA temp_store = MEMORY")
+        return connection
+
+    # A reader that returns the shared connection must not roll back what the writer has begun on it.
+    return create_engine(
+        "sqlite://",
+        creator=connect,
+        poolclass=StaticPool,
+        pool_reset_on_return=None,
+        isolation_level="AUTOCOMMIT",
+        skip_autocommit_rollback=True,
+        hide_parameters=True,
+    )
+
+
+def writer_connect(
+    url: DatabaseUrl, path: Path, synchronous: Synchronous, clock: Clock
+) -> Callable[[], sqlite3.Connection]:
+    """What opens a connection for the journal: it creates the file, and finds out now whether it may write."""
+
+    def connect() -> sqlite3.Connection:
+        connection = _open(path, "rwc")
+        try:
+            _prove_writable(connection, url)
+            _use_wal(connection, url, clock)
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    return connect
+
+
+def reader_connect(path: Path) -> Callable[[], sqlite3.Connection]:
+    """What opens a connection that reads committed rows while the journal writes; it never creates the file."""
+
+    def connect() -> sqlite3.Connection:
+        connection = _open(path, "rw")
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    return connect
+
+
+def file_engines(
+    url: DatabaseUrl, path: Path, synchronous: Synchronous, clock: Clock
+) -> tuple[Engine, Engine]:
+    """The journal's engine, which pools nothing, and the readers'.
+
+    Readers are kept open, because opening one reads the schema again; there is no limit to wait for.
+    """
+    writer = create_engine(
+        "sqlite://",
+        creator=writer_connect(url, path, synchronous, clock),
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+    )
+    reader = create_engine(
+        "sqlite://",
+        creator=reader_connect(path),
+        poolclass=QueuePool,
+        pool_size=2,
+        max_overflow=-1,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+    )
+    return writer, reader
+
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_CACHED_STATEMENTS,
+    )
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    return connection
+
+
+def _prove_writable(connection: sqlite3.Connection, url: DatabaseUrl) -> None:
+    """SQLite opens a file that it may not write without a word, and fails at the first write; so write now.
+
+    A lock held by another process proves as much, so there is no waiting for it.
+    """
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        # On a read-only file BEGIN IMMEDIATE quietly begins a read; only what writes finds out.
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute("PRAGMA user_version = 0")
+        finally:
+            connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        code = error.sqlite_errorcode & 0xFF
+        if code == sqlite3.SQLITE_READONLY:
+            raise read_only(url.display) from error
+        if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {round(BUSY_TIMEOUT_S * 1000)}")
+
+
+def _use_wal(connection: sqlite3.Connection, url: DatabaseUrl, clock: Clock) -> None:
+    """Switch a new file to the write-ahead log. SQLite does not wait for other processes here, so this does."""
+    give_up_at = clock.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not busy or clock.monotonic() >= give_up_at:
+                raise
+            time.sleep(_WAL_RETRY_S)
+            continue
+        if mode != "wal":
+            raise StoreUnreachableError(
+                f"{url.display} cannot keep a write-ahead log (its journal mode stays {mode!r}): SQLite needs a local "
+                "file system for that; move the file to one, or use PostgreSQL"
+            )
+        return

@@ -1,0 +1,402 @@
+"""The hot path's SQL as text, several rows a statement, built once per shape.
+
+SQLAlchemy's tables say which columns there are; the text is made here and run by ``exec_driver_sql`` with tuples,
+because compiling (or binding by name) for each batch costs more than the database does. On SQLite many rows are one
+``VALUES`` list, cut into chunks of a few sizes so that there are few distinct texts. On PostgreSQL they are one array
+a column, so that there is one text whatever their number; a few are written as on SQLite, for to the driver and the
+server an array costs more than its values do, and a lone workflow writes few rows.
+
+An ``UPDATE`` here is a compare-and-set: it names the key *and* what the row is expected to be, and fails as a whole
+where it has not changed as many rows as it was given (:class:`StaleRows`). On PostgreSQL the server itself sees to that
+(:func:`_guarded`), so that a transaction's ``COMMIT`` can be sent behind its statements without waiting for what they
+answer: the server passes over it once one has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Protocol
+
+from sqlalchemy import BigInteger, Boolean, Integer, Table
+
+from outlast_store.database.postgres_arrays import BigintArray, BooleanArray, TextArray
+from outlast_store.database.raw_connection import Executes
+
+Values = tuple[Any, ...]
+
+MOST_PARAMETERS = 8_000
+STALE = "stale rows of "
+"""How the error of a guarded statement on PostgreSQL begins; the table's name follows, and how many rows were right."""
+SIZES = (128, 64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
+"""How many rows a statement may have: few texts for large batches, a text for each number of rows of a small one."""
+FEW_VALUES = 50
+"""So many values are given to PostgreSQL one by one, more as arrays: a text with more is converted anew each time."""
+
+
+@lru_cache(256)
+def columns_of(table: Table) -> tuple[str, ...]:
+    """The table's column names, in order."""
+    return tuple(column.name for column in table.columns)
+
+
+class StaleRows(Exception):
+    """A row was not what it was taken for (from PostgreSQL: the error that :func:`_guarded` makes)."""
+
+
+class Statements(Protocol):
+    """What a database family must be able to do with many rows at once."""
+
+    def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
+        """Insert the rows (values in the table's column order)."""
+        ...
+
+    def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
+        """Insert those rows whose key (the first column) is not there yet; return the keys inserted."""
+        ...
+
+    def update(
+        self,
+        connection: Executes,
+        table: Table,
+        where: tuple[str, ...],
+        columns: tuple[str, ...],
+        rows: Sequence[Values],
+    ) -> None:
+        """Set ``columns`` where the ``where`` columns equal; a row is the new values, then the expected ones.
+
+        Raises:
+            StaleRows: fewer rows were changed than given; PostgreSQL says so by an error of its own.
+        """
+        ...
+
+    def delete(
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> None:
+        """Delete by key."""
+        ...
+
+    def read(
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> list[Values]:
+        """Read whole rows by key, in no order, without locks."""
+        ...
+
+    def lock(
+        self,
+        connection: Executes,
+        table: Table,
+        keys: tuple[str, ...],
+        rows: Sequence[Values],
+        *,
+        skip: bool = False,
+    ) -> list[Values]:
+        """Read whole rows by key, ordered by key and locked against other writers (``skip``: those not locked)."""
+        ...
+
+
+def _chunks(rows: Sequence[Values], width: int) -> Sequence[Sequence[Values]]:
+    """The rows in chunks of a few sizes, the largest first."""
+    left = len(rows)
+    if left in SIZES and left * width <= MOST_PARAMETERS:
+        return (rows,)
+    chunks: list[Sequence[Values]] = []
+    start = 0
+    for size in SIZES:
+        while size <= left and (size * width <= MOST_PARAMETERS or size == 1):
+            chunks.append(rows[start : start + size])
+            start += size
+            left -= size
+    return chunks
+
+
+class SqliteStatements:
+    """Many rows as one ``VALUES`` list; a write transaction (``BEGIN IMMEDIATE``) is the lock."""
+
+    def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
+        """See :class:`Statements`."""
+        for chunk in _chunks(rows, len(rows[0])):
+            text = _insert(table, len(chunk))
+            connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
+
+    def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
+        """See :class:`Statements`."""
+        inserted: set[Any] = set()
+        for chunk in _chunks(rows, len(rows[0])):
+            text = _insert_new(table, len(chunk))
+            result = connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
+            inserted.update(row[0] for row in result)
+        return inserted
+
+    def update(
+        self,
+        connection: Executes,
+        table: Table,
+        where: tuple[str, ...],
+        columns: tuple[str, ...],
+        rows: Sequence[Values],
+    ) -> None:
+        """See :class:`Statements`."""
+        missing = len(rows)
+        for chunk in _chunks(rows, len(rows[0])):
+            text = _update(table, where, columns, len(chunk))
+            missing -= connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
+        if missing:
+            raise StaleRows
+
+    def delete(
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> None:
+        """See :class:`Statements`."""
+        for chunk in _chunks(rows, len(keys)):
+            connection.exec_driver_sql(_delete(table, keys, len(chunk)), tuple(chain.from_iterable(chunk)))
+
+    def read(
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> list[Values]:
+        """See :class:`Statements`."""
+        return self.lock(connection, table, keys, rows)
+
+    def lock(
+        self,
+        connection: Executes,
+        table: Table,
+        keys: tuple[str, ...],
+        rows: Sequence[Values],
+        *,
+        skip: bool = False,
+    ) -> list[Values]:
+        """See :class:`Statements`."""
+        found: list[Values] = []
+        for chunk in _chunks(rows, len(keys)):
+            text = _sqlite_select(table, keys, len(chunk))
+            found += [
+                tuple(row) for row in connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
+            ]
+        return found
+
+
+def _groups(width: int, count: int) -> str:
+    group = "(" + ",".join("?" * width) + ")"
+    return ",".join([group] * count)
+
+
+def _into(table: Table) -> str:
+    return f"INSERT INTO {table.name} ({', '.join(columns_of(table))})"
+
+
+@lru_cache(1024)
+def _insert(table: Table, count: int) -> str:
+    return f"{_into(table)} VALUES {_groups(len(table.columns), count)}"
+
+
+@lru_cache(1024)
+def _insert_new(table: Table, count: int) -> str:
+    key = columns_of(table)[0]
+    return f"{_insert(table, count)} ON CONFLICT DO NOTHING RETURNING {key}"
+
+
+@lru_cache(4096)
+def _update(table: Table, where: tuple[str, ...], columns: tuple[str, ...], count: int) -> str:
+    if count == 1:
+        assignments = ", ".join(f"{name} = ?" for name in columns)
+        return f"UPDATE {table.name} SET {assignments} WHERE {' AND '.join(f'{name} = ?' for name in where)}"
+    assignments = ", ".join(f"{name} = v.column{place}" for place, name in enumerate(columns, 1))
+    first = len(columns) + 1
+    matches = " AND ".join(
+        f"{table.name}.{name} = v.column{place}" for place, name in enumerate(where, first)
+    )
+    values = _groups(len(columns) + len(where), count)
+    return f"UPDATE {table.name} SET {assignments} FROM (VALUES {values}) AS v WHERE {matches}"
+
+
+@lru_cache(1024)
+def _delete(table: Table, keys: tuple[str, ...], count: int) -> str:
+    if count == 1:
+        return f"DELETE FROM {table.name} WHERE {' AND '.join(f'{key} = ?' for key in keys)}"
+    return f"DELETE FROM {table.name} WHERE ({', '.join(keys)}) IN (VALUES {_groups(len(keys), count)})"
+
+
+@lru_cache(1024)
+def _sqlite_select(table: Table, keys: tuple[str, ...], count: int) -> str:
+    columns = ", ".join(f"t.{name}" for name in columns_of(table))
+    matches = " AND ".join(f"t.{key} = v.column{place}" for place, key in enumerate(keys, 1))
+    return f"SELECT {columns} FROM (VALUES {_groups(len(keys), count)}) AS v CROSS JOIN {table.name} AS t ON {matches}"
+
+
+class PostgresStatements:
+    """Many rows as one array a column, few by their values; rows are locked in key order.
+
+    Args:
+        skip_locked: Whether the database has ``SKIP LOCKED``. Where it has not, a claim waits for the transaction that
+            holds its candidates and then takes those that are still free: a compare-and-set either way.
+    """
+
+    def __init__(self, *, skip_locked: bool = True) -> None:
+        self._skip_locked = skip_locked
+
+    def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
+        """See :class:`Statements`."""
+        few = len(rows) if len(rows) * len(rows[0]) <= FEW_VALUES else 0
+        connection.exec_driver_sql(_postgres_insert(table, few), _given(table, columns_of(table), rows, few))
+
+    def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
+        """See :class:`Statements`."""
+        one = len(rows) == 1
+        text = _postgres_insert_new(table, one)
+        result = connection.exec_driver_sql(text, _given(table, columns_of(table), rows, one))
+        return {row[0] for row in result}
+
+    def update(
+        self,
+        connection: Executes,
+        table: Table,
+        where: tuple[str, ...],
+        columns: tuple[str, ...],
+        rows: Sequence[Values],
+    ) -> None:
+        """See :class:`Statements`."""
+        one = len(rows) == 1
+        text = _postgres_update(table, where, columns, one)
+        connection.exec_driver_sql(text, (*_given(table, columns + where, rows, one), len(rows)))
+
+    def delete(
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> None:
+        """See :class:`Statements`."""
+        one = len(rows) == 1
+        connection.exec_driver_sql(_postgres_delete(table, keys, one), _given(table, keys, rows, one))
+
+    def read(
+        self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
+    ) -> list[Values]:
+        """See :class:`Statements`."""
+        one = len(rows) == 1
+        text = _postgres_select(table, keys, one)
+        return [tuple(row) for row in connection.exec_driver_sql(text, _given(table, keys, rows, one))]
+
+    def lock(
+        self,
+        connection: Executes,
+        table: Table,
+        keys: tuple[str, ...],
+        rows: Sequence[Values],
+        *,
+        skip: bool = False,
+    ) -> list[Values]:
+        """See :class:`Statements`."""
+        one = len(rows) == 1
+        text = _postgres_lock(table, keys, one, skip and self._skip_locked)
+        return [tuple(row) for row in connection.exec_driver_sql(text, _given(table, keys, rows, one))]
+
+
+def _given(table: Table, names: tuple[str, ...], rows: Sequence[Values], few: int) -> Values:
+    """What a text for few rows takes (none: for any number, by arrays)."""
+    return tuple(chain.from_iterable(rows)) if few else _arrays(table, names, rows)
+
+
+_ARRAYS = {"text": TextArray, "bigint": BigintArray, "boolean": BooleanArray}
+
+
+def _arrays(table: Table, names: tuple[str, ...], rows: Sequence[Values]) -> tuple[Any, ...]:
+    """One array a column."""
+    columns = zip(*rows, strict=True)
+    return tuple([kind(column) for kind, column in zip(_kinds(table, names), columns, strict=True)])
+
+
+@lru_cache(1024)
+def _kinds(table: Table, names: tuple[str, ...]) -> tuple[Callable[[Values], Any], ...]:
+    return tuple(_ARRAYS[_postgres_type(table, name)] for name in names)
+
+
+def _postgres_type(table: Table, name: str) -> str:
+    kind = table.columns[name].type
+    if isinstance(kind, Boolean):
+        return "boolean"
+    return "bigint" if isinstance(kind, BigInteger | Integer) else "text"
+
+
+def _unnest(table: Table, names: tuple[str, ...]) -> str:
+    return "unnest(" + ", ".join(f"%s::{_postgres_type(table, name)}[]" for name in names) + ")"
+
+
+def _marked(text: str) -> str:
+    """A statement written for SQLite with the marks of PostgreSQL's driver."""
+    return text.replace("?", "%s")
+
+
+@lru_cache(256)
+def _postgres_insert(table: Table, few: int) -> str:
+    if few:
+        return _marked(_insert(table, few))
+    return f"{_into(table)} SELECT * FROM {_unnest(table, columns_of(table))}"
+
+
+@lru_cache(256)
+def _postgres_insert_new(table: Table, one: bool) -> str:
+    if one:
+        return _marked(_insert_new(table, 1))
+    key = columns_of(table)[0]
+    return f"{_postgres_insert(table, 0)} ORDER BY 1 ON CONFLICT DO NOTHING RETURNING {key}"
+
+
+@lru_cache(1024)
+def _postgres_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...], one: bool) -> str:
+    if one:
+        return _guarded(_marked(_update(table, where, columns, 1)), table.name)
+    names = [f"n{place}" for place in range(len(columns))] + [f"w{place}" for place in range(len(where))]
+    assignments = ", ".join(f"{name} = v.n{place}" for place, name in enumerate(columns))
+    matches = " AND ".join(f"t.{name} = v.w{place}" for place, name in enumerate(where))
+    source = f"{_unnest(table, columns + where)} AS v({', '.join(names)})"
+    return _guarded(f"UPDATE {table.name} AS t SET {assignments} FROM {source} WHERE {matches}", table.name)
+
+
+def _guarded(update: str, table: str, wanted: str = "%s") -> str:
+    """The update, and an error of the server's unless it changes as many rows as are wanted: by default the last value.
+
+    No SQL raises an error by a condition; a text that is no number, made only where the count is wrong, does.
+    """
+    wrong = f"('{STALE}{table}, ' || count(*) || ' found')::int"
+    check = f"SELECT CASE WHEN count(*) = {wanted} THEN 0 ELSE {wrong} END FROM changed"
+    return f"WITH changed AS ({update} RETURNING 1) {check}"
+
+
+@lru_cache(256)
+def _postgres_delete(table: Table, keys: tuple[str, ...], one: bool) -> str:
+    if one:
+        return _marked(_delete(table, keys, 1))
+    return f"DELETE FROM {table.name} WHERE ({', '.join(keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
+
+
+@lru_cache(256)
+def _postgres_select(table: Table, keys: tuple[str, ...], one: bool) -> str:
+    columns = ", ".join(f"t.{name}" for name in columns_of(table))
+    if one:
+        matches = " AND ".join(f"t.{key} = %s" for key in keys)
+    else:
+        matches = f"({', '.join(f't.{key}' for key in keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
+    return f"SELECT {columns} FROM {table.name} AS t WHERE {matches}"
+
+
+@lru_cache(256)
+def _postgres_lock(table: Table, keys: tuple[str, ...], one: bool, skip: bool) -> str:
+    order = ", ".join(f"t.{key}" for key in keys)
+    wait = " SKIP LOCKED" if skip else ""
+    return f"{_postgres_select(table, keys, one)} ORDER BY {order} FOR UPDATE{wait}"
+
+
+def advance(backend: str) -> tuple[str, str]:
+    """How a journal's row is brought from one number to another, by ``(to, journal_id, from)``.
+
+    The first is for a transaction and fails where the row has another number; the second changes nothing then.
+    """
+    text = "UPDATE journals SET batch_no = {0} WHERE journal_id = {0} AND batch_no = {0}"
+    if backend == "sqlite":
+        return text.format("?"), text.format("?")
+    return _guarded(text.format("%s"), "journals", "1"), text.format("%s")
+
+
+def statements_for(backend: str, *, skip_locked: bool = True) -> Statements:
+    """The statements of a database family: ``sqlite`` or ``postgresql``."""
+    return PostgresStatements(skip_locked=skip_locked) if backend == "postgresql" else SqliteStatements()

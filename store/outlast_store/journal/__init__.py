@@ -1,0 +1,1 @@
+"""The group-commit writer: batches of changes, each batch one transaction."""

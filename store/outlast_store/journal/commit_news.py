@@ -1,0 +1,82 @@
+"""What a committed batch leaves in memory: news for those who listen, and rows that only this process writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from outlast_store.schema.rows import ActivityRow, RequestKey, RunRow
+from outlast_workflow.history.events import Event
+
+ActivityKey = tuple[str, int]
+
+
+Answer = tuple[str, Any]
+"""What became of a request: ``accepted``, or how it ended with the answer (an event, a failure, JSON text)."""
+
+
+class Committed:
+    """What a committed batch did, for those in this process who would rather be told than ask."""
+
+    __slots__ = (
+        "activities",
+        "answered",
+        "asked",
+        "attempts",
+        "begun",
+        "events",
+        "late",
+        "now",
+        "runs",
+        "timers",
+    )
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.late = False
+        """Whether its callers were told before, of an error: nobody knew then that it was committed."""
+        self.runs: dict[str, RunRow] = {}
+        self.begun: list[str] = []
+        """The runs that were not there before."""
+        self.events: dict[str, list[tuple[int, Event, object]]] = {}
+        self.activities: list[ActivityRow] = []
+        self.attempts: Sequence[tuple[Any, ...]] = ()
+        """The rows of attempts that ended without success; the row of each one's activity changed too."""
+        self.timers: list[int] = []
+        self.answered: dict[RequestKey, Answer] = {}
+        """The requests that got nearer to an answer."""
+        self.asked = False
+        """Whether a request was left that another process may answer."""
+
+
+class Cache:
+    """Rows that only this process writes: runs owned here, activities running here."""
+
+    __slots__ = ("activities", "owners", "runs")
+
+    def __init__(self) -> None:
+        self.owners: set[str] = set()
+        self.runs: dict[str, RunRow] = {}
+        self.activities: dict[ActivityKey, ActivityRow] = {}
+
+    def remember(self, committed: Committed) -> None:
+        """Take over the rows of a committed batch; drop those that are no longer only ours."""
+        owners = self.owners
+        for run_id, run in committed.runs.items():
+            if run.owner_id in owners and run.closed_at is None:
+                self.runs[run_id] = run
+            else:
+                self.runs.pop(run_id, None)
+        for activity in committed.activities:
+            key = (activity.run_id, activity.activity_id)
+            if activity.claimed_by in owners and activity.status == "running":
+                self.activities[key] = activity
+            else:
+                self.activities.pop(key, None)
+
+    def forget(self, runs: Iterable[str], activities: Iterable[ActivityKey]) -> None:
+        """Drop rows that turned out to be stale, or whose run was evicted."""
+        for run_id in runs:
+            self.runs.pop(run_id, None)
+        for key in activities:
+            self.activities.pop(key, None)

@@ -1,0 +1,332 @@
+"""The journal: the one writer of a process and database.
+
+Callers hand it changes and are called back. It commits **whatever has gathered while the last commit was running** as
+one transaction: no timer, so a lone workflow waits for nothing and a thousand share one fsync.
+
+On SQLite it commits inline, on the event loop, one batch per loop turn: a thread gains nothing there and doubles the
+latency of a lone workflow. On PostgreSQL it has a thread of its own, which waits for the network.
+
+Whoever wants to know what this process has written subscribes: a listener is called on the loop with every
+:class:`~outlast_store.journal.batch.Committed`, before the callbacks of the changes that it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+from outlast_store.database.database import Database
+from outlast_store.journal.batch import BaseChange, Batch, Change, Committed
+from outlast_store.journal.committer import Committer, Outcome, Result, TryAgain
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import JournalClosedError
+
+logger = logging.getLogger("outlast.journal")
+
+T = TypeVar("T")
+Callback = Callable[[Any, BaseException | None], None]
+Listener = Callable[[Committed], None]
+
+MOST_CHANGES = 200
+MOST_BYTES = 4 * 1024 * 1024
+MOST_WAITING = 20_000
+PAUSE_FOR_OTHERS = 0.0015
+ASK_AGAIN_AFTER = 1.0
+CLOSE_PATIENCE_S = 5.0
+
+
+class Nothing(BaseChange):
+    """Makes a batch of nothing else."""
+
+    def apply(self, batch: Batch) -> None:
+        """Writes nothing."""
+
+
+class Journal:
+    """Takes changes, commits them in groups, tells their callers and the listeners."""
+
+    def __init__(self, database: Database, environment: Environment) -> None:
+        self.committer = Committer(database, environment)
+        self.loop = asyncio.get_running_loop()
+        self._queue: deque[tuple[Change[Any], Callback]] = deque()
+        self._listeners: list[Listener] = []
+        self._room = asyncio.Event()
+        self._room.set()
+        self._closed = False
+        self._asking: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._driver: InlineDriver | ThreadDriver | ExecutorDriver
+        if database.backend == "postgresql" and environment.threads:
+            self._driver = ThreadDriver(self)
+        elif environment.executor is not None:
+            self._driver = ExecutorDriver(self, environment.executor)
+        else:
+            self._driver = InlineDriver(self, shared=database.backend == "sqlite" and not database.url.memory)
+
+    @property
+    def cache(self) -> Any:
+        """The rows that only this process writes."""
+        return self.committer.cache
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call ``listener`` on the loop with everything that is committed from now on."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Stop calling ``listener``."""
+        self._listeners.remove(listener)
+
+    def submit(self, change: Change[Any], callback: Callback) -> None:
+        """Take a change; ``callback(value, error)`` is called on the loop when its outcome is certain."""
+        if self._closed:
+            raise JournalClosedError("the client is closed: connect again")
+        self._queue.append((change, callback))
+        if len(self._queue) > MOST_WAITING:
+            self._room.clear()
+        self._idle.clear()
+        self._driver.notice()
+
+    async def apply(self, change: Change[T]) -> T:
+        """Hand over a change and wait for its value. A caller that is cancelled does not withdraw it.
+
+        Raises:
+            RefusedError: a guard of the change failed; nothing of it was written.
+            StoreError: the database did not take it.
+        """
+        await self._room.wait()
+        future: asyncio.Future[T] = self.loop.create_future()
+
+        def done(value: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        self.submit(change, done)
+        return await future
+
+    async def settled(self) -> None:
+        """Wait until everything that was handed over is committed or refused, and its callers told."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Commit what has been handed over, then stop."""
+        if self._closed:
+            return
+        self._closed = True
+        self.committer.hurry(CLOSE_PATIENCE_S)
+        await self._idle.wait()
+        self._driver.stop()
+        self.committer.close()
+
+    # --- for the drivers --------------------------------------------------------------------------------------------
+
+    def take(self) -> list[tuple[Change[Any], Callback]]:
+        """The next batch's changes, at most so many and so large."""
+        batch: list[tuple[Change[Any], Callback]] = []
+        weight = 0
+        queue = self._queue
+        while queue and len(batch) < MOST_CHANGES and weight < MOST_BYTES:
+            item = queue.popleft()
+            weight += item[0].weight
+            batch.append(item)
+        return batch
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are changes that no batch has taken."""
+        return bool(self._queue)
+
+    def deliver(
+        self, batch: list[tuple[Change[Any], Callback]], outcomes: list[Outcome], committed: list[Committed]
+    ) -> None:
+        """On the loop: tell the listeners, then the callers."""
+        for news in committed:
+            for listener in tuple(self._listeners):
+                try:
+                    listener(news)
+                except Exception:
+                    logger.exception("a listener of the journal failed")
+        for (_, callback), outcome in zip(batch, outcomes, strict=True):
+            try:
+                callback(outcome.value, outcome.error)
+            except Exception:
+                logger.exception("a caller of the journal failed")
+        if not self._room.is_set() and len(self._queue) <= MOST_WAITING // 2:
+            self._room.set()
+        if self.committer.in_doubt and self._asking is None:
+            self._asking = self.loop.call_later(ASK_AGAIN_AFTER, self._ask_again)
+
+    def _ask_again(self) -> None:
+        """The database was away while a commit was in doubt: what became of it is found out by the next batch."""
+        self._asking = None
+        if not self._closed:
+            self.submit(Nothing(), lambda value, error: None)
+
+    def rest(self) -> None:
+        """On the loop: nothing is queued or under way."""
+        if not self._queue:
+            self._idle.set()
+
+
+class InlineDriver:
+    """Commits on the loop: one batch per turn, and a short pause where other processes write to the file."""
+
+    def __init__(self, journal: Journal, *, shared: bool) -> None:
+        self._journal = journal
+        self._shared = shared
+        self._scheduled = False
+        self._stuck: list[tuple[Change[Any], Callback]] = []
+        self._data_version = 0
+
+    def _others_write(self) -> bool:
+        """Whether another process has committed to the file since the last time of asking."""
+        before, self._data_version = self._data_version, self._journal.committer.data_version()
+        return self._data_version != before
+
+    def notice(self) -> None:
+        """Something was queued."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._journal.loop.call_soon(self._turn)
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def _turn(self) -> None:
+        journal = self._journal
+        batch = self._stuck or journal.take()
+        self._stuck = []
+        try:
+            outcomes, committed = journal.committer.run([change for change, _ in batch])
+        except TryAgain as again:
+            self._stuck = batch
+            journal.loop.call_later(again.pause, self._turn)
+            return
+        self._scheduled = False
+        journal.deliver(batch, outcomes, committed)
+        if journal.waiting:
+            if self._scheduled:
+                return
+            self._scheduled = True
+            if self._shared and self._others_write():
+                journal.loop.call_later(PAUSE_FOR_OTHERS, self._turn)
+            else:
+                journal.loop.call_soon(self._turn)
+        elif not self._scheduled:
+            journal.rest()
+
+
+class ExecutorDriver:
+    """Commits where an executor likes to, one batch at a time: the thread's protocol for environments without any."""
+
+    def __init__(self, journal: Journal, executor: Executor) -> None:
+        self._journal = journal
+        self._executor = executor
+        self._busy = False
+
+    def notice(self) -> None:
+        """Something was queued."""
+        if not self._busy:
+            self._busy = True
+            self._journal.loop.call_soon(self._begin)
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def _begin(self) -> None:
+        self._persist(self._journal.take())
+
+    def _persist(self, batch: list[tuple[Change[Any], Callback]]) -> None:
+        changes = [change for change, _ in batch]
+        future = self._executor.submit(self._journal.committer.run, changes)
+        future.add_done_callback(
+            lambda future: self._journal.loop.call_soon_threadsafe(self._ended, batch, future)
+        )
+
+    def _ended(self, batch: list[tuple[Change[Any], Callback]], future: Future[Result]) -> None:
+        journal = self._journal
+        try:
+            outcomes, committed = future.result()
+        except TryAgain as again:
+            journal.loop.call_later(again.pause, self._persist, batch)
+            return
+        journal.deliver(batch, outcomes, committed)
+        self._busy = False
+        if journal.waiting:
+            self.notice()
+        else:
+            journal.rest()
+
+
+class ThreadDriver:
+    """Commits on a thread of its own; outcomes come back to the loop a batch at a time."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._wanted = threading.Condition()
+        self._stopping = False
+        self._under_way = 0
+        self._noticed = False
+        self._thread = threading.Thread(target=self._run, name="outlast-journal", daemon=True)
+        self._thread.start()
+
+    def notice(self) -> None:
+        """Something was queued: the thread is told when this turn of the loop is over, and takes all of it at once."""
+        if not self._noticed:
+            self._noticed = True
+            self._journal.loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._noticed = False
+        with self._wanted:
+            self._wanted.notify()
+
+    def stop(self) -> None:
+        """End the thread; called when nothing is queued or under way."""
+        with self._wanted:
+            self._stopping = True
+            self._wanted.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        journal = self._journal
+        while True:
+            with self._wanted:
+                while not journal.waiting and not self._stopping:
+                    self._wanted.wait()
+                if self._stopping:
+                    return
+                self._under_way += 1
+            batch = journal.take()
+            outcomes, committed = self._persist([change for change, _ in batch])
+            try:
+                journal.loop.call_soon_threadsafe(self._deliver, batch, outcomes, committed)
+            except RuntimeError:  # the loop is closed: nobody is left to tell
+                return
+
+    def _persist(self, changes: list[Change[Any]]) -> tuple[list[Outcome], list[Committed]]:
+        while True:
+            try:
+                return self._journal.committer.run(changes)
+            except TryAgain as again:
+                with self._wanted:
+                    self._wanted.wait(again.pause)
+
+    def _deliver(
+        self, batch: list[tuple[Change[Any], Callback]], outcomes: list[Outcome], committed: list[Committed]
+    ) -> None:
+        self._journal.deliver(batch, outcomes, committed)
+        with self._wanted:
+            self._under_way -= 1
+            idle = self._under_way == 0 and not self._journal.waiting
+        if idle:
+            self._journal.rest()

@@ -1,0 +1,147 @@
+"""What needs a person: the one definition of *attention*, as statements.
+
+Some of it is stored in the run's row, because it is a fact about the run alone: its task keeps failing, its owners keep
+dying. The rest depends on the time and on who is polling, so it is computed when it is read:
+
+============== ======================================================================================================
+overdue        a deadline of the run or of one of its activities, or the time of one of its timers, has passed by more
+               than ten watchdog intervals: nobody enforces
+no_poller      the run, or one of its activities, has been ready for more than a minute, and no live worker serves its
+               task queue
+unknown_type   … and live workers do serve its task queue, but none of them has that workflow or activity
+============== ======================================================================================================
+
+Each is an index range over open rows, so what it costs follows what is wrong (and what waits), not what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import Connection
+
+from outlast_store.reads.queries import fetch, marks
+from outlast_store.schema.rows import WorkerRow
+from outlast_workflow.primitives.enums import Attention
+
+OVERDUE_AFTER_US: Final = 10 * 1_000_000
+"""Ten watchdog intervals."""
+UNPOLLED_AFTER_US: Final = 60 * 1_000_000
+
+Condition = tuple[str, str, str, tuple[Any, ...]]
+"""Kind (as SQL), table, condition on its rows, and the condition's values."""
+
+
+@dataclass(slots=True)
+class Polled:
+    """Who is alive, and which workflow and activity types somebody alive runs on each task queue."""
+
+    live: list[str] = field(default_factory=list)
+    workflows: dict[str, set[str]] = field(default_factory=dict)
+    activities: dict[str, set[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, workers: Iterable[WorkerRow], now: int) -> Polled:
+        """What the workers serve whose lease holds."""
+        polled = cls()
+        for worker in workers:
+            if worker.lease_expires_at <= now:
+                continue
+            polled.live.append(worker.worker_id)
+            types = orjson.loads(worker.types)
+            for queue in orjson.loads(worker.task_queues):
+                polled.workflows.setdefault(queue, set()).update(types.get("workflows", ()))
+                polled.activities.setdefault(queue, set()).update(types.get("activities", ()))
+        return polled
+
+
+def overdue(now: int) -> list[Condition]:
+    """Where a deadline, or the time of a timer, passed a while ago."""
+    late = (now - OVERDUE_AFTER_US,)
+    kind = _literal(Attention.OVERDUE)
+    return [
+        (kind, "workflow_runs", "next_deadline_at <= ?", late),
+        (kind, "activity_executions", "next_deadline_at <= ?", late),
+        (kind, "timers", "fire_at <= ?", late),
+    ]
+
+
+def everything(now: int, polled: Polled) -> list[Condition]:
+    """All that needs a person."""
+    return [
+        ("attention", "workflow_runs", "attention IS NOT NULL", ()),
+        *overdue(now),
+        *_unserved(now, polled),
+    ]
+
+
+def _unserved(now: int, polled: Polled) -> Iterable[Condition]:
+    since = now - UNPOLLED_AFTER_US
+    ready = "{} AND wake_at <= ? AND not_before <= ?"
+    owners: list[tuple[str, tuple[Any, ...]]] = [("owner_id IS NULL", ())]
+    if polled.live:
+        owners.append(
+            (f"owner_id IS NOT NULL AND owner_id NOT IN ({marks(polled.live)})", tuple(polled.live))
+        )
+    else:
+        owners.append(("owner_id IS NOT NULL", ()))
+    for owned, values in owners:
+        waiting = ready.format(owned), (*values, since, since)
+        yield from _without_worker("workflow_runs", "workflow_type", waiting, polled.workflows)
+    waiting = "status = 'pending' AND available_at <= ?", (since,)
+    yield from _without_worker("activity_executions", "activity_type", waiting, polled.activities)
+
+
+def _without_worker(
+    table: str, type_column: str, waiting: tuple[str, tuple[Any, ...]], served: dict[str, set[str]]
+) -> Iterable[Condition]:
+    condition, values = waiting
+    queues = tuple(served)
+    elsewhere = f" AND task_queue NOT IN ({marks(queues)})" if queues else ""
+    yield _literal(Attention.NO_POLLER), table, condition + elsewhere, (*values, *queues)
+    for queue, types in served.items():
+        names = tuple(sorted(types))
+        unknown = f" AND {type_column} NOT IN ({marks(names)})" if names else ""
+        yield (
+            _literal(Attention.UNKNOWN_TYPE),
+            table,
+            f"{condition} AND task_queue = ?{unknown}",
+            (*values, queue, *names),
+        )
+
+
+def _literal(kind: Attention) -> str:
+    return f"'{kind.value}'"
+
+
+def runs_where(conditions: Iterable[Condition]) -> tuple[str, tuple[Any, ...]]:
+    """A subquery of the ids of the runs that any of the conditions holds for, and its values."""
+    parts: list[str] = []
+    values: list[Any] = []
+    for _, table, condition, more in conditions:
+        parts.append(f"SELECT run_id FROM {table} WHERE {condition}")
+        values += more
+    return " UNION ".join(parts), tuple(values)
+
+
+def kinds_of(
+    connection: Connection, run_ids: Sequence[str], conditions: Iterable[Condition]
+) -> dict[str, list[str]]:
+    """Which kinds hold for each of some runs (a page of them at the most), sorted."""
+    if not run_ids:
+        return {}
+    parts: list[str] = []
+    values: list[Any] = []
+    among = f"run_id IN ({marks(run_ids)})"
+    for kind, table, condition, more in conditions:
+        if table != "workflow_runs":
+            condition = f"run_id IN (SELECT run_id FROM {table} WHERE {condition})"
+        parts.append(f"SELECT run_id, {kind} FROM workflow_runs WHERE {among} AND {condition}")
+        values += (*run_ids, *more)
+    found: dict[str, set[str]] = {}
+    for run_id, kind in fetch(connection, " UNION ".join(parts), tuple(values)):
+        found.setdefault(run_id, set()).add(kind)
+    return {run_id: sorted(kinds) for run_id, kinds in found.items()}

@@ -1,0 +1,173 @@
+"""Everything there is to know about one run, as one state of the database: a handful of statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from outlast_store.database.snapshots import snapshot
+from outlast_store.database.statements import columns_of
+from outlast_store.reads import attention as trouble
+from outlast_store.reads import queries
+from outlast_store.reads import requests as requests_
+from outlast_store.reads.queries import fetch, marks
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
+
+_RUN_COLUMNS = ", ".join(f"r.{name}" for name in columns_of(tables.workflow_runs))
+
+
+MOST_UNSEEN = 1000
+"""So many of the signals that nobody has seen yet are looked at."""
+
+Signals = tuple[dict[str, int], dict[str, int]]
+"""How many signals wait, by name: those without a handler, and those that no activation has seen."""
+
+
+@dataclass(slots=True)
+class OpenChild:
+    """A run that another one started and that has not ended."""
+
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    status: str
+    created_at: int
+
+
+@dataclass(slots=True)
+class Inspection:
+    """A run and what belongs to it. ``run_count`` is the number of runs of its chain so far."""
+
+    run: RunRow
+    run_count: int
+    activities: list[ActivityRow]
+    timers: list[tuple[int, int]]
+    children: list[OpenChild]
+    updates: list[RequestRow]
+    signals: Signals
+    failures: list[FailureRow]
+    workers: dict[str, WorkerRow]
+    attention: list[str]
+
+
+def inspect_run(
+    connection: Connection,
+    workflow_id: str,
+    run_id: str | None,
+    now: int,
+    *,
+    follow: bool,
+    failures: int,
+) -> Inspection | None:
+    """Look at a workflow's current run, at a certain one, or (``follow``) at the latest one of that one's chain."""
+    with snapshot(connection):
+        found = (
+            _current(connection, workflow_id) if run_id is None else _certain(connection, workflow_id, run_id)
+        )
+        if found is None:
+            return None
+        run, run_count, current_run_id = found
+        if run.run_id != current_run_id and run.next_run_id is not None:
+            latest = _latest_of_chain(connection, run, current_run_id)
+            run_count = latest.run_number
+            if follow:
+                run = latest
+        elif run.run_id != current_run_id:
+            run_count = run.run_number
+        everyone = queries.workers(connection)
+        conditions = trouble.everything(now, trouble.Polled.of(everyone, now))
+        is_open, run_id = run.is_open, run.run_id
+        attention = trouble.kinds_of(connection, [run_id], conditions) if is_open else {}
+        return Inspection(
+            run=run,
+            run_count=run_count,
+            activities=queries.open_activities(connection, run_id) if is_open else [],
+            timers=queries.open_timers(connection, run_id) if is_open else [],
+            children=_open_children(
+                connection, run_id
+            ),  # of a closed run, too: its close policy comes in steps
+            updates=requests_.unanswered_updates(connection, run_id) if is_open else [],
+            signals=requests_.waiting_signals(connection, run_id, MOST_UNSEEN) if is_open else ({}, {}),
+            failures=queries.failures(connection, run_id, failures),
+            workers={worker.worker_id: worker for worker in everyone},
+            attention=attention.get(run_id, []),
+        )
+
+
+def _open_children(connection: Connection, run_id: str) -> list[OpenChild]:
+    text = (
+        "SELECT workflow_id, run_id, workflow_type, status, created_at FROM workflow_runs "
+        "WHERE parent_run_id = ? AND closed_at IS NULL ORDER BY run_id"
+    )
+    return [OpenChild(*row) for row in fetch(connection, text, (run_id,))]
+
+
+Found = tuple[RunRow, int, str]
+"""A run, its instance's run count, and its instance's current run."""
+
+
+def _current(connection: Connection, workflow_id: str) -> Found | None:
+    text = (
+        f"SELECT {_RUN_COLUMNS}, i.run_count, i.current_run_id FROM workflow_instances i "
+        "JOIN workflow_runs r ON r.run_id = i.current_run_id WHERE i.workflow_id = ?"
+    )
+    rows = fetch(connection, text, (workflow_id,))
+    return (RunRow(*rows[0][:-2]), rows[0][-2], rows[0][-1]) if rows else None
+
+
+def _certain(connection: Connection, workflow_id: str, run_id: str) -> Found | None:
+    text = (
+        f"SELECT {_RUN_COLUMNS}, i.run_count, i.current_run_id FROM workflow_runs r "
+        "JOIN workflow_instances i ON i.workflow_id = r.workflow_id WHERE r.run_id = ? AND r.workflow_id = ?"
+    )
+    rows = fetch(connection, text, (run_id, workflow_id))
+    return (RunRow(*rows[0][:-2]), rows[0][-2], rows[0][-1]) if rows else None
+
+
+def _latest_of_chain(connection: Connection, run: RunRow, current_run_id: str) -> RunRow:
+    """The last run of a run's chain: its id's current one, unless the id was given to a new chain since."""
+    current = queries.run(connection, current_run_id)
+    if current is not None and current.first_run_id == run.first_run_id:
+        return current
+    text = (
+        "WITH RECURSIVE chain(run_id, next_run_id) AS ("
+        "SELECT run_id, next_run_id FROM workflow_runs WHERE run_id = ? "
+        "UNION ALL SELECT r.run_id, r.next_run_id FROM workflow_runs r JOIN chain c ON r.run_id = c.next_run_id"
+        ") SELECT run_id FROM chain WHERE next_run_id IS NULL"
+    )
+    rows = fetch(connection, text, (run.run_id,))
+    latest = queries.run(connection, rows[0][0]) if rows else None
+    return latest if latest is not None else run
+
+
+@dataclass(slots=True)
+class WorkerLoad:
+    """A registered worker, and how much it holds."""
+
+    worker: WorkerRow
+    runs: int
+    activities: int
+
+
+def worker_loads(connection: Connection) -> list[WorkerLoad]:
+    """All registered workers, oldest first, with what each holds."""
+    with snapshot(connection):
+        everyone = queries.workers(connection)
+        ids = tuple(worker.worker_id for worker in everyone)
+        if not ids:
+            return []
+        owned = (
+            f"SELECT owner_id, count(*) FROM workflow_runs WHERE owner_id IN ({marks(ids)}) GROUP BY owner_id"
+        )
+        claimed = (
+            "SELECT claimed_by, count(*) FROM activity_executions "
+            f"WHERE status = 'running' AND claimed_by IN ({marks(ids)}) GROUP BY claimed_by"
+        )
+        runs = {row[0]: row[1] for row in fetch(connection, owned, ids)}
+        activities = {row[0]: row[1] for row in fetch(connection, claimed, ids)}
+    return [
+        WorkerLoad(worker, runs.get(worker.worker_id, 0), activities.get(worker.worker_id, 0))
+        for worker in everyone
+    ]

@@ -1,0 +1,252 @@
+"""The whole database at a glance: queues, workflow types, deadlines that lie ahead, what was enforced lately.
+
+Everything here is bounded: counts stop at :data:`MOST_COUNTED`, and what is said of workflow types is said of their
+latest runs. So it costs the same however many runs there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection
+
+from outlast_store.database.snapshots import snapshot
+from outlast_store.reads.queries import fetch
+from outlast_workflow.primitives.enums import RunStatus, TimeoutKind
+
+MOST_COUNTED: Final = 10_000
+MOST_LISTED: Final = 50
+LATEST_RUNS: Final = 10_000
+LATEST_FAILURES: Final = 2_000
+
+
+def ping(connection: Connection) -> None:
+    """Ask the database for anything: it answers, or an error is raised."""
+    fetch(connection, "SELECT 1")
+
+
+# --- task queues ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class QueueLoad:
+    """What waits in a task queue and what of it runs. Instants in microseconds."""
+
+    task_queue: str
+    waiting_runs: int = 0
+    waiting_activities: int = 0
+    running_activities: int = 0
+    oldest_waiting_at: int | None = None
+
+    def note_oldest(self, at: int | None) -> None:
+        """Something has waited since an instant."""
+        if at is not None and (self.oldest_waiting_at is None or at < self.oldest_waiting_at):
+            self.oldest_waiting_at = at
+
+
+def queue_loads(connection: Connection, now: int) -> dict[str, QueueLoad]:
+    """What each task queue holds, of those that hold anything."""
+    loads: dict[str, QueueLoad] = {}
+
+    def load(queue: str) -> QueueLoad:
+        return loads.setdefault(queue, QueueLoad(queue))
+
+    with snapshot(connection):
+        text = (
+            "SELECT task_queue, count(*), min(wake_at) FROM workflow_runs "
+            "WHERE wake_at IS NOT NULL AND owner_id IS NULL AND wake_at <= ? AND not_before <= ? GROUP BY task_queue"
+        )
+        for queue, count, since in fetch(connection, text, (now, now)):
+            load(queue).waiting_runs = count
+            load(queue).note_oldest(since)
+        text = (
+            "SELECT task_queue, count(*), min(available_at) FROM activity_executions "
+            "WHERE status = 'pending' AND available_at <= ? GROUP BY task_queue"
+        )
+        for queue, count, since in fetch(connection, text, (now,)):
+            load(queue).waiting_activities = count
+            load(queue).note_oldest(since)
+        text = "SELECT task_queue, count(*) FROM activity_executions WHERE status = 'running' GROUP BY task_queue"
+        for queue, count in fetch(connection, text):
+            load(queue).running_activities = count
+    return loads
+
+
+# --- workflow types -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TypeShare:
+    """How the latest runs of a workflow type went."""
+
+    workflow_type: str
+    statuses: dict[str, int] = field(default_factory=dict)
+    durations_us: list[int] = field(default_factory=list)
+    """How long those took that have ended, shortest first."""
+    first_created_at: int = 0
+    last_created_at: int = 0
+
+    @property
+    def runs(self) -> int:
+        """How many they are."""
+        return sum(self.statuses.values())
+
+    def of(self, *statuses: RunStatus) -> int:
+        """How many are so."""
+        return sum(self.statuses.get(status.value, 0) for status in statuses)
+
+    def quantile_us(self, share: float) -> int | None:
+        """What that share of them did not exceed."""
+        if not self.durations_us:
+            return None
+        return self.durations_us[min(int(share * len(self.durations_us)), len(self.durations_us) - 1)]
+
+
+def type_shares(connection: Connection, *, latest: int = LATEST_RUNS) -> list[TypeShare]:
+    """How the database's latest runs went, by workflow type; the busiest type first."""
+    shares: dict[str, TypeShare] = {}
+    text = (
+        "SELECT workflow_type, status, created_at, started_at, closed_at FROM workflow_runs "
+        "ORDER BY run_id DESC LIMIT ?"
+    )
+    for name, status, created_at, started_at, closed_at in fetch(connection, text, (latest,)):
+        share = shares.get(name)
+        if share is None:
+            share = shares[name] = TypeShare(name, first_created_at=created_at, last_created_at=created_at)
+        share.statuses[status] = share.statuses.get(status, 0) + 1
+        share.first_created_at = min(share.first_created_at, created_at)
+        share.last_created_at = max(share.last_created_at, created_at)
+        if closed_at is not None:
+            share.durations_us.append(closed_at - (started_at if started_at is not None else created_at))
+    for share in shares.values():
+        share.durations_us.sort()
+    return sorted(shares.values(), key=lambda share: (-share.runs, share.workflow_type))
+
+
+# --- deadlines ------------------------------------------------------------------------------------------------------
+
+TIMER: Final = "timer"
+_RUN_KIND: Final = (
+    "CASE WHEN execution_deadline_at IS NOT NULL AND execution_deadline_at <= next_deadline_at "
+    f"THEN '{TimeoutKind.EXECUTION_TIMEOUT.value}' ELSE '{TimeoutKind.RUN_TIMEOUT.value}' END"
+)
+_ACTIVITY_KIND: Final = (
+    "CASE next_deadline_at "
+    f"WHEN schedule_to_close_deadline_at THEN '{TimeoutKind.SCHEDULE_TO_CLOSE.value}' "
+    f"WHEN schedule_to_start_deadline_at THEN '{TimeoutKind.SCHEDULE_TO_START.value}' "
+    f"WHEN start_to_close_deadline_at THEN '{TimeoutKind.START_TO_CLOSE.value}' "
+    f"ELSE '{TimeoutKind.HEARTBEAT.value}' END"
+)
+_AHEAD: Final = (
+    (
+        f"SELECT {_RUN_KIND} AS kind, next_deadline_at AS due_at, run_id, NULL AS command_id FROM workflow_runs "
+        "WHERE next_deadline_at IS NOT NULL ORDER BY next_deadline_at LIMIT ?"
+    ),
+    (
+        f"SELECT {_ACTIVITY_KIND} AS kind, next_deadline_at AS due_at, run_id, activity_id AS command_id "
+        "FROM activity_executions "
+        "WHERE next_deadline_at IS NOT NULL ORDER BY next_deadline_at LIMIT ?"
+    ),
+    (
+        f"SELECT '{TIMER}' AS kind, fire_at AS due_at, run_id, timer_id AS command_id "
+        "FROM timers ORDER BY fire_at LIMIT ?"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A deadline or a timer that lies ahead, or has passed and nobody enforced it yet."""
+
+    kind: str
+    due_at: int
+    run_id: str
+    workflow_id: str
+    command_id: int | None
+
+
+@dataclass(slots=True)
+class Outlook:
+    """What lies ahead.
+
+    Attributes:
+        counts: By kind, how many fall due before each of the bounds that were asked for, and later; of the nearest
+            10,000 of runs, activities and timers each.
+        nearest: The nearest ones.
+        more: Whether counting stopped there, so that there may be more.
+    """
+
+    counts: dict[str, list[int]]
+    nearest: list[Due]
+    more: bool
+
+
+def outlook(connection: Connection, bounds: Sequence[int]) -> Outlook:
+    """Open deadlines and timers, by kind and by when they fall due.
+
+    Args:
+        connection: A reader's.
+        bounds: Instants in microseconds, rising.
+    """
+    counts: dict[str, list[int]] = {}
+    nearest: list[tuple[int, str, str, int | None]] = []
+    more = False
+    passed = " + ".join(["CASE WHEN due_at < ? THEN 0 ELSE 1 END"] * len(bounds)) or "0"
+    with snapshot(connection):
+        for ahead in _AHEAD:
+            placed = f"SELECT kind, {passed} AS place FROM ({ahead}) AS ahead"
+            text = f"SELECT kind, place, count(*) FROM ({placed}) AS placed GROUP BY kind, place"
+            found = fetch(connection, text, (*bounds, MOST_COUNTED))
+            for kind, place, count in found:
+                counts.setdefault(kind, [0] * (len(bounds) + 1))[place] = count
+            more = more or sum(count for _, _, count in found) == MOST_COUNTED
+            rows = fetch(connection, ahead, (MOST_LISTED,))
+            nearest += [(due_at, kind, run_id, of) for kind, due_at, run_id, of in rows]
+        nearest.sort(key=lambda row: row[:3])
+        listed = nearest[:MOST_LISTED]
+        ids = _workflow_ids(connection, {run_id for _, _, run_id, _ in listed})
+    return Outlook(
+        counts=counts,
+        nearest=[Due(kind, at, run_id, ids.get(run_id, ""), of) for at, kind, run_id, of in listed],
+        more=more,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EnforcedLately:
+    """A timeout that was enforced."""
+
+    kind: str
+    deadline_at: int
+    recorded_at: int
+    run_id: str
+    workflow_id: str
+    source_kind: str
+    source_id: str | None
+
+
+def enforced_lately(connection: Connection) -> list[EnforcedLately]:
+    """The timeouts among the latest failures, newest first."""
+    text = (
+        "SELECT timeout_kind, deadline_at, recorded_at, run_id, source_kind, source_id FROM ("
+        "SELECT * FROM workflow_failures ORDER BY failure_id DESC LIMIT ?) AS latest "
+        "WHERE failure_category = 'timeout' AND timeout_kind IS NOT NULL AND deadline_at IS NOT NULL "
+        "ORDER BY failure_id DESC LIMIT ?"
+    )
+    with snapshot(connection):
+        rows = fetch(connection, text, (LATEST_FAILURES, MOST_LISTED))
+        ids = _workflow_ids(connection, {row[3] for row in rows})
+    return [
+        EnforcedLately(kind, deadline_at, recorded_at, run_id, ids.get(run_id, ""), source_kind, source_id)
+        for kind, deadline_at, recorded_at, run_id, source_kind, source_id in rows
+    ]
+
+
+def _workflow_ids(connection: Connection, run_ids: set[str]) -> dict[str, str]:
+    if not run_ids:
+        return {}
+    ordered = sorted(run_ids)
+    text = f"SELECT run_id, workflow_id FROM workflow_runs WHERE run_id IN ({', '.join('?' * len(ordered))})"
+    return {row[0]: row[1] for row in fetch(connection, text, tuple(ordered))}

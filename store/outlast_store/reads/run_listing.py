@@ -1,0 +1,230 @@
+"""Listing and counting runs: filters, and pages that continue where the last one ended.
+
+Pages are ordered by run id, newest first: run ids are time-ordered, and a page says which id it ended with. What
+existed when the walk began, and matches all the while, is therefore seen exactly once, however much is written.
+
+Filters on what is open, on how it ended badly, on the type, the workflow id, search attributes and trouble use
+indexes; the others are tested while walking from the newest run back. Where a filter says when runs were created, the
+walk is bounded by the time in the run id, with a day's grace for clocks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection
+
+from outlast_store.database.snapshots import snapshot
+from outlast_store.reads import attention as trouble
+from outlast_store.reads.queries import Values, fetch, marks, workers
+from outlast_store.schema import search_index
+from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
+
+GRACE_US: Final = 24 * 3600 * 1_000_000
+"""By how much the clocks of those that made ids may differ."""
+_INDEXED_ENDS: Final = frozenset({"failed", "timed_out", "cancelled", "terminated"})
+_IN_TROUBLE_INDEX: Final = "status IN ('failed', 'timed_out', 'cancelled', 'terminated')"
+"""The condition of the partial index, word for word: SQLite uses the index only where it finds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs. Instants in microseconds; ``…_after`` is inclusive and ``…_before`` is not, so windows meet."""
+
+    statuses: tuple[str, ...] = ()
+    workflow_type: str | None = None
+    task_queue: str | None = None
+    workflow_id: str | None = None
+    id_prefix: str | None = None
+    parent: str | None = None
+    where: tuple[search_index.Wanted, ...] = ()
+    created_after: int | None = None
+    created_before: int | None = None
+    started_after: int | None = None
+    started_before: int | None = None
+    closed_after: int | None = None
+    closed_before: int | None = None
+    deadline_before: int | None = None
+    attention: bool = False
+    overdue: bool = False
+    open: bool | None = None
+    latest: bool = False
+    """Only the last run of each chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """What a listing shows of a run. The fields are columns of its row, in the order in which they are read."""
+
+    run_id: str
+    workflow_id: str
+    workflow_type: str
+    run_number: int
+    first_run_id: str
+    status: str
+    task_queue: str
+    priority: int
+    attempt: int
+    created_at: int
+    started_at: int | None
+    closed_at: int | None
+    execution_deadline_at: int | None
+    run_deadline_at: int | None
+    last_seq: int
+    history_bytes: int
+    owner_id: str | None
+    cancel_requested_at: int | None
+    task_failures: int
+    attention_since: int | None
+    build_id: str | None
+    parent_run_id: str | None
+    search_attributes: str | None
+
+
+COLUMNS: Final = ", ".join(ListedRun.__dataclass_fields__)
+
+
+def page(
+    connection: Connection, wanted: RunFilter, now: int, *, before: str | None, limit: int
+) -> list[tuple[ListedRun, list[str]]]:
+    """At most ``limit`` runs with ids below ``before`` (if given), newest first, each with its attention."""
+    with snapshot(connection):
+        polled = trouble.Polled.of(workers(connection), now)
+        source, where, values = _where(connection, wanted, now, polled, before)
+        order = "found_id" if "found_id" in source else "run_id"
+        text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {order} DESC LIMIT ?"
+        runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
+        kinds = trouble.kinds_of(
+            connection,
+            [run.run_id for run in runs if run.closed_at is None],
+            trouble.everything(now, polled),
+        )
+    return [(run, kinds.get(run.run_id, [])) for run in runs]
+
+
+def count(connection: Connection, wanted: RunFilter, now: int) -> int:
+    """How many runs there are."""
+    with snapshot(connection):
+        polled = trouble.Polled.of(workers(connection), now)
+        source, where, values = _where(connection, wanted, now, polled)
+        text = f"SELECT count(*) FROM {source}{where and ' WHERE ' + where}"
+        found: int = fetch(connection, text, values)[0][0]
+        return found
+
+
+def _where(
+    connection: Connection,
+    wanted: RunFilter,
+    now: int,
+    polled: trouble.Polled,
+    before: str | None = None,
+) -> tuple[str, str, Values]:
+    """What to read from, the conditions, and the values of both."""
+    source, parts = _by_attributes(wanted.where, before)
+    if before is not None:
+        parts.append(("run_id < ?", (before,)))
+    if wanted.statuses:
+        parts += _statuses(wanted.statuses)
+    for column in ("workflow_type", "task_queue", "workflow_id"):
+        value = getattr(wanted, column)
+        if value is not None:
+            parts.append((f"{column} = ?", (value,)))
+    if wanted.id_prefix is not None:
+        parts.append(_id_prefix(wanted.id_prefix, connection.dialect.name))
+    if wanted.parent is not None:
+        inner = "SELECT run_id FROM workflow_runs WHERE workflow_id = ?"
+        parts.append((f"parent_run_id IN ({inner})", (wanted.parent,)))
+    for column in ("created", "started", "closed"):
+        since, until = getattr(wanted, f"{column}_after"), getattr(wanted, f"{column}_before")
+        if since is not None:
+            parts.append((f"{column}_at >= ?", (since,)))
+        if until is not None:  # nothing starts or closes before it is created
+            parts.append((f"{column}_at < ?", (until,)))
+            parts.append(("run_id < ?", (first_id_at(until + GRACE_US),)))
+    if wanted.created_after is not None:
+        parts.append(("run_id >= ?", (first_id_at(wanted.created_after - GRACE_US),)))
+    if wanted.deadline_before is not None:
+        inner = "SELECT run_id FROM workflow_runs WHERE next_deadline_at < ?"
+        parts.append((f"run_id IN ({inner})", (wanted.deadline_before,)))
+    if wanted.open is not None:
+        parts.append(("closed_at IS NULL" if wanted.open else "closed_at IS NOT NULL", ()))
+    if wanted.latest:
+        parts.append(("next_run_id IS NULL", ()))
+    for chosen, conditions in (
+        (wanted.attention, trouble.everything(now, polled) if wanted.attention else []),
+        (wanted.overdue, trouble.overdue(now)),
+    ):
+        if chosen:
+            inner, values = trouble.runs_where(conditions)
+            parts.append((f"run_id IN ({inner})", values))
+    text, values = _and(parts)
+    return source[0], text, (*source[1], *values)
+
+
+def _by_attributes(
+    wanted: Sequence[search_index.Wanted], before: str | None
+) -> tuple[tuple[str, Values], list[tuple[str, Values]]]:
+    """What to read from, and the conditions that are left.
+
+    One attribute that must be a certain value leads: its rows of the index are in the order of the page, so that a page
+    costs what it shows and not what there is.
+    """
+    leading = next((one for one in wanted if one.is_one), None)
+    parts: list[tuple[str, Values]] = []
+    for one in wanted:
+        if one is not leading:
+            text, values = search_index.condition(one)
+            parts.append((f"run_id IN (SELECT run_id FROM search_attributes WHERE {text})", values))
+    if leading is None:
+        return ("workflow_runs", ()), parts
+    text, values = search_index.condition(leading)
+    if before is not None:
+        text, values = f"{text} AND run_id < ?", (*values, before)
+    found = f"SELECT run_id AS found_id FROM search_attributes WHERE {text}"
+    return (f"({found}) AS found CROSS JOIN workflow_runs", values), [*parts, ("run_id = found_id", ())]
+
+
+def _id_prefix(prefix: str, dialect: str) -> tuple[str, Values]:
+    """Ids that begin so: a range of their bytes."""
+    least, less = (">=", "<") if dialect == "sqlite" else ("~>=~", "~<~")
+    beyond = _beyond(prefix)
+    if beyond is None:
+        return f"workflow_id {least} ?", (prefix,)
+    return f"workflow_id {least} ? AND workflow_id {less} ?", (prefix, beyond)
+
+
+def _beyond(prefix: str) -> str | None:
+    """The least text that is greater than all that begin with a prefix, if there is one."""
+    kept = prefix.rstrip(chr(sys.maxunicode))
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)
+
+
+def _statuses(statuses: Sequence[str]) -> list[tuple[str, Values]]:
+    parts: list[tuple[str, Values]] = []
+    if len(statuses) == 1:
+        parts.append(("status = ?", (statuses[0],)))
+    else:
+        parts.append((f"status IN ({marks(statuses)})", tuple(statuses)))
+    if all(status in OPEN_RUN_STATUSES for status in statuses):
+        parts.append(("closed_at IS NULL", ()))
+    elif all(status in _INDEXED_ENDS for status in statuses):
+        parts.append((_IN_TROUBLE_INDEX, ()))
+    return parts
+
+
+def _and(parts: Sequence[tuple[str, Values]]) -> tuple[str, Values]:
+    kept = [(text, values) for text, values in parts if text]
+    return " AND ".join(text for text, _ in kept), tuple(value for _, values in kept for value in values)
+
+
+def first_id_at(us: int) -> str:
+    """The least run id (a UUIDv7) that could be made at an instant."""
+    millisecond = min(max(us // 1000, 0), (1 << 48) - 1)
+    digits = f"{millisecond:012x}"
+    return f"{digits[:8]}-{digits[8:]}"

@@ -1,0 +1,134 @@
+"""What happened in one run, for people: its activities with all attempts, what else took time, and its chain.
+
+Bounded, so that a run of 20,000 events is shown as quickly as a short one: the latest of each kind, and how many more
+there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import Connection
+
+from outlast_store.database.snapshots import snapshot
+from outlast_store.database.statements import columns_of
+from outlast_store.reads.queries import fetch, marks
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow, AttemptRow
+
+MOST_ACTIVITIES: Final = 100
+MOST_EVENTS: Final = 300
+MOST_RUNS: Final = 50
+SHOWN_EVENTS: Final = (
+    "TimerScheduled",
+    "TimerFired",
+    "TimerCancelled",
+    "SignalReceived",
+    "UpdateAccepted",
+    "UpdateCompleted",
+    "ChildWorkflowScheduled",
+    "ChildWorkflowStarted",
+    "ChildWorkflowStartFailed",
+    "ChildWorkflowCompleted",
+    "ChildWorkflowFailed",
+    "ChildWorkflowTimedOut",
+    "ChildWorkflowCancelled",
+    "ChildWorkflowTerminated",
+    "WorkflowCancelRequested",
+    "WorkflowTaskFailed",
+)
+"""Events that take, or mark, time; activities are told by their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """An event that the chronicle shows."""
+
+    seq: int
+    type: str
+    recorded_at: int
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """A run of a workflow id."""
+
+    run_id: str
+    run_number: int
+    first_run_id: str
+    status: str
+    created_at: int
+    closed_at: int | None
+
+
+@dataclass(slots=True)
+class Chronicle:
+    """What happened in a run, each list in order. ``more_activities`` and ``more_events`` are earlier ones."""
+
+    activities: list[ActivityRow]
+    attempts: list[AttemptRow]
+    events: list[Happening]
+    more_activities: bool
+    more_events: bool
+    runs: list[ChainLink]
+    parent_workflow_id: str | None
+
+
+def chronicle(connection: Connection, run_id: str, workflow_id: str, parent_run_id: str | None) -> Chronicle:
+    """Look at a run."""
+    with snapshot(connection):
+        activities = [
+            ActivityRow(*row)
+            for row in fetch(
+                connection,
+                f"SELECT {', '.join(columns_of(tables.activity_executions))} FROM activity_executions "
+                "WHERE run_id = ? ORDER BY activity_id DESC LIMIT ?",
+                (run_id, MOST_ACTIVITIES + 1),
+            )
+        ]
+        shown = activities[:MOST_ACTIVITIES][::-1]
+        attempts = (
+            [
+                AttemptRow(*row)
+                for row in fetch(
+                    connection,
+                    f"SELECT {', '.join(columns_of(tables.activity_attempts))} FROM activity_attempts "
+                    "WHERE run_id = ? AND activity_id >= ? ORDER BY activity_id, attempt",
+                    (run_id, shown[0].activity_id),
+                )
+            ]
+            if shown
+            else []
+        )
+        events = fetch(
+            connection,
+            "SELECT seq, type, recorded_at, payload FROM history_events "
+            f"WHERE run_id = ? AND type IN ({marks(SHOWN_EVENTS)}) ORDER BY seq DESC LIMIT ?",
+            (run_id, *SHOWN_EVENTS, MOST_EVENTS + 1),
+        )
+        runs = fetch(
+            connection,
+            "SELECT run_id, run_number, first_run_id, status, created_at, closed_at FROM workflow_runs "
+            "WHERE workflow_id = ? ORDER BY run_id DESC LIMIT ?",
+            (workflow_id, MOST_RUNS),
+        )
+        parent = (
+            fetch(connection, "SELECT workflow_id FROM workflow_runs WHERE run_id = ?", (parent_run_id,))
+            if parent_run_id is not None
+            else []
+        )
+    return Chronicle(
+        activities=shown,
+        attempts=attempts,
+        events=[
+            Happening(seq, kind, at, orjson.loads(payload))
+            for seq, kind, at, payload in events[:MOST_EVENTS][::-1]
+        ],
+        more_activities=len(activities) > MOST_ACTIVITIES,
+        more_events=len(events) > MOST_EVENTS,
+        runs=[ChainLink(*row) for row in runs],
+        parent_workflow_id=parent[0][0] if parent else None,
+    )

@@ -1,0 +1,1 @@
+"""The tables, their rows as objects, and the index of search attributes."""

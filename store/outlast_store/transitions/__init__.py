@@ -1,0 +1,1 @@
+"""How rows move from one state to the next: runs, parents and children, requests, deletion."""

@@ -1,0 +1,176 @@
+"""Deleting closed chains, whole but in small steps, each a change of its own: nobody waits long for any of them.
+
+A chain goes from its first run to its last. Of each run first go the rows that there may be many of, some hundreds a
+step, then the run itself; the last run goes last and takes with it the chain's requests and, where no other chain of
+its workflow id is left, the instance. Whoever is interrupted between two steps leaves a chain whose last run is still
+there, and so is found and deleted by the next who tries. Each step looks again, under their locks, that the run is
+closed, that the chain has not gone on (a reset may take a closed one up), and that none of its children waits for its
+close policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.reads.queries import fetch
+from outlast_store.reads.run_listing import GRACE_US, first_id_at
+from outlast_store.schema import tables
+from outlast_workflow.errors.root import OutlastError
+
+ROWS_IN_A_STEP: Final = 500
+
+_MANY: Final = (
+    tables.history_events,
+    tables.activity_attempts,
+    tables.activity_executions,
+    tables.workflow_failures,
+    tables.timers,
+    tables.search_attributes,
+)
+_REQUESTS: Final = (
+    "DELETE FROM workflow_requests WHERE first_run_id = ? AND (kind, request_id) IN "
+    "(SELECT kind, request_id FROM workflow_requests WHERE first_run_id = ? LIMIT ?)"
+)
+
+
+class DeleteRefusedError(OutlastError):
+    """A workflow can't be deleted now; the message says why and what to do."""
+
+
+class DeleteStep(BaseChange):
+    """The next step in deleting a run of a closed chain.
+
+    Args:
+        run_id: The run.
+        last_run_id: The last one of its chain.
+        workflow_id: Their workflow.
+        most: How many rows of a table go in a step.
+    """
+
+    def __init__(self, run_id: str, last_run_id: str, workflow_id: str, most: int = ROWS_IN_A_STEP) -> None:
+        self.run_id = run_id
+        self.last_run_id = last_run_id
+        self.workflow_id = workflow_id
+        self.most = most
+        self.runs = tuple({run_id, last_run_id})
+        self.instances = (workflow_id,)
+
+    def apply(self, batch: Batch) -> bool:
+        """Returns whether the run is gone.
+
+        Raises:
+            DeleteRefusedError: The chain is open, or has gone on, or its children await their close policy.
+        """
+        batch.insist()
+        last = batch.run(self.last_run_id)
+        run = batch.run(self.run_id)
+        if last is None or run is None:
+            return True
+        if last.is_open or run.is_open or last.next_run_id is not None:
+            raise DeleteRefusedError(
+                f"workflow {self.workflow_id!r} is open: terminate it first, or wait for its end"
+            )
+        if last.cascade_at is not None or run.cascade_at is not None:
+            raise DeleteRefusedError(
+                f"children of workflow {self.workflow_id!r} await their close policy: "
+                "delete it again when a watchdog has seen to them"
+            )
+        for table in _MANY:
+            keys = ", ".join(str(column.name) for column in table.primary_key)
+            text = (
+                f"DELETE FROM {table.name} WHERE run_id = ? AND ({keys}) IN "
+                f"(SELECT {keys} FROM {table.name} WHERE run_id = ? LIMIT ?)"
+            )
+            if batch.execute(text, (run.run_id, run.run_id, self.most)) == self.most:
+                return False
+        if run.run_id == last.run_id:
+            first = run.first_run_id
+            if batch.execute(_REQUESTS, (first, first, self.most)) == self.most:
+                return False
+            self._leave(batch, run.run_id)
+        batch.execute("DELETE FROM workflow_runs WHERE run_id = ?", (run.run_id,))
+        return True
+
+    def _leave(self, batch: Batch, run_id: str) -> None:
+        """The workflow id's instance goes with the last chain of its id; until then it stands for the newest left."""
+        instance = batch.instance(self.workflow_id)
+        if instance is None or instance.current_run_id != run_id:
+            return
+        text = (
+            "SELECT run_id, run_number, workflow_type FROM workflow_runs WHERE workflow_id = ? AND run_id <> ? "
+            "AND next_run_id IS NULL ORDER BY run_id DESC LIMIT 1"
+        )
+        left = batch.scan(text, (self.workflow_id, run_id))
+        if left:
+            instance.current_run_id, instance.run_count, instance.workflow_type = left[0]
+        else:
+            batch.execute("DELETE FROM workflow_instances WHERE workflow_id = ?", (self.workflow_id,))
+
+
+class Chain(NamedTuple):
+    """A closed chain."""
+
+    last_run_id: str
+    workflow_id: str
+    closed_at: int
+
+
+def chain_backwards(connection: Connection, last_run_id: str) -> list[str]:
+    """What is left of a chain, from its first run to its last."""
+    text = (
+        "WITH RECURSIVE chain(run_id, previous_run_id, depth) AS ("
+        "SELECT run_id, previous_run_id, 0 FROM workflow_runs WHERE run_id = ? "
+        "UNION ALL SELECT r.run_id, r.previous_run_id, c.depth + 1 FROM workflow_runs r "
+        "JOIN chain c ON r.run_id = c.previous_run_id"
+        ") SELECT run_id FROM chain ORDER BY depth DESC"
+    )
+    return [row[0] for row in fetch(connection, text, (last_run_id,))]
+
+
+def last_runs(connection: Connection, workflow_id: str) -> list[tuple[str, bool]]:
+    """The last run of each chain of a workflow, oldest first, and whether it is open."""
+    text = "SELECT run_id, closed_at FROM workflow_runs WHERE workflow_id = ? AND next_run_id IS NULL ORDER BY run_id"
+    return [(row[0], row[1] is None) for row in fetch(connection, text, (workflow_id,))]
+
+
+def expired(
+    connection: Connection, after: str, before: str | None, closed_before: int | None, limit: int
+) -> list[Chain]:
+    """Closed chains by their last runs, oldest first.
+
+    They are found by their ids, which say when runs were created, and so not after they were closed: the walk ends with
+    what was created too late, and a day's grace for clocks.
+
+    Args:
+        connection: Where to look.
+        after: Only last runs with ids above.
+        before: Only those with ids below.
+        closed_before: Only those that were closed earlier.
+        limit: How many.
+    """
+    conditions: list[tuple[str, Any]] = [("run_id > ?", after)]
+    if closed_before is not None:
+        conditions.append(("closed_at < ?", closed_before))
+        created_later = first_id_at(closed_before + GRACE_US)
+        before = min(before or created_later, created_later)
+    if before is not None:
+        conditions.append(("run_id < ?", before))
+    where = " AND ".join(text for text, _ in conditions)
+    text = (
+        f"SELECT run_id, workflow_id, closed_at FROM workflow_runs WHERE {where} AND next_run_id IS NULL "
+        "AND closed_at IS NOT NULL AND cascade_at IS NULL ORDER BY run_id LIMIT ?"
+    )
+    return [Chain(*row) for row in fetch(connection, text, (*(value for _, value in conditions), limit))]
+
+
+def newest_kept(connection: Connection, count: int) -> str | None:
+    """The last run of the oldest of the newest ``count`` closed chains; ``None`` where there are fewer."""
+    text = (
+        "SELECT run_id FROM workflow_runs WHERE next_run_id IS NULL AND closed_at IS NOT NULL "
+        "ORDER BY run_id DESC LIMIT 1 OFFSET ?"
+    )
+    rows = fetch(connection, text, (count - 1,))
+    return rows[0][0] if rows else None

@@ -1,0 +1,48 @@
+"""Forgets the journals of processes that are long gone: what was there an hour ago, and has not changed."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from outlast_store.transitions import dead_journals
+from outlast_store.transitions.dead_journals import ForgetJournals
+from outlast_watchdog.passes import WatchedHub
+
+logger = logging.getLogger("outlast.watchdog")
+
+LOOK_EVERY_S = 3600.0
+GONE_AFTER_S = 86_400.0
+MOST_AT_ONCE: Final = 500
+
+
+class DeadJournals:
+    """Looks now and then; see :mod:`outlast_store.transitions.dead_journals` for why this is safe."""
+
+    def __init__(self, hub: WatchedHub) -> None:
+        self._hub = hub
+        self._looked_at = hub.environment.clock.monotonic()
+        self._seen: dict[str, int] = {}
+
+    async def forget(self, now: float) -> int:
+        """Delete the rows that have not changed since the last look, if that was long enough ago; returns how many.
+
+        Args:
+            now: The clock's monotonic time, in seconds.
+
+        Raises:
+            StoreError: The database can't be read or written.
+        """
+        if now - self._looked_at < LOOK_EVERY_S:
+            return 0
+        self._looked_at = now
+        made_before = self._hub.environment.clock.now() - int(GONE_AFTER_S * 1_000_000)
+        found = await self._hub.read(dead_journals.oldest, made_before, MOST_AT_ONCE)
+        own = self._hub.journal.committer.journal_id
+        gone = [one for one in found if self._seen.get(one[0]) == one[1] and one[0] != own]
+        self._seen = dict(found)
+        if not gone:
+            return 0
+        forgotten: int = await self._hub.journal.apply(ForgetJournals(gone))
+        logger.debug("forgot %d journals of processes that are long gone", forgotten)
+        return forgotten

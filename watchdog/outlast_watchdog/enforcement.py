@@ -1,0 +1,234 @@
+"""The changes that the watchdog makes. Each looks again, under the row's lock, at what a scan saw.
+
+Whatever came first wins: a result, a heartbeat, a renewed lease or another watchdog. A change that finds nothing to do
+says so by its value (``None``, or an empty list); it is refused only where a row is not what it can be, and whoever
+asked sets such a row aside.
+
+A run's own deadline beats whatever else is due: a change that finds it passed ends the run instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from outlast_activities.attempts import RESCUED, TIMED_OUT, close_attempt
+from outlast_activities.deadlines import options_of, passed, refresh
+from outlast_runs.claims import is_alive, release
+from outlast_runs.deadlines import Enforced, enforce_run
+from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.schema.rows import ActivityRow, RunRow
+from outlast_store.transitions.children import Cascaded, cascade
+from outlast_store.transitions.runs import deadline_passed
+from outlast_workflow.errors import RefusedError
+from outlast_workflow.history.events import TimerFired
+from outlast_workflow.primitives.enums import ActivityStatus
+
+
+@dataclass(slots=True)
+class Fired:
+    """What became of a run's due timers."""
+
+    at: int
+    timers: list[tuple[int, int]] = field(default_factory=list)
+    """``(timer_id, fire_at)`` of those that fired."""
+    run: Enforced | None = None
+    """The run's own deadline, which had passed: it ended instead."""
+
+
+@dataclass(slots=True)
+class Rescued:
+    """What became of an activity whose worker died."""
+
+    closed: bool
+    enforced: Enforced | None = None
+    """The deadline that had passed meanwhile, and was enforced instead."""
+
+
+# --- deadlines ------------------------------------------------------------------------------------------------------
+
+
+class EnforceActivityDeadline(BaseChange):
+    """End the attempt (or the wait) of an activity one of whose deadlines has passed."""
+
+    insists = True
+
+    def __init__(self, run_id: str, activity_id: int) -> None:
+        self.runs = (run_id,)
+        self.activities = ((run_id, activity_id),)
+
+    def apply(self, batch: Batch) -> Enforced | None:
+        """Returns what was enforced; ``None`` where a heartbeat, a result or another watchdog came first."""
+        run = batch.run(self.runs[0])
+        row = batch.activity(*self.activities[0])
+        if row is None:
+            return None
+        if not row.is_open:
+            if row.next_deadline_at is not None:
+                what = f"activity {row.activity_id} of run {row.run_id}"
+                raise RefusedError("closed_activity", f"{what} has a deadline, but is {row.status}")
+            return None
+        due = passed(row, batch.now)
+        if due is None:
+            batch.insist()
+            refresh(row)
+            return None
+        run = _open_run(run, f"activity {row.activity_id}", row.run_id)
+        ended = enforce_run(batch, run)
+        if ended is not None:
+            return ended
+        check_readable(row)
+        closed = close_attempt(batch, run, row, TIMED_OUT)
+        return Enforced(*due, batch.now, closed)
+
+
+class FireTimers(BaseChange):
+    """Fire some timers of one run, those that are still there and due; never early."""
+
+    def __init__(self, run_id: str, timer_ids: Sequence[int]) -> None:
+        self.runs = (run_id,)
+        self.timer_ids = timer_ids
+        self.timers = tuple((run_id, timer_id) for timer_id in timer_ids)
+        self.weight = 256 * (1 + len(timer_ids))
+
+    def apply(self, batch: Batch) -> Fired:
+        """Append ``TimerFired`` for each, in the order of their times, and wake the run."""
+        run_id = self.runs[0]
+        timers = batch.timers(run_id, self.timer_ids)
+        due = sorted((fire_at, timer_id) for timer_id, fire_at in timers.items() if fire_at <= batch.now)
+        fired = Fired(batch.now)
+        if not due:
+            return fired
+        run = _open_run(batch.run(run_id), f"timer {due[0][1]}", run_id)
+        fired.run = enforce_run(batch, run)
+        if fired.run is not None:
+            return fired
+        for fire_at, timer_id in due:
+            batch.append(run, TimerFired(timer_id, fire_at))
+            batch.remove_timer(run_id, timer_id)
+            fired.timers.append((timer_id, fire_at))
+        run.wake(batch.now)
+        return fired
+
+
+def _open_run(run: RunRow | None, what: str, run_id: str) -> RunRow:
+    """The run of something that is open: it must be open too."""
+    if run is None or not run.is_open:
+        status = run.status if run is not None else "gone"
+        raise RefusedError("closed_run", f"{what} of run {run_id} is open, but the run is {status}")
+    return run
+
+
+def check_readable(row: ActivityRow) -> None:
+    """Refuse an activity whose row can't be read, before anything is written: only it is in trouble then."""
+    try:
+        options_of(row)
+        for text in (row.last_failure, row.heartbeat_details):
+            if text is not None:
+                orjson.loads(text)
+    except Exception as error:
+        raise RefusedError(
+            "undecodable",
+            f"activity {row.activity_id} of run {row.run_id} can't be read: {type(error).__name__}",
+        ) from error
+
+
+# --- the children of chains that have ended ---------------------------------------------------------------------------
+
+
+class ApplyClosePolicy(BaseChange):
+    """One step of parent-close policy: at most a hundred children of a chain that has ended, then the next step.
+
+    ``children`` are those that a scan saw, named so that rows are locked in one order; which they are is looked at
+    again.
+    """
+
+    insists = True  # a process that owned the run may know it as it was, and find nothing to do for ever
+
+    def __init__(self, run_id: str, children: Sequence[str]) -> None:
+        self.runs = (run_id, *children)
+        self.weight = 512 * (1 + len(self.runs))
+
+    def apply(self, batch: Batch) -> Cascaded | None:
+        """Returns what was done; ``None`` where another watchdog came first."""
+        run = batch.run(self.runs[0])
+        if run is None or run.cascade_at is None or run.cascade_at > batch.now:
+            return None
+        if run.is_open:
+            raise RefusedError(
+                "open_run", f"run {run.run_id} is open, but the close policy of its children is due"
+            )
+        return cascade(batch, run)
+
+
+# --- lost workers ---------------------------------------------------------------------------------------------------
+
+
+class LoseWorker(BaseChange):
+    """Declare a worker dead whose lease is over: its row goes, so it can't renew and must register anew."""
+
+    def __init__(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+
+    def apply(self, batch: Batch) -> bool:
+        """Returns whether it was; a lease renewed meanwhile wins."""
+        text = "DELETE FROM workers WHERE worker_id = ? AND lease_expires_at <= ?"
+        return batch.execute(text, (self.worker_id, batch.now)) == 1
+
+
+class RescueActivity(BaseChange):
+    """Hand the activity of a dead worker to another: at once, not charged, a few times at most."""
+
+    insists = True
+
+    def __init__(self, run_id: str, activity_id: int, worker_id: str) -> None:
+        self.runs = (run_id,)
+        self.activities = ((run_id, activity_id),)
+        self.worker_id = worker_id
+
+    def apply(self, batch: Batch) -> Rescued | None:
+        """Returns what became of it; ``None`` where it is no longer that worker's, or the worker lives."""
+        row = batch.activity(*self.activities[0])
+        if row is None or row.status != ActivityStatus.RUNNING or row.claimed_by != self.worker_id:
+            return None
+        if is_alive(batch, self.worker_id):
+            return None
+        run = _open_run(batch.run(row.run_id), f"activity {row.activity_id}", row.run_id)
+        ended = enforce_run(batch, run)
+        if ended is not None:
+            return Rescued(True, ended)
+        check_readable(row)
+        due = passed(row, batch.now)
+        closed = close_attempt(batch, run, row, RESCUED)
+        return Rescued(closed, Enforced(*due, batch.now, closed) if due is not None else None)
+
+
+class ReleaseLostRuns(BaseChange):
+    """Let go of the runs of a dead worker. Whatever it may still send is refused: the fence rises.
+
+    A run that was awake when its owner died may be the cause: from its second owner on it waits, each time twice as
+    long, before it is activated again, and from the third it needs a person. One that was asleep is not to blame.
+    """
+
+    insists = True  # as above: a process may take itself for the owner still
+
+    def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
+        self.worker_id = worker_id
+        self.runs = tuple(run_ids)
+        self.weight = 256 * (1 + len(self.runs))
+
+    def apply(self, batch: Batch) -> list[str]:
+        """Returns the runs that were still its own. One whose time is over is left to what ends it."""
+        if is_alive(batch, self.worker_id):
+            return []
+        released: list[str] = []
+        for run_id in self.runs:
+            run = batch.run(run_id)
+            if run is None or not run.is_open or run.owner_id != self.worker_id:
+                continue
+            if deadline_passed(run, batch.now) is None:
+                release(run, batch.now)
+                released.append(run_id)
+        return released

@@ -1,0 +1,191 @@
+"""What the watchdog says in numbers, through the OpenTelemetry API.
+
+The API alone does nothing: without an SDK in the process (``set_meter_provider``) each call is a no-op. With one,
+whatever it exports to gets the instruments of :data:`METRICS`.
+
+Open deadlines are counted only when somebody collects: a collection asks for a count, the next pass brings it (of each
+kind up to 10,000, so that it costs the same however many there are), and the collection after that shows it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
+
+from opentelemetry.metrics import (
+    CallbackOptions,
+    Counter,
+    Histogram,
+    Meter,
+    MeterProvider,
+    Observation,
+    get_meter,
+)
+
+from outlast_runs.deadlines import Enforced
+from outlast_watchdog.event_log import Scribe
+from outlast_watchdog.report import TIMER_FIRED, WatchdogReport
+from outlast_workflow.primitives.enums import TimeoutKind
+
+METER: Final = "outlast.watchdog"
+LATENESS_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+DURATION_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+ENFORCED_KINDS: Final = (*(kind.value for kind in TimeoutKind), TIMER_FIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What an instrument is called and means."""
+
+    name: str
+    instrument: str
+    unit: str
+    attributes: tuple[str, ...]
+    description: str
+
+    def counter(self, meter: Meter) -> Counter:
+        """Make it in a meter."""
+        return meter.create_counter(self.name, unit=self.unit, description=self.description)
+
+    def histogram(self, meter: Meter, buckets: tuple[float, ...]) -> Histogram:
+        """Make it in a meter, with these boundaries."""
+        return meter.create_histogram(
+            self.name,
+            unit=self.unit,
+            description=self.description,
+            explicit_bucket_boundaries_advisory=buckets,
+        )
+
+
+ENFORCED: Final = Metric(
+    "outlast.watchdog.enforced", "counter", "{deadline}", ("kind",), "Deadlines enforced and timers fired"
+)
+LATENESS: Final = Metric(
+    "outlast.watchdog.lateness", "histogram", "s", ("kind",), "How late each of them was enforced"
+)
+ACTIONS: Final = Metric(
+    "outlast.watchdog.actions",
+    "counter",
+    "{action}",
+    ("kind",),
+    "What else was done: for children of ended parents, and about workers that died",
+)
+SET_ASIDE: Final = Metric(
+    "outlast.watchdog.set_aside",
+    "counter",
+    "{row}",
+    (),
+    "Rows that could not be handled, each time they were met",
+)
+PASS_DURATION: Final = Metric(
+    "outlast.watchdog.pass.duration", "histogram", "s", ("outcome",), "How long passes took"
+)
+OPEN_DEADLINES: Final = Metric(
+    "outlast.watchdog.open_deadlines",
+    "observable gauge",
+    "{deadline}",
+    ("of",),
+    "Deadlines and timers that lie ahead, counted up to 10,000 of each kind",
+)
+METRICS: Final = (ENFORCED, LATENESS, ACTIONS, SET_ASIDE, PASS_DURATION, OPEN_DEADLINES)
+
+
+class WatchdogMetrics:
+    """The instruments of one meter provider, shared by the watchdogs of a process."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._enforced = ENFORCED.counter(meter)
+        self._actions = ACTIONS.counter(meter)
+        self._set_aside = SET_ASIDE.counter(meter)
+        self._lateness = LATENESS.histogram(meter, LATENESS_BUCKETS_S)
+        self._duration = PASS_DURATION.histogram(meter, DURATION_BUCKETS_S)
+        self._lock = threading.Lock()  # a reader collects on a thread of its own
+        self._samples: WeakKeyDictionary[object, dict[str, int]] = WeakKeyDictionary()
+        self._unasked: WeakSet[object] = WeakSet()
+        meter.create_observable_gauge(
+            OPEN_DEADLINES.name,
+            [self._observe],
+            unit=OPEN_DEADLINES.unit,
+            description=OPEN_DEADLINES.description,
+        )
+
+    def late(self, kind: str, microseconds: int) -> None:
+        """A deadline was enforced, or a timer fired, so much after its time."""
+        self._lateness.record(microseconds / 1_000_000, {"kind": kind})
+
+    def passed(self, report: WatchdogReport) -> None:
+        """A pass has ended."""
+        for kind, number in report.counts.items():
+            if kind in ENFORCED_KINDS:
+                self._enforced.add(number, {"kind": kind})
+            else:
+                self._actions.add(number, {"kind": kind})
+        if report.set_aside:
+            self._set_aside.add(report.set_aside)
+        outcome = "skipped" if report.skipped else "busy" if report.done else "idle"
+        self._duration.record(report.duration_s, {"outcome": outcome})
+
+    def failed(self, duration_s: float) -> None:
+        """A pass could not be finished."""
+        self._duration.record(duration_s, {"outcome": "failed"})
+
+    def wants_open(self, database: object) -> bool:
+        """Whether somebody has collected since the last sample of a database."""
+        with self._lock:
+            if database in self._samples:
+                return database not in self._unasked
+            self._samples[database] = {}
+            self._unasked.add(database)
+            return False
+
+    def sampled(self, database: object, counts: dict[str, int]) -> None:
+        """How many deadlines a database has open, by what they are of."""
+        with self._lock:
+            self._samples[database] = counts
+            self._unasked.add(database)
+
+    def _observe(self, _options: CallbackOptions) -> Iterable[Observation]:
+        total: dict[str, int] = {}
+        with self._lock:
+            self._unasked.clear()
+            for counts in self._samples.values():
+                for of, number in counts.items():
+                    total[of] = total.get(of, 0) + number
+        return [Observation(number, {"of": of}) for of, number in total.items()]
+
+
+class MeasuringScribe(Scribe):
+    """A scribe that also measures how late each thing was that it writes down."""
+
+    def __init__(self, metrics: WatchdogMetrics) -> None:
+        super().__init__()
+        self._metrics = metrics
+
+    def enforced(self, enforced: Enforced, **ids: Any) -> None:
+        """See :class:`Scribe`."""
+        self._metrics.late(enforced.kind.value, enforced.at - enforced.deadline_at)
+        super().enforced(enforced, **ids)
+
+    def timer_fired(self, run_id: str, timer_id: int, fire_at: int, at: int) -> None:
+        """See :class:`Scribe`."""
+        self._metrics.late(TIMER_FIRED, at - fire_at)
+        super().timer_fired(run_id, timer_id, fire_at, at)
+
+
+_made: WeakKeyDictionary[MeterProvider, WatchdogMetrics] = WeakKeyDictionary()
+_own: list[WatchdogMetrics] = []
+
+
+def watchdog_metrics(provider: MeterProvider | None = None) -> WatchdogMetrics:
+    """The metrics of a provider; without one, of the process's own, be it set already or later."""
+    if provider is None:
+        if not _own:
+            _own.append(WatchdogMetrics(get_meter(METER)))
+        return _own[0]
+    found = _made.get(provider)
+    if found is None:
+        found = _made[provider] = WatchdogMetrics(provider.get_meter(METER))
+    return found

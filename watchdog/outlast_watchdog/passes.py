@@ -1,0 +1,398 @@
+"""One pass: what is due, in the order that keeps every promise.
+
+1. run deadlines, so that nothing else is done for a run whose time is over;
+2. activity deadlines, before any rescue could restart what has expired;
+3. due timers;
+4. parent-close policy: the children of chains that have ended, at most a hundred a change;
+5. lost workers: each is declared dead first (its row goes, so it can no longer renew), then what it held is found
+   by its name being gone. A pass that dies in between loses nothing: the next one, in whatever process, finds the
+   same.
+
+The first three are found by one read, and their changes are handed to the journal in that order without waiting for
+one another, so that one commit takes all; what is more than a batch follows batch by batch. A row whose change is
+refused or fails for a reason of its own is *set aside*: counted, named once in the log, passed over by the cursor. Only
+an error of the database itself ends the pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from outlast_runs.deadlines import Enforced, EnforceRunDeadline
+from outlast_store.journal.batch import Change
+from outlast_store.journal.journal import Journal
+from outlast_store.transitions.children import Cascaded, next_children
+from outlast_watchdog import scans
+from outlast_watchdog.enforcement import (
+    ApplyClosePolicy,
+    EnforceActivityDeadline,
+    Fired,
+    FireTimers,
+    LoseWorker,
+    ReleaseLostRuns,
+    RescueActivity,
+    Rescued,
+)
+from outlast_watchdog.event_log import Scribe
+from outlast_watchdog.report import (
+    ACTIVITY_RESCUED,
+    CHILD_CANCEL_REQUESTED,
+    CHILD_TERMINATED,
+    CHILD_TIMED_OUT,
+    RUN_RELEASED,
+    TIMER_FIRED,
+    WORKER_LOST,
+    WatchdogReport,
+)
+from outlast_workflow.environment import Environment
+from outlast_workflow.errors import (
+    ForkedConnectionError,
+    JournalClosedError,
+    OutcomeUnknownError,
+    RefusedError,
+    StoreError,
+    StoreReadOnlyError,
+)
+from outlast_workflow.primitives.enums import TimeoutKind
+
+P = ParamSpec("P")
+T = TypeVar("T")
+RowT = TypeVar("RowT")
+
+RUNS_IN_A_CHANGE = 100
+RUN_KINDS = (TimeoutKind.EXECUTION_TIMEOUT, TimeoutKind.RUN_TIMEOUT)
+NOT_THE_ROWS = (ForkedConnectionError, JournalClosedError, OutcomeUnknownError, StoreReadOnlyError)
+"""What keeps a change from being written whatever row it is for."""
+
+
+class WatchedHub(Protocol):
+    """What the watchdog needs of a process's hub."""
+
+    @property
+    def journal(self) -> Journal:
+        """The process's one writer."""
+        ...
+
+    @property
+    def environment(self) -> Environment:
+        """Its clock."""
+        ...
+
+    async def read(
+        self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Ask a question of the database."""
+        ...
+
+
+async def apply_all(journal: Journal, changes: Sequence[Change[Any]]) -> list[Any]:
+    """Hand changes over together; each one's value or error, in order."""
+    outcomes: list[Any] = [None] * len(changes)
+    missing = len(changes)
+    settled: asyncio.Future[None] = journal.loop.create_future()
+
+    def done(place: int, value: Any, error: BaseException | None) -> None:
+        nonlocal missing
+        outcomes[place] = value if error is None else error
+        missing -= 1
+        if missing == 0 and not settled.done():
+            settled.set_result(None)
+
+    for place, change in enumerate(changes):
+        journal.submit(change, partial(done, place))
+    if changes:
+        await settled
+    return outcomes
+
+
+async def together(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Take steps at once, each as far as it gets, in their order; raises what the first one raised."""
+    for outcome in await asyncio.gather(*steps, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+class Pass:
+    """One pass over what was due when it began.
+
+    Args:
+        hub: Database, journal and clock.
+        scribe: Writes the log.
+        batch: How many rows are read, and handled together, at a time.
+        limit: How many of each kind are handled at most; ``None`` handles all.
+        declare: Whether it may declare workers dead.
+        ahead: How far it reads ahead where something is due, in microseconds: what becomes due while its changes wait
+            for the commit before them goes with them. A change that comes to its turn early does nothing.
+    """
+
+    def __init__(
+        self,
+        hub: WatchedHub,
+        scribe: Scribe,
+        *,
+        batch: int,
+        limit: int | None,
+        declare: bool,
+        ahead: int = 0,
+    ) -> None:
+        self.now = hub.environment.clock.now()
+        self.report = WatchdogReport(self.now)
+        self._hub = hub
+        self._scribe = scribe
+        self._batch = batch
+        self._limit = limit
+        self._declare = declare
+        self._until = self.now + ahead
+        self._aside: Counter[str] = Counter()
+        self._runs_ended = False
+
+    async def run(self) -> WatchdogReport:
+        """Do what is due. Raises ``StoreError`` where the database can't be read or written."""
+        report, now, hub = self.report, self.now, self._hub
+        first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
+        found = await hub.read(scans.survey, now, self._until, first)
+        look, steps = found.look, []
+        if found.runs is not None:
+            steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))
+        if found.activities is not None:
+            steps.append(
+                self._drain("activities", scans.due_activities, self._end_attempts, found.activities)
+            )
+        if found.timers is not None:
+            steps.append(self._drain("timers", scans.due_timers, self._fire, found.timers))
+        due = bool(steps)
+        await together(steps)
+        if self._runs_ended or (look.cascades is not None and look.cascades <= now):
+            due = True  # children that end take their deadlines with them
+            await self._drain("cascades", self._cascades, self._cascade)
+        lapsed = look.leases is not None and look.leases <= now
+        if lapsed and not self._declare:
+            lapsed = False
+            report.note_left("workers", await hub.read(scans.count_due, "workers", now))
+        if lapsed:
+            await self._drain("workers", scans.lapsed_workers, self._lose)
+        if lapsed or look.lost_claimers:
+            due = True  # what is rescued gets other deadlines
+            await self._rescue()
+        if lapsed or look.lost_owners:
+            await self._release()
+        if due:
+            report.next_deadline_at = await hub.read(scans.nearest_deadline, now)
+        else:
+            report.next_deadline_at = look.nearest_deadline
+        return report
+
+    # --- the steps --------------------------------------------------------------------------------------------------
+
+    async def _end_runs(self, rows: list[scans.DueRun]) -> int:
+        rows.sort(key=lambda row: row.run_id)  # one lock order for all watchdogs
+        changes = [EnforceRunDeadline(row.run_id, row.workflow_id, retries=row.retries) for row in rows]
+        handled = 0
+        for row, outcome in zip(rows, await self._apply(changes), strict=True):
+            if not self._set_aside("runs", outcome, run_id=row.run_id) and isinstance(outcome, Enforced):
+                handled += 1
+                self._note(outcome, row.deadline_at, workflow_id=row.workflow_id, run_id=row.run_id)
+        return handled
+
+    async def _end_attempts(self, rows: list[scans.DueActivity]) -> int:
+        rows.sort(key=lambda row: (row.run_id, row.activity_id))
+        changes = [EnforceActivityDeadline(row.run_id, row.activity_id) for row in rows]
+        handled = 0
+        for row, outcome in zip(rows, await self._apply(changes), strict=True):
+            ids: dict[str, Any] = {"run_id": row.run_id, "activity_id": row.activity_id}
+            if not self._set_aside("activities", outcome, **ids) and isinstance(outcome, Enforced):
+                handled += 1
+                self._note(outcome, row.deadline_at, **ids)
+        return handled
+
+    async def _fire(self, rows: list[scans.DueTimer]) -> int:
+        timers: dict[str, list[int]] = {}
+        for row in rows:
+            timers.setdefault(row.run_id, []).append(row.timer_id)
+        keys = sorted(timers)
+        changes = [FireTimers(run_id, timers[run_id]) for run_id in keys]
+        handled = 0
+        for run_id, outcome in zip(keys, await self._apply(changes), strict=True):
+            if self._set_aside("timers", outcome, run_id=run_id, rows=len(timers[run_id])):
+                continue
+            assert isinstance(outcome, Fired)
+            handled += len(outcome.timers)
+            if outcome.run is not None:
+                handled += 1
+                self._note(outcome.run, outcome.run.deadline_at, run_id=run_id)
+            for timer_id, fire_at in outcome.timers:
+                self.report.count(TIMER_FIRED)
+                self.report.note_lateness(outcome.at - fire_at)
+                self._scribe.timer_fired(run_id, timer_id, fire_at, outcome.at)
+        return handled
+
+    def _cascades(
+        self, connection: Connection, now: int, cursor: scans.DueCascade | None, limit: int
+    ) -> list[scans.DueCascade]:
+        """Those of runs that this very pass has ended are due too."""
+        return scans.due_cascades(connection, self._hub.environment.clock.now(), cursor, limit)
+
+    async def _cascade(self, rows: list[scans.DueCascade]) -> int:
+        """Step by step until none is left, and then for the children that ended by it and have children themselves."""
+        handled = 0
+        for row in rows:
+            due = [row.run_id]
+            while due:
+                run_id = due.pop()
+                children = await self._hub.read(next_children, run_id)
+                [outcome] = await self._apply([ApplyClosePolicy(run_id, children)])
+                if self._set_aside("cascades", outcome, run_id=run_id) or not isinstance(outcome, Cascaded):
+                    continue
+                handled += 1
+                due += outcome.due
+                if outcome.done:
+                    self._note_cascaded(run_id, outcome)
+        return handled
+
+    def _note_cascaded(self, run_id: str, cascaded: Cascaded) -> None:
+        for kind, run_ids in (
+            (CHILD_TERMINATED, cascaded.terminated),
+            (CHILD_CANCEL_REQUESTED, cascaded.cancel_requested),
+            (CHILD_TIMED_OUT, cascaded.timed_out),
+        ):
+            if run_ids:
+                self.report.count(kind, len(run_ids))
+        self._scribe.cascaded(run_id, cascaded)
+
+    async def _lose(self, rows: list[scans.LapsedWorker]) -> int:
+        rows.sort(key=lambda row: row.worker_id)
+        changes = [LoseWorker(row.worker_id) for row in rows]
+        for row, outcome in zip(rows, await self._apply(changes), strict=True):
+            if not self._set_aside("workers", outcome, worker_id=row.worker_id) and outcome:
+                self.report.count(WORKER_LOST)
+                self._scribe.worker_lost(row.worker_id, row.deadline_at, self.now)
+        return len(rows)
+
+    async def _rescue(self) -> None:
+        """Hand the activities of workers that are gone to others."""
+        for worker_id in await self._hub.read(scans.lost_claimers):
+            await self._drain(
+                "lost_work",
+                partial(self._claims, worker_id),
+                partial(self._rescue_from, worker_id),
+                dated=False,
+            )
+
+    @staticmethod
+    def _claims(
+        worker_id: str, connection: Connection, now: int, cursor: scans.DueActivity | None, limit: int
+    ) -> list[scans.DueActivity]:
+        return scans.activities_of(connection, worker_id, cursor, limit)
+
+    async def _rescue_from(self, worker_id: str, rows: list[scans.DueActivity]) -> int:
+        changes = [RescueActivity(row.run_id, row.activity_id, worker_id) for row in rows]
+        handled = 0
+        for row, outcome in zip(rows, await self._apply(changes), strict=True):
+            ids: dict[str, Any] = {"run_id": row.run_id, "activity_id": row.activity_id}
+            if self._set_aside("lost_work", outcome, **ids):
+                continue
+            if not isinstance(outcome, Rescued):
+                continue
+            handled += 1
+            if outcome.enforced is not None:
+                self._note(outcome.enforced, outcome.enforced.deadline_at, worker_id=worker_id, **ids)
+            else:
+                self.report.count(ACTIVITY_RESCUED)
+                self._scribe.rescued(worker_id, closed=outcome.closed, **ids)
+        return handled
+
+    async def _release(self) -> None:
+        """Let go of the runs of workers that are gone; those that have something to do come first."""
+        handled = 0
+        for worker_id in await self._hub.read(scans.lost_owners):
+            while self._limit is None or handled < self._limit:
+                run_ids = await self._hub.read(scans.runs_of, worker_id, self._batch)
+                released = await self._release_from(worker_id, run_ids)
+                handled += released
+                if len(run_ids) < self._batch or not released:
+                    break
+            else:
+                self.report.reached_limit = True
+                self.report.note_left("lost_work", 1)
+                return
+
+    async def _release_from(self, worker_id: str, run_ids: list[str]) -> int:
+        run_ids = sorted(run_ids)
+        starts = range(0, len(run_ids), RUNS_IN_A_CHANGE)
+        changes = [ReleaseLostRuns(worker_id, run_ids[start : start + RUNS_IN_A_CHANGE]) for start in starts]
+        released = 0
+        for change, outcome in zip(changes, await self._apply(changes), strict=True):
+            if self._set_aside("lost_work", outcome, worker_id=worker_id, rows=len(change.runs)):
+                continue
+            released += len(outcome)
+            if outcome:
+                self.report.count(RUN_RELEASED, len(outcome))
+                self._scribe.released(worker_id, outcome)
+        return released
+
+    # --- what the steps share ---------------------------------------------------------------------------------------
+
+    async def _drain(
+        self,
+        kind: str,
+        scan: Callable[[Connection, int, RowT | None, int], list[RowT]],
+        handle: Callable[[list[RowT]], Awaitable[int]],
+        found: list[RowT] | None = None,
+        *,
+        dated: bool = True,
+    ) -> None:
+        """Read and handle a kind batch by batch until nothing more is due, or the limit is reached.
+
+        The first batch may have been found already.
+        """
+        cursor: RowT | None = None
+        handled = left = 0
+        set_aside = self._aside[kind]
+        while True:
+            wanted = self._batch if self._limit is None else min(self._batch, self._limit - handled)
+            if wanted <= 0:
+                left = await self._hub.read(scans.count_due, kind, self.now) if dated else 1
+                self.report.reached_limit = True
+                break
+            rows = found if found is not None else await self._hub.read(scan, self._until, cursor, wanted)
+            found = None
+            if rows:
+                cursor = rows[-1]
+                handled += await handle(list(rows))
+            if len(rows) < wanted:
+                left = self._aside[kind] - set_aside
+                break
+        self.report.note_left(kind, left)
+
+    async def _apply(self, changes: Sequence[Change[Any]]) -> list[Any]:
+        """Each change's value or error. Raises where it is the database that failed, not a change."""
+        outcomes = await apply_all(self._hub.journal, changes)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
+        if failed:
+            if isinstance(failed[0], NOT_THE_ROWS) or len(failed) == len(outcomes) > 1:
+                raise failed[0]
+            await self._hub.read(scans.look)  # raises where the database is away: then it was not the row
+        return outcomes
+
+    def _note(self, enforced: Enforced, due_at: int, **ids: Any) -> None:
+        """Count and log an enforcement; it is as late as the first deadline that had passed."""
+        self.report.count(enforced.kind.value)
+        self._runs_ended = self._runs_ended or enforced.kind in RUN_KINDS
+        self.report.note_lateness(enforced.at - min(due_at, enforced.deadline_at))
+        self._scribe.enforced(enforced, **ids)
+
+    def _set_aside(self, kind: str, outcome: Any, *, rows: int = 1, **ids: Any) -> bool:
+        """Whether a row could not be handled."""
+        if not isinstance(outcome, Exception):
+            return False
+        self._aside[kind] += rows
+        self.report.set_aside += rows
+        reason = outcome.reason if isinstance(outcome, RefusedError) else type(outcome).__name__
+        self._scribe.set_aside(reason, outcome, **ids)
+        return True

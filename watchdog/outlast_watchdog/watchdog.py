@@ -1,0 +1,277 @@
+"""The TaskWatchdog: nothing runs past its deadline, and nothing gets stuck because somebody died.
+
+It works on the tables alone, so any number may run, in workers or on their own, and none needs to know of another:
+every enforcement is a change that looks again under the row's lock. When one dies half-way, what it has committed
+is whole and what it has not is found by the next pass of any other; when the database is away nothing can be
+enforced, and everything is as soon as it is back.
+
+**When it looks.** At the nearest deadline it knows of, and every ``interval`` in any case. It knows of what this
+process writes (it listens to the journal) and of what its last pass read; what others write it learns at the latest
+at the next interval. Nothing is enforced early: a change compares the deadline with the batch's own ``now``.
+
+**When it does not.** If the wall clock has moved by a second more or less than the monotonic clock since the last
+pass, somebody set it (or the machine slept): that one pass is skipped. A worker is declared dead only by a process
+that has itself reached the database for half a lease without a gap: after an outage, or a sleep, all may renew
+first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Final, Protocol
+
+from opentelemetry.metrics import MeterProvider
+
+from outlast_store.journal.batch import Committed
+from outlast_watchdog import scans
+from outlast_watchdog.dead_journals import DeadJournals
+from outlast_watchdog.metrics import MeasuringScribe, watchdog_metrics
+from outlast_watchdog.passes import Pass, WatchedHub
+from outlast_watchdog.periodic import Periodic, periodic
+from outlast_watchdog.report import WatchdogReport
+from outlast_workflow.errors import InvalidOptionError, JournalClosedError, StoreError
+from outlast_workflow.options.validation import integer, timeout_seconds
+
+logger = logging.getLogger("outlast.watchdog")
+
+NEVER: Final = 1 << 62
+SHORTEST_SLEEP_S: Final = 0.000_002
+SLEEP_AFTER_WORK_S: Final = 0.005
+"""After a pass that did something the next waits a little, so that one commit takes what becomes due meanwhile."""
+MOST_AHEAD_S: Final = 0.05
+CLOCK_JUMP_S: Final = 1.0
+BATCHES_A_TURN: Final = 4
+
+
+class WatchedClient(Protocol):
+    """A client, as the watchdog sees it."""
+
+    @property
+    def hub(self) -> WatchedHub:
+        """What its process has open on the database."""
+        ...
+
+
+class TaskWatchdog:
+    """Enforces deadlines, fires timers and takes over from dead workers.
+
+    Args:
+        client: Whose database it watches.
+        interval: The longest sleep between two passes, in seconds or a timedelta; a quarter of the lease if that is
+            shorter.
+        batch: How many rows are read, and handled together, at a time.
+        lease_duration: The workers' lease in seconds; half of it is how long this process must have reached the
+            database before it declares a worker dead.
+        meter_provider: Where its metrics go (OpenTelemetry); the process's own provider if not given.
+
+    Raises:
+        InvalidOptionError: An option is out of range.
+    """
+
+    def __init__(
+        self,
+        client: WatchedClient,
+        *,
+        interval: float | timedelta = 1.0,
+        batch: int = 500,
+        lease_duration: float | timedelta = 30.0,
+        meter_provider: MeterProvider | None = None,
+    ) -> None:
+        if getattr(client, "hub", None) is None:
+            raise InvalidOptionError(
+                f"client must be a Client, not {type(client).__name__}: `await Client.connect(url)` gives one",
+                field="client",
+            )
+        self.batch = integer("watchdog batch", batch, 1)
+        self._half_lease_s = timeout_seconds("lease duration", lease_duration) / 2
+        # Passes that were further apart than half a lease could never prove an unbroken connection for as long.
+        self.interval_s = min(float(timeout_seconds("watchdog interval", interval)), self._half_lease_s / 2)
+        self._hub = client.hub
+        self._clock = client.hub.environment.clock
+        self._metrics = watchdog_metrics(meter_provider)
+        self._scribe = MeasuringScribe(self._metrics)
+        self._dead_journals = DeadJournals(client.hub)
+        self._passing = asyncio.Lock()
+        self._based_at: tuple[int, float] | None = None
+        self._connected_since: float | None = None
+        self._connected_at = 0.0
+        self._nearest = NEVER
+        self._shortest_s = SHORTEST_SLEEP_S
+        self._ahead = 0
+        """How long the last pass took, if it did anything, in microseconds: the next one reads so far ahead."""
+        self._asleep = False
+        self._woken = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._periodic: Periodic | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    # --- one pass ---------------------------------------------------------------------------------------------------
+
+    async def run_pass(self, limit: int | None = None) -> WatchdogReport:
+        """Do everything that is due now; at most ``limit`` of each kind (run and activity deadlines, timers, …).
+
+        Rows that can't be handled don't count: they never keep it from others.
+
+        Raises:
+            StoreError: The database can't be read or written. What was committed before stays.
+        """
+        async with self._passing:
+            began = self._clock.monotonic()
+            now = self._clock.now()
+            if self._clock_jumped(now, began):
+                self._connected_since = None
+                skipped = WatchdogReport(now, skipped=True)
+                self._metrics.passed(skipped)
+                return skipped
+            one = Pass(
+                self._hub,
+                self._scribe,
+                batch=self.batch,
+                limit=limit,
+                declare=self._may_declare(began),
+                ahead=self._ahead,
+            )
+            try:
+                report = await one.run()
+                await self._dead_journals.forget(began)
+                if self._metrics.wants_open(self._hub):
+                    self._metrics.sampled(self._hub, await self._hub.read(scans.count_open))
+            except StoreError:
+                self._connected_since = None
+                self._metrics.failed(self._clock.monotonic() - began)
+                raise
+            self._connected_at = self._clock.monotonic()
+            if self._connected_since is None:
+                self._connected_since = began
+            report.duration_s = self._connected_at - began
+            self._ahead = round(min(report.duration_s, MOST_AHEAD_S) * 1_000_000) if report.counts else 0
+            self._metrics.passed(report)
+            return report
+
+    def _clock_jumped(self, wall: int, monotonic: float) -> bool:
+        """Whether the wall clock was set since the last pass; from now on both count from here."""
+        base, self._based_at = self._based_at, (wall, monotonic)
+        if base is None:
+            return False
+        jump = (wall - base[0]) / 1_000_000 - (monotonic - base[1])
+        if abs(jump) <= CLOCK_JUMP_S:
+            return False
+        logger.warning("the clock jumped by %.1f s: one pass is skipped", jump, extra={"jump_s": jump})
+        return True
+
+    def _may_declare(self, monotonic: float) -> bool:
+        """Whether this process has reached the database for half a lease, with no gap longer than that."""
+        since = self._connected_since
+        if since is None:
+            return False
+        if monotonic - self._connected_at > self._half_lease_s:
+            self._connected_since = None
+            return False
+        return monotonic - since >= self._half_lease_s
+
+    # --- again and again --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to watch, on the running loop. Nothing happens if it watches already."""
+        if self._task is not None:
+            return
+        self._stopping = False
+        self._nearest = NEVER
+        self._hub.journal.subscribe(self._hear)
+        self._periodic = periodic(self._hub.environment)
+        self._periodic.add("outlast-watchdog", self.interval_s, self.wake)
+        self._periodic.start()
+        self._woken.set()
+        self._task = asyncio.get_running_loop().create_task(self._watch(), name="outlast-watchdog")
+
+    async def stop(self) -> None:
+        """Stop watching; a pass under way ends first."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._stopping = True
+        self._hub.journal.unsubscribe(self._hear)
+        if self._periodic is not None:
+            self._periodic.stop()
+        self._set_alarm(None)
+        self._woken.set()
+        await task
+
+    def wake(self) -> None:
+        """Look now; call it on the loop."""
+        self._woken.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            if self._stopping:
+                return
+            self._set_alarm(None)
+            before, self._nearest = self._nearest, NEVER  # whatever is heard from here on counts
+            try:
+                report = await self.run_pass(BATCHES_A_TURN * self.batch)
+            except JournalClosedError:
+                logger.debug("the client is closed: the watchdog rests")
+                self._sleep()
+            except StoreError as error:
+                logger.warning("a pass of the watchdog failed and is tried again: %s", error)
+                self._sleep()
+            except Exception:
+                logger.exception("a pass of the watchdog failed and is tried again")
+                self._sleep()
+            else:
+                if report.skipped:  # it has read nothing: what was known is still all that is
+                    self._nearest = min(self._nearest, before)
+                if report.next_deadline_at is not None and report.next_deadline_at < self._nearest:
+                    self._nearest = report.next_deadline_at
+                self._shortest_s = SLEEP_AFTER_WORK_S if report.counts else SHORTEST_SLEEP_S
+                if report.reached_limit:
+                    self._woken.set()
+                    await asyncio.sleep(0)
+                else:
+                    self._sleep()
+
+    def _sleep(self) -> None:
+        """Until the nearest deadline; the periodic wake comes in any case, and this is its safety net."""
+        self._asleep = True
+        longest = 1.5 * self.interval_s
+        if self._nearest == NEVER:
+            self._set_alarm(longest)
+        else:
+            ahead = (self._nearest - self._clock.now()) / 1_000_000
+            self._set_alarm(min(max(ahead, self._shortest_s), longest))
+
+    def _set_alarm(self, delay_s: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if delay_s is None:
+            self._asleep = False
+        else:
+            self._alarm = asyncio.get_running_loop().call_later(delay_s, self._woken.set)
+
+    def _hear(self, committed: Committed) -> None:
+        """What this process has just written. Called for every commit: no more than a few loads and compares a row."""
+        nearest = self._nearest
+        for run in committed.runs.values():
+            at = run.next_deadline_at
+            if at is not None and at < nearest:
+                nearest = at
+            at = run.cascade_at
+            if at is not None and at < nearest:
+                nearest = at
+        for activity in committed.activities:
+            at = activity.next_deadline_at
+            if at is not None and at < nearest:
+                nearest = at
+        for at in committed.timers:
+            if at < nearest:
+                nearest = at
+        if nearest < self._nearest:
+            self._nearest = nearest
+            if self._asleep:
+                self._sleep()

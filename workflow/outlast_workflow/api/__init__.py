@@ -1,0 +1,1 @@
+"""The functions that workflow code calls."""

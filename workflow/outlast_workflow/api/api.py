@@ -1,0 +1,416 @@
+"""The functions that workflow code calls: ``outlast.workflow``.
+
+The current run is found through the running loop. A durable call is numbered when it is made, not when it is awaited;
+type checkers see a coroutine, and what is really returned is a future, so the same call can be awaited later, gathered,
+shielded, timed out, or handed to a ``TaskGroup``, with no task around it.
+"""
+
+from __future__ import annotations
+
+from asyncio import events
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, NoReturn, TypedDict, TypeVar, TypeVarTuple, Unpack, cast, overload
+from uuid import UUID
+
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.errors import (
+    ContinueAsNew,
+    DurableCallError,
+    InvalidOptionError,
+    MissingCodeError,
+    WorkflowTaskError,
+)
+from outlast_workflow.loop.sleep import SleepFuture
+from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.options.retry_policy import RetryPolicy
+from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
+from outlast_workflow.options.validation import (
+    Seconds,
+    duration_seconds,
+    timeout_seconds,
+    validate_name,
+    validate_task_queue,
+)
+from outlast_workflow.primitives.enums import CancellationType
+from outlast_workflow.primitives.times import from_iso, to_datetime
+from outlast_workflow.run.activity_calls import NO_OPTIONS, ActivityCallable, ActivityFuture
+from outlast_workflow.run.info import WorkflowInfo
+from outlast_workflow.run.machine import RunLoop, WorkflowMachine
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class LocalActivityCallOptions(TypedDict, total=False):
+    """The options of one local call; they go before those of the declaration and the worker's defaults."""
+
+    schedule_to_start_timeout: Seconds | None
+    start_to_close_timeout: Seconds | None
+    schedule_to_close_timeout: Seconds | None
+    heartbeat_timeout: Seconds | None
+    retry_policy: RetryPolicy | None
+    priority: int | None
+    cancellation_type: CancellationType | str | None
+    options: ActivityOptions | None
+
+
+class ActivityCallOptions(LocalActivityCallOptions, total=False):
+    """The options of one call; they go before those of the declaration and the worker's defaults."""
+
+    task_queue: str | None
+
+
+def in_workflow() -> bool:
+    """Whether the caller is workflow code."""
+    return isinstance(events._get_running_loop(), RunLoop)
+
+
+def in_replay() -> bool:
+    """Whether the caller is workflow code that is being replayed: for interceptors and logs, never for decisions."""
+    loop = events._get_running_loop()
+    return isinstance(loop, RunLoop) and loop.machine is not None and loop.machine.replaying
+
+
+def current_machine() -> WorkflowMachine:
+    """The run whose code is calling.
+
+    Raises:
+        DurableCallError: No run's is.
+        ReadOnlyContextError: It is, but this part of it may only look.
+    """
+    machine = looking_machine()
+    if machine.log.looking is not None:
+        machine.log.looking.refuse("make a durable call")
+    return machine
+
+
+def looking_machine() -> WorkflowMachine:
+    """The run whose code is calling, which may be code that only looks (a query, a validator, a predicate).
+
+    Raises:
+        DurableCallError: No run's is.
+    """
+    loop = events._get_running_loop()
+    machine = loop.machine if isinstance(loop, RunLoop) else None
+    if machine is None:
+        raise DurableCallError(
+            "this can only be called in a workflow: start one with client.start(…), "
+            "or call the plain function where you need no durability"
+        )
+    return machine
+
+
+# --- activities -------------------------------------------------------------------------------------------------------
+
+
+@overload
+def execute_activity(
+    activity: Callable[[*Ts], Coroutine[Any, Any, T]],
+    *args: *Ts,
+    **options: Unpack[ActivityCallOptions],
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def execute_activity(
+    activity: str, *args: Any, result_type: type[T], **options: Unpack[ActivityCallOptions]
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def execute_activity(
+    activity: str, *args: Any, **options: Unpack[ActivityCallOptions]
+) -> Coroutine[Any, Any, Any]: ...
+
+
+def execute_activity(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
+    activity: Any, *args: Any, result_type: Any = None, **options: Any
+) -> Any:
+    """Call an activity and await its result.
+
+    Args:
+        activity: An activity, or the name of one.
+        *args: What it is called with.
+        result_type: For an activity named by text: what to read its result as; plain JSON if not given.
+        **options: See :class:`ActivityCallOptions`; ``options=`` gives a whole :class:`ActivityOptions`.
+
+    Raises:
+        ActivityError: When awaited: it ended without a result.
+        DurableCallError: The call can't be made like this; fails the task, not the run.
+    """
+    return _schedule(activity, args, result_type, options)
+
+
+@overload
+def start_activity(
+    activity: Callable[[*Ts], Coroutine[Any, Any, T]],
+    *args: *Ts,
+    **options: Unpack[ActivityCallOptions],
+) -> ActivityFuture[T]: ...
+
+
+@overload
+def start_activity(
+    activity: str, *args: Any, result_type: type[T], **options: Unpack[ActivityCallOptions]
+) -> ActivityFuture[T]: ...
+
+
+@overload
+def start_activity(
+    activity: str, *args: Any, **options: Unpack[ActivityCallOptions]
+) -> ActivityFuture[Any]: ...
+
+
+def start_activity(  # type: ignore[misc]  # as above
+    activity: Any, *args: Any, result_type: Any = None, **options: Any
+) -> Any:
+    """Call an activity and get a handle: awaitable, with ``cancel()``, ``done()`` and ``result()``.
+
+    Takes what :func:`execute_activity` takes.
+    """
+    return _schedule(activity, args, result_type, options)
+
+
+@overload
+def execute_local_activity(
+    activity: Callable[[*Ts], Coroutine[Any, Any, T]],
+    *args: *Ts,
+    **options: Unpack[LocalActivityCallOptions],
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def execute_local_activity(
+    activity: str, *args: Any, result_type: type[T], **options: Unpack[LocalActivityCallOptions]
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def execute_local_activity(
+    activity: str, *args: Any, **options: Unpack[LocalActivityCallOptions]
+) -> Coroutine[Any, Any, Any]: ...
+
+
+def execute_local_activity(  # type: ignore[misc]  # as above
+    activity: Any, *args: Any, result_type: Any = None, **options: Any
+) -> Any:
+    """Call an activity that runs in the process where this workflow does, and await its result.
+
+    It is recorded, timed and retried like any other; only the worker that holds the run runs it, whatever its task
+    queue. If that worker dies, the run's next one runs it again. Takes what :func:`execute_activity` takes, but for
+    ``task_queue``, and raises what that raises. Each worker of the workflow must have the activity.
+    """
+    return _schedule(activity, args, result_type, options, local=True)
+
+
+@overload
+def start_local_activity(
+    activity: Callable[[*Ts], Coroutine[Any, Any, T]],
+    *args: *Ts,
+    **options: Unpack[LocalActivityCallOptions],
+) -> ActivityFuture[T]: ...
+
+
+@overload
+def start_local_activity(
+    activity: str, *args: Any, result_type: type[T], **options: Unpack[LocalActivityCallOptions]
+) -> ActivityFuture[T]: ...
+
+
+@overload
+def start_local_activity(
+    activity: str, *args: Any, **options: Unpack[LocalActivityCallOptions]
+) -> ActivityFuture[Any]: ...
+
+
+def start_local_activity(  # type: ignore[misc]  # as above
+    activity: Any, *args: Any, result_type: Any = None, **options: Any
+) -> Any:
+    """Call an activity as :func:`execute_local_activity` does, and get a handle as :func:`start_activity` gives it."""
+    return _schedule(activity, args, result_type, options, local=True)
+
+
+def schedule_activity(
+    activity_type: str,
+    args: tuple[Any, ...],
+    *,
+    signature: CallSignature | None,
+    options: ActivityOptions,
+    result_hint: Any,
+) -> ActivityFuture[Any]:
+    """The durable call of an activity: what an activity called directly in a workflow does.
+
+    Args:
+        activity_type: Its name.
+        args: What it is called with.
+        signature: What it takes, to be checked; None if it is not known.
+        options: Those of the declaration with those of the call over them.
+        result_hint: What its result is read as.
+    """
+    return current_machine().calls.schedule(activity_type, args, signature, options, result_hint)
+
+
+def _schedule(
+    activity: str | ActivityCallable,
+    args: tuple[Any, ...],
+    result_type: Any,
+    given: dict[str, Any],
+    local: bool | None = None,
+) -> ActivityFuture[Any]:
+    machine = current_machine()
+    signature: CallSignature | None = None
+    if isinstance(activity, str):
+        name, options, hint = activity, NO_OPTIONS, result_type
+        if not machine.replaying:
+            try:
+                validate_name("activity type", name)
+            except InvalidOptionError as error:
+                raise machine.log.refuse(error) from None
+    else:
+        try:  # not `isinstance`: asking a protocol costs more than the call
+            name, signature, options = activity.name, activity.signature, activity.options
+        except AttributeError:
+            raise machine.log.refuse(
+                DurableCallError(
+                    f"{activity!r:.80} is not an activity: put @activity.defn on it, or give its name"
+                )
+            ) from None
+        hint = signature.result_hint if result_type is None else result_type
+    if local and not machine.replaying:
+        _check_local(machine, name, given)
+    if given:
+        options = _kept_in_replay(options, given) if machine.replaying else _over(machine, options, given)
+    return machine.calls.schedule(name, args, signature, options, hint, local)
+
+
+def _check_local(machine: WorkflowMachine, name: str, given: dict[str, Any]) -> None:
+    if given.get("task_queue") is not None:
+        raise machine.log.refuse(
+            DurableCallError(f"local activity {name} runs where its workflow does: leave task_queue out")
+        )
+    known = machine.local_activities
+    if known is not None and name not in known:
+        raise machine.log.refuse(
+            MissingCodeError(
+                f"workflow {machine.definition.name} calls {name} as a local activity, which this worker does not "
+                f"have: give it to every worker that runs {machine.definition.name}, in Worker(activities=[…])",
+                name=name,
+            )
+        )
+
+
+def _kept_in_replay(options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:
+    """Of a call's options, what decides in replay too: how it is cancelled."""
+    cancellation_type = given.get("cancellation_type")
+    if cancellation_type is None and given.get("options") is not None:
+        cancellation_type = given["options"].cancellation_type
+    if cancellation_type is None:
+        return options
+    return NO_OPTIONS.replace(cancellation_type=cancellation_type)
+
+
+def _over(machine: WorkflowMachine, options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:
+    """A call's options over the declaration's."""
+    try:
+        whole = given.pop("options", None)
+        if whole is not None:
+            options = options.merged(whole)
+        return options.merged(ActivityOptions(**given)) if given else options
+    except InvalidOptionError as error:
+        raise machine.log.refuse(error) from None
+    except TypeError as error:
+        raise machine.log.refuse(DurableCallError(f"execute_activity: {error}")) from None
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
+    """Wait durably; zero or less gives way to others once.
+
+    Args:
+        duration: Seconds, or a timedelta.
+    """
+    machine = current_machine()
+    seconds: Any = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if type(seconds) not in (int, float) or not seconds <= 0:
+        try:
+            seconds = duration_seconds("sleep duration", seconds)
+        except InvalidOptionError as error:
+            raise machine.log.refuse(error) from None
+    return cast("Coroutine[Any, Any, None]", SleepFuture(machine.loop, seconds))
+
+
+def now() -> datetime:
+    """The activation's time (aware, UTC): the same on every replay, and the same until the code waits."""
+    return to_datetime(looking_machine().time)
+
+
+def time_remaining() -> timedelta | None:
+    """How long until the nearer deadline of the run; None if it has none; negative if it has passed."""
+    machine = looking_machine()
+    started = machine.started
+    deadlines = [from_iso(text) for text in (started.execution_deadline_at, started.run_deadline_at) if text]
+    return timedelta(microseconds=min(deadlines) - machine.time) if deadlines else None
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def info() -> WorkflowInfo:
+    """Facts about the run."""
+    return looking_machine().info()
+
+
+def uuid4() -> UUID:
+    """A random UUID, the same on every replay."""
+    return UUID(int=current_machine().random().getrandbits(128), version=4)
+
+
+def random() -> Random:
+    """The run's random numbers, the same on every replay."""
+    return current_machine().random()
+
+
+def continue_as_new(
+    *args: Any,
+    task_queue: str | None = None,
+    run_timeout: float | timedelta | None = None,
+    memo: dict[str, Any] | None = None,
+    search_attributes: Mapping[str, SearchValue | None] | None = None,
+) -> NoReturn:
+    """End the run by starting the next one of its chain, with a fresh history.
+
+    Args:
+        *args: What the next run is given.
+        task_queue: Its queue; by default the same.
+        run_timeout: Its run timeout; by default the same.
+        memo: Its memo; by default the same.
+        search_attributes: Its search attributes; by default the same.
+
+    Raises:
+        ContinueAsNew: Always: let it pass.
+        DurableCallError: The arguments don't fit the workflow; fails the task, not the run.
+    """
+    machine = current_machine()
+    timeout: float | None = None
+    if not machine.replaying:
+        try:
+            machine.definition.signature.check(args)
+            if task_queue is not None:
+                validate_task_queue(task_queue)
+            if run_timeout is not None:
+                timeout = timeout_seconds("run timeout", run_timeout, minimum_seconds=1)
+            if search_attributes is not None:
+                search_attributes = checked_attributes(search_attributes)
+        except (InvalidOptionError, WorkflowTaskError) as error:
+            raise machine.log.refuse(error) from None
+    raise ContinueAsNew(
+        args,
+        task_queue=task_queue,
+        run_timeout=timeout,
+        memo=memo,
+        search_attributes=search_attributes,
+    )

@@ -1,0 +1,170 @@
+"""Starting children from workflow code: part of ``outlast.workflow``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
+
+from outlast_workflow.api.api import current_machine
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.errors import DurableCallError, InvalidOptionError
+from outlast_workflow.options.retry_policy import RetryPolicy
+from outlast_workflow.options.search_attributes import SearchValue
+from outlast_workflow.options.start import StartOptions
+from outlast_workflow.options.validation import (
+    Seconds,
+    priority,
+    valid_cancellation_type,
+    valid_parent_close_policy,
+    validate_name,
+    validate_task_queue,
+    validate_workflow_id,
+)
+from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
+from outlast_workflow.run.child_calls import ChildOptions, ChildWorkflowHandle
+from outlast_workflow.run.machine import WorkflowMachine
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class ChildCallOptions(TypedDict, total=False):
+    """The options of a child.
+
+    Attributes:
+        id: Its workflow id; one that nobody else has if not given. An id that is taken fails the call.
+        task_queue: By default the parent's.
+        execution_timeout: How long all runs of its chain together may take.
+        run_timeout: How long each run may take.
+        retry_policy: If given, a failed run of it is followed by another.
+        priority: By default the parent's.
+        memo: Values that are kept with it and shown by ``describe``.
+        search_attributes: What it is found by; those of the parent are not passed on.
+        parent_close_policy: What happens to it if it is still open when the parent's chain ends: ``terminate`` (the
+            default; such a child also gets the parent's execution deadline as a cap), ``abandon`` or
+            ``request_cancel``.
+        cancellation_type: What cancelling the call does: ``wait`` (the default), ``try`` or ``abandon``.
+    """
+
+    id: str | None
+    task_queue: str | None
+    execution_timeout: Seconds | None
+    run_timeout: Seconds | None
+    retry_policy: RetryPolicy | None
+    priority: int | None
+    memo: Mapping[str, Any] | None
+    search_attributes: Mapping[str, SearchValue | None] | None
+    parent_close_policy: ParentClosePolicy | str
+    cancellation_type: CancellationType | str
+
+
+@overload
+def execute_child(
+    workflow: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts, **options: Unpack[ChildCallOptions]
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def execute_child(
+    workflow: str, *args: Any, result_type: type[T], **options: Unpack[ChildCallOptions]
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def execute_child(
+    workflow: str, *args: Any, **options: Unpack[ChildCallOptions]
+) -> Coroutine[Any, Any, Any]: ...
+
+
+def execute_child(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
+    workflow: Any, *args: Any, result_type: Any = None, **options: Any
+) -> Any:
+    """Start a child workflow and await its result, through all runs of its chain.
+
+    Args:
+        workflow: ``Order.run``, a workflow function, or a workflow type's name.
+        *args: What it is started with.
+        result_type: For a workflow named by text: what to read its result as; plain JSON if not given.
+        **options: See :class:`ChildCallOptions`.
+
+    Raises:
+        ChildWorkflowError: When awaited: it ended without a result, or its id is taken; ``__cause__`` says why.
+        DurableCallError: The call can't be made like this; fails the task, not the run.
+    """
+    return _start(workflow, args, result_type, options)
+
+
+@overload
+def start_child(
+    workflow: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts, **options: Unpack[ChildCallOptions]
+) -> ChildWorkflowHandle[T]: ...
+
+
+@overload
+def start_child(
+    workflow: str, *args: Any, result_type: type[T], **options: Unpack[ChildCallOptions]
+) -> ChildWorkflowHandle[T]: ...
+
+
+@overload
+def start_child(
+    workflow: str, *args: Any, **options: Unpack[ChildCallOptions]
+) -> ChildWorkflowHandle[Any]: ...
+
+
+def start_child(  # type: ignore[misc]  # as above
+    workflow: Any, *args: Any, result_type: Any = None, **options: Any
+) -> Any:
+    """Start a child workflow and get a handle: await it for the result, ``handle.started()`` for its start.
+
+    The child is started by the same change that records this activation, even if the workflow ends in it. Takes what
+    :func:`execute_child` takes.
+    """
+    return _start(workflow, args, result_type, options)
+
+
+def _start(
+    workflow: Any, args: tuple[Any, ...], result_type: Any, given: dict[str, Any]
+) -> ChildWorkflowHandle[Any]:
+    machine = current_machine()
+    try:
+        name, signature = _named(workflow)
+        workflow_id = given.get("id")
+        if workflow_id is not None:
+            workflow_id = validate_workflow_id(workflow_id)
+        cancellation = valid_cancellation_type(given.get("cancellation_type", CancellationType.WAIT))
+        options = None if machine.replaying else _checked(machine, given)
+    except (InvalidOptionError, DurableCallError) as error:
+        raise machine.log.refuse(error) from None
+    hint = signature.result_hint if signature is not None and result_type is None else result_type
+    return machine.children.schedule(name, args, signature, workflow_id, options, hint, cancellation)
+
+
+def _named(workflow: Any) -> tuple[str, CallSignature | None]:
+    if isinstance(workflow, str):
+        return validate_name("workflow", workflow), None
+    definition = definition_of(workflow)
+    return definition.name, definition.signature
+
+
+def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
+    unknown = given.keys() - ChildCallOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(ChildCallOptions.__annotations__)
+        raise DurableCallError(f"a child has no option {min(unknown)!r}: it has {known}")
+    queue, rank = given.get("task_queue"), given.get("priority")
+    return ChildOptions(
+        start=StartOptions(
+            execution_timeout=given.get("execution_timeout"),
+            run_timeout=given.get("run_timeout"),
+            retry_policy=given.get("retry_policy"),
+            memo=given.get("memo"),
+            search_attributes=given.get("search_attributes"),
+        ),
+        task_queue=None if queue is None else validate_task_queue(queue),
+        priority=None if rank is None else priority(rank),
+        parent_close_policy=valid_parent_close_policy(
+            given.get("parent_close_policy", ParentClosePolicy.TERMINATE)
+        ),
+    )

@@ -1,0 +1,108 @@
+"""What workflow code says to others and waits to hear: conditions, and signals to other workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any, TypeVarTuple, cast, overload
+
+from outlast_workflow.api.api import current_machine, looking_machine
+from outlast_workflow.declare.handlers import SignalCall, call_of
+from outlast_workflow.errors import DurableCallError, InvalidOptionError, WorkflowTaskError
+from outlast_workflow.loop.wait_condition import ConditionFuture
+from outlast_workflow.options.validation import duration_seconds, validate_workflow_id
+from outlast_workflow.run.handler_tasks import CURRENT_UPDATE, UpdateInfo
+
+Ts = TypeVarTuple("Ts")
+
+
+def wait_condition(
+    predicate: Callable[[], Any], timeout: float | timedelta | None = None
+) -> Coroutine[Any, Any, None]:
+    """Wait until a predicate holds; it holds when this returns.
+
+    The predicate is asked whenever nothing else of the run is ready. It may only look.
+
+    Args:
+        predicate: A plain function of no arguments that computes from the workflow's own state.
+        timeout: Seconds, or a timedelta: how long to wait at the most, durably; without one, for as long as it takes.
+
+    Raises:
+        TimeoutError: When awaited: the time passed, and the predicate did not hold even then.
+    """
+    machine = current_machine()
+    seconds: float | None = None
+    if timeout is not None:
+        given: Any = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        if type(given) not in (int, float) or not given <= 0:
+            try:
+                given = duration_seconds("wait_condition timeout", given)
+            except InvalidOptionError as error:
+                raise machine.log.refuse(error) from None
+        seconds = given
+    if not callable(predicate):
+        raise machine.log.refuse(
+            DurableCallError(
+                "wait_condition takes a function without arguments, such as `lambda: self.approved`"
+            )
+        )
+    return cast("Coroutine[Any, Any, None]", ConditionFuture(machine.loop, predicate, seconds))
+
+
+def all_handlers_finished() -> bool:
+    """Whether no signal or update is being handled: await ``wait_condition(all_handlers_finished)`` before the end."""
+    return looking_machine().handlers_running == 0
+
+
+def current_update_info() -> UpdateInfo | None:
+    """The id and the name of the update that the calling handler or validator is for; ``None`` anywhere else."""
+    looking_machine()
+    return CURRENT_UPDATE.get()
+
+
+class ExternalWorkflow:
+    """Another workflow, seen from a workflow."""
+
+    __slots__ = ("run_id", "workflow_id")
+
+    def __init__(self, workflow_id: str, run_id: str | None = None) -> None:
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+
+    @overload
+    def signal(self, signal: Callable[[*Ts], SignalCall], *args: *Ts) -> Coroutine[Any, Any, None]: ...
+
+    @overload
+    def signal(self, signal: str, *args: Any) -> Coroutine[Any, Any, None]: ...
+
+    def signal(self, signal: Any, *args: Any) -> Any:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
+        """Send a signal. It is sent with this activation's other decisions, awaited or not; awaiting says it arrived.
+
+        Args:
+            signal: ``Order.approve``, or a signal's name.
+            *args: Its arguments.
+
+        Raises:
+            WorkflowNotFoundError: When awaited: there is no such workflow.
+            WorkflowClosedError: When awaited: it has ended already.
+        """
+        machine = current_machine()
+        try:
+            call = call_of(SignalCall, signal, args)
+        except (InvalidOptionError, WorkflowTaskError) as error:
+            raise machine.log.refuse(error) from None
+        return machine.externals.signal(self.workflow_id, self.run_id, call.name, call.args, call.signature)
+
+
+def external(workflow_id: str, *, run_id: str | None = None) -> ExternalWorkflow:
+    """Another workflow, by its id, to send signals to.
+
+    Args:
+        workflow_id: Its id.
+        run_id: Only that run (or what followed it); by default whichever stands for the id then.
+    """
+    machine = current_machine()
+    try:
+        return ExternalWorkflow(validate_workflow_id(workflow_id), run_id)
+    except InvalidOptionError as error:
+        raise machine.log.refuse(error) from None

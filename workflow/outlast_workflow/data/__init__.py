@@ -1,0 +1,1 @@
+"""User values to payloads and back: converter, signatures, failures, headers."""

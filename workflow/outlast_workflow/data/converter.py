@@ -1,0 +1,313 @@
+"""User values to payloads and back: written by what they are, read by type hint.
+
+History stays readable JSON unless a codec (compression, encryption) is given; then a payload is the envelope
+``{"$codec": name, "data": base64}``. A user's own dict of that shape is wrapped as ``{"$codec": null, "data": dict}``,
+so that it is never mistaken for one.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import orjson
+from pydantic import ValidationError
+
+from outlast_workflow.data.reading import (
+    UnreadableHintError,
+    adapter,
+    describe_error,
+    hint_name,
+    is_untyped,
+    simple_types,
+)
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.data.writing import UnwritableError, dump
+from outlast_workflow.errors import (
+    DurableCallError,
+    InvalidOptionError,
+    PayloadCodecError,
+    PayloadDecodeError,
+    PayloadEncodeError,
+)
+from outlast_workflow.primitives.payloads import Payload
+
+_ENVELOPE = {"$codec", "data"}
+
+
+@runtime_checkable
+class PayloadCodec(Protocol):
+    """A reversible change of the bytes of payloads: compression, encryption."""
+
+    @property
+    def name(self) -> str:
+        """What history calls it; payloads say by which codec they were encoded."""
+        ...
+
+    def encode(self, data: bytes) -> bytes:
+        """JSON text to what is stored."""
+        ...
+
+    def decode(self, data: bytes) -> bytes:
+        """What was stored to JSON text."""
+        ...
+
+
+class DataConverter:
+    """Turns user values into payloads and back. Has no state but its codec; safe to share between threads.
+
+    Args:
+        codec: applied to every payload; payloads without its mark are read as plain JSON.
+    """
+
+    __slots__ = ("codec",)
+
+    def __init__(self, codec: PayloadCodec | None = None) -> None:
+        if codec is not None and not codec.name:
+            raise InvalidOptionError("payload codec must have a name that is not empty", field="codec")
+        self.codec = codec
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def encode(self, value: Any, what: str = "value") -> Payload:
+        """The payload of a value.
+
+        Args:
+            value: plain JSON, a dataclass, a pydantic model, and what
+                :mod:`outlast_workflow.data.writing` lists.
+            what: how messages call the value.
+
+        Raises:
+            PayloadEncodeError: the value has no JSON form.
+        """
+        if value is None and self.codec is None:
+            return _NULL
+        try:
+            data = dump(value)
+        except UnwritableError as error:
+            raise PayloadEncodeError(f"{what} can't be written as JSON: {error}", what=what) from None
+        if self.codec is not None:
+            return self._encoded(data, what)
+        if data[:1] == b"{" and b'"$codec":' in data and _is_envelope(orjson.loads(data)):
+            return Payload(b'{"$codec":null,"data":%b}' % data)
+        return Payload(data)
+
+    def encode_args(
+        self, args: Sequence[Any], signature: CallSignature | None = None, what: str = "input"
+    ) -> Payload:
+        """The payload of a call's arguments: a JSON array. The number of arguments is not checked here.
+
+        Raises:
+            PayloadEncodeError: an argument has no JSON form; the message names it.
+        """
+        if not args and self.codec is None:
+            return _EMPTY
+        try:
+            data = dump(args if isinstance(args, list) else list(args))
+        except UnwritableError as error:
+            raise _unwritable_argument(args, signature, what, error) from None
+        return Payload(data) if self.codec is None else self._encoded(data, what)
+
+    def encode_request(self, args: Sequence[Any], signature: CallSignature | None, what: str) -> Payload:
+        """As :meth:`encode_args`, for what its receiver must be able to read: what it could not is refused here.
+
+        Raises:
+            DurableCallError: An argument is not what the receiver's type hint says.
+        """
+        if signature is not None and args:
+            reader: _ArgumentsReader = signature.readers.get(len(args)) or _reader(signature, len(args))
+            if not reader.takes(args):
+                try:
+                    reader.read(_PLAIN.encode_args(args, signature, what), list(args))
+                except PayloadDecodeError as error:
+                    raise DurableCallError(f"{what} can't be called so: {error}") from None
+        return self.encode_args(args, signature, what)
+
+    def _encoded(self, data: bytes, what: str) -> Payload:
+        codec = self.codec
+        assert codec is not None
+        try:
+            encoded = codec.encode(data)
+        except Exception as error:
+            raise PayloadEncodeError(
+                f"{what} can't be encoded: payload codec {codec.name!r} raised {type(error).__name__}",
+                what=what,
+            ) from error
+        return Payload.of({"$codec": codec.name, "data": b64encode(encoded).decode()})
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def decode(self, payload: Payload, hint: Any = Any, what: str = "value") -> Any:
+        """The value of a payload, as the hint says; without a hint (``Any`` or None), plain JSON.
+
+        Raises:
+            PayloadDecodeError: the payload is not what the hint says.
+            PayloadCodecError: its codec is not at hand, or failed.
+        """
+        if payload.is_object_with("$codec"):
+            payload = self._opened(payload, what)
+        if is_untyped(hint):
+            return payload.take()
+        classes = simple_types(hint)
+        if classes is not None:
+            value = payload.take()
+            if isinstance(value, classes):
+                return value
+        return _validated(b"[%b]" % payload.json, (hint,), (what,), (what,))[0]
+
+    def decode_args(self, payload: Payload, signature: CallSignature | None = None) -> list[Any]:
+        """The arguments of a call; trailing ones that are missing take the function's defaults.
+
+        Raises:
+            PayloadDecodeError: an argument is not what its hint says, or there are too many or too few; the message
+                names the parameter.
+            PayloadCodecError: their codec is not at hand, or failed.
+        """
+        if payload.is_object_with("$codec"):
+            payload = self._opened(payload, f"the input of {signature.name}()" if signature else "the input")
+        values = payload.take()
+        if not isinstance(values, list):
+            raise PayloadDecodeError(
+                f"the input{f' of {signature.name}()' if signature else ''} is not a JSON array of arguments: "
+                "start it with a list of arguments"
+            )
+        if signature is None:
+            return values
+        reader: _ArgumentsReader = signature.readers.get(len(values)) or _reader(signature, len(values))
+        return reader.read(payload, values)
+
+    def _opened(self, payload: Payload, what: str) -> Payload:
+        """The payload inside the envelope, if there is one."""
+        value = payload.value
+        if not _is_envelope(value):
+            return payload
+        name, data = value["$codec"], value["data"]
+        if name is None:
+            return Payload.of(data)
+        codec = self.codec
+        if codec is None or codec.name != name:
+            have = f"this client has {codec.name!r}" if codec else "this client has none"
+            raise PayloadCodecError(
+                f"{what} was encoded by the payload codec {str(name)[:80]!r}, {have}: connect with that codec"
+            )
+        try:
+            opened = Payload(codec.decode(b64decode(data)))
+            orjson.loads(opened.json)
+            return opened
+        except Exception as error:
+            raise PayloadCodecError(
+                f"{what} can't be decoded: payload codec {name!r} raised {type(error).__name__}: "
+                "is its key the right one?"
+            ) from error
+
+
+class _ArgumentsReader:
+    """How the arguments of one function are read, when so many are given."""
+
+    __slots__ = ("checks", "defaults", "hints", "labels", "names")
+
+    def __init__(self, signature: CallSignature, count: int) -> None:
+        self.hints = tuple(signature.hint(index) for index in range(count))
+        self.names = tuple(signature.parameter(index) for index in range(count))
+        self.labels = tuple(f"parameter {name!r} of {signature.name}()" for name in self.names)
+        missing = len(signature.names) - count
+        self.defaults = signature.defaults[-missing:] if missing > 0 else ()
+        checks: list[tuple[type, ...] | None] = []
+        for hint in self.hints:
+            classes = (object,) if is_untyped(hint) else simple_types(hint)
+            checks.append(classes)
+        self.checks = tuple(checks)
+
+    def read(self, payload: Payload, values: list[Any]) -> list[Any]:
+        """The arguments: ``values`` as they are where that will do, else what pydantic makes of the payload."""
+        for value, classes in zip(values, self.checks, strict=True):  # as `takes`, without the call
+            if classes is None or not isinstance(value, classes):
+                return [*_validated(payload.json, self.hints, self.names, self.labels), *self.defaults]
+        values += self.defaults
+        return values
+
+    def takes(self, values: Sequence[Any]) -> bool:
+        """Whether values are what the hints say as they are."""
+        for value, classes in zip(values, self.checks, strict=True):
+            if classes is None or not isinstance(value, classes):
+                return False
+        return True
+
+
+def _reader(signature: CallSignature, count: int) -> _ArgumentsReader:
+    """What reads so many arguments; made for the first call that has them, if they can be."""
+    reader: _ArgumentsReader | None = signature.readers.get(count)
+    if reader is None:
+        if count != len(signature.names):
+            _check_count(signature, count)
+        reader = signature.readers[count] = _ArgumentsReader(signature, count)
+    return reader
+
+
+def _validated(
+    array: bytes, hints: tuple[Any, ...], names: tuple[str, ...], labels: tuple[str, ...]
+) -> tuple[Any, ...]:
+    """The items of a JSON array, each as its hint says; messages call them by their labels."""
+    try:
+        return adapter(hints).validate_json(array)
+    except ValidationError as error:
+        index, how = describe_error(error, hints)
+        name = hint_name(hints[index])
+        raise PayloadDecodeError(
+            f"{labels[index]} can't be read as {name}: {how}: "
+            "make the type hint accept what was recorded, or fix what is sent",
+            parameter=names[index],
+            hint=name,
+        ) from None
+    except UnreadableHintError as error:
+        name = ", ".join(hint_name(hint) for hint in hints)
+        raise PayloadDecodeError(
+            f"{' or '.join(labels)} can't be read: no way is known to read JSON as {name} ({error}): use plain "
+            "data, a dataclass or a pydantic model",
+            parameter=names[0] if len(names) == 1 else None,
+            hint=name,
+        ) from None
+
+
+def _is_envelope(value: dict[str, Any]) -> bool:
+    return "$codec" in value and value.keys() == _ENVELOPE and isinstance(value["$codec"], str | None)
+
+
+def _check_count(signature: CallSignature, count: int) -> None:
+    if signature.required <= count and (
+        count <= len(signature.names) or signature.var_positional is not None
+    ):
+        return
+    message = f"{signature.arity_message(count)}: "
+    if count < signature.required:
+        missing = signature.names[count]
+        raise PayloadDecodeError(
+            f"{message}parameter {missing!r} is missing: send it; for what is recorded already, give it a default",
+            parameter=missing,
+        )
+    raise PayloadDecodeError(
+        f"{message}argument {len(signature.names) + 1} has no parameter: "
+        "leave it out; for what is recorded already, keep the parameter"
+    )
+
+
+def _unwritable_argument(
+    args: Sequence[Any], signature: CallSignature | None, what: str, error: UnwritableError
+) -> PayloadEncodeError:
+    for index, argument in enumerate(args):
+        try:
+            dump(argument)
+        except UnwritableError as found:
+            label = (
+                f"parameter {signature.parameter(index)!r} of {signature.name}()"
+                if signature
+                else f"argument {index + 1} of {what}"
+            )
+            return PayloadEncodeError(f"{label} can't be written as JSON: {found}", what=label)
+    return PayloadEncodeError(f"{what} can't be written as JSON: {error}", what=what)
+
+
+_PLAIN = DataConverter()
+_NULL = Payload(b"null", None)
+_EMPTY = Payload(b"[]", [])

@@ -1,0 +1,72 @@
+"""Headers: text by name that travels beside a call, for interceptors: a trace, a tenant, who asked.
+
+They are not payloads: no codec touches them and they stand in history as they are. A run keeps those that it was
+started with, through continue-as-new and retries; a call has those that interceptors give it, and without interceptors
+none. Where there are none, nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.primitives.payloads import Payload, dumps
+
+Headers = Mapping[str, str]
+
+MOST_HEADER_BYTES = 64 * 1024
+"""All headers of one call, names and values."""
+
+RUN_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("outlast_run_headers", default=None)
+"""The headers of the run whose code this is."""
+REQUEST_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("outlast_request_headers", default=None)
+"""The headers of the signal, update or query that is being handled."""
+
+_HEADERS = "$headers"
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, Any] | None:
+    """The headers as an event keeps them; ``None`` where there are none.
+
+    Raises:
+        InvalidOptionError: A name or a value is not text, or they are too large.
+    """
+    if not headers:
+        return None
+    size = 0
+    for name, value in headers.items():
+        given: object = value
+        key: object = name
+        if not isinstance(key, str) or not key:
+            raise InvalidOptionError(
+                f"header names must be text that is not empty, not {name!r:.40}", field="headers"
+            )
+        if not isinstance(given, str):
+            raise InvalidOptionError(
+                f"header {name!r} must be text, not {type(given).__name__}", field="headers"
+            )
+        size += len(name) + len(value.encode(errors="replace"))
+    if size > MOST_HEADER_BYTES:
+        raise InvalidOptionError(
+            f"the headers have {size:,} bytes, more than the limit of {MOST_HEADER_BYTES:,}: keep data in arguments",
+            field="headers",
+        )
+    return dict(headers)
+
+
+def stored(input: Payload, headers: dict[str, Any] | None) -> str:
+    """What the row of a request keeps: the input, and the headers beside it where there are any."""
+    if headers is None:
+        return input.json.decode()
+    return dumps({_HEADERS: headers, "input": input}).decode()
+
+
+def taken_apart(text: str) -> tuple[Payload, dict[str, Any] | None]:
+    """The input and the headers of a request's row."""
+    input = Payload(text.encode())
+    if not input.is_object_with(_HEADERS):  # arguments are an array, or what a codec made of one
+        return input, None
+    document = input.value
+    return Payload.of(document["input"]), document[_HEADERS]

@@ -1,0 +1,256 @@
+"""Writing Python values as JSON by what they are: one pass of orjson, with a hook for what it does not know.
+
+Dataclasses become objects of their fields, models what pydantic makes of them, bytes base64 text, sets and tuples
+arrays, enums their values, decimals text, timedeltas ISO 8601 durations. A second, slower way serves dicts whose keys
+are no text.
+
+What does not survive: the subclass of a str, list or dict; which member of a union it was, where two have the same JSON
+form (``bytes | str``); an enum whose value is a tuple; the name of a time zone (its offset does).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from outlast_workflow.primitives.payloads import Payload
+
+# Dataclasses pass through the hook because orjson skips fields that begin with an underscore; instants, because it
+# rounds offsets to the minute, and that of Amsterdam in 1890 had seconds.
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_MINUTE = timedelta(minutes=1)
+_MIN_INTEGER = -(2**63)
+_MAX_INTEGER = 2**64 - 1
+
+
+class UnwritableError(TypeError):
+    """A value has no JSON form; the message says why and what to do, and holds no data."""
+
+
+def dump(value: Any) -> bytes:
+    """A value as JSON text.
+
+    Raises:
+        UnwritableError: there is no JSON form that could be read back.
+    """
+    try:
+        data = orjson.dumps(value, _known, _OPTIONS)
+    except UnwritableError:
+        raise
+    except TypeError as error:
+        if isinstance(error.__cause__, UnwritableError):
+            raise error.__cause__ from None
+        data = _dump_slowly(value)
+    if b"null" in data:  # orjson writes NaN and infinities as null, without a word
+        _refuse_non_finite(value)
+    return data
+
+
+def _dump_slowly(value: Any) -> bytes:
+    try:
+        return orjson.dumps(_plain(value), _known, _OPTIONS)
+    except UnwritableError:
+        raise
+    except RecursionError:
+        raise UnwritableError("it is nested too deeply, or holds itself") from None
+    except TypeError as error:
+        if isinstance(error.__cause__, UnwritableError):
+            raise error.__cause__ from None
+        raise UnwritableError(_reason(str(error))) from None
+
+
+def _reason(message: str) -> str:
+    if "surrogates" in message:
+        return "it holds text with a lone surrogate: decode bytes with errors='replace', or pass bytes"
+    if "64-bit" in message:
+        return "it holds an integer beyond 64 bits: pass it as text or Decimal"
+    if "ecursion" in message:
+        return "it is nested too deeply, or holds itself"
+    return message[:1].lower() + message[1:]
+
+
+_encoders: dict[type, Callable[[Any], Any]] = {}
+
+
+def _known(value: Any) -> Any:
+    """The hook of orjson: what a value of a class that it doesn't know is written as."""
+    cls = value.__class__
+    encoder = _encoders.get(cls)
+    if encoder is None:
+        encoder = _encoders[cls] = _encoder(cls)
+    return encoder(value)
+
+
+def _encoder(cls: type) -> Callable[[Any], Any]:
+    if issubclass(cls, Payload):
+        return _embed
+    if issubclass(cls, BaseModel) or hasattr(cls, "__pydantic_serializer__"):
+        return _model_encoder(cls)
+    if dataclasses.is_dataclass(cls):
+        return _dataclass_encoder(cls)
+    for base, encoder in _BASES:
+        if issubclass(cls, base):
+            return encoder
+    return _other
+
+
+def _model_encoder(cls: Any) -> Callable[[Any], Any]:
+    def encode(value: Any) -> Any:
+        serializer = cls.__pydantic_serializer__
+        try:
+            return serializer.to_python(value, mode="json", by_alias=True, round_trip=True, warnings="error")
+        except Exception as error:
+            raise UnwritableError(
+                f"the model {cls.__name__} can't be serialised ({type(error).__name__}): "
+                "check that its fields hold what they declare; for binary data set "
+                "model_config = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64')"
+            ) from None
+
+    return encode
+
+
+def _dataclass_encoder(cls: Any) -> Callable[[Any], Any]:
+    names = tuple(field.name for field in dataclasses.fields(cls) if field.init)
+
+    def encode(value: Any) -> Any:
+        return {name: getattr(value, name) for name in names}
+
+    return encode
+
+
+def _embed(payload: Payload) -> Any:
+    return orjson.Fragment(payload.json)
+
+
+def _other(value: Any) -> Any:
+    try:
+        return to_jsonable_python(value, bytes_mode="base64", by_alias=True, round_trip=True)
+    except Exception:
+        raise UnwritableError(
+            f"it holds a {type(value).__name__}, which has no JSON form: pass plain data, a dataclass or a pydantic "
+            "model, and make the object where it is used"
+        ) from None
+
+
+def _timedelta(value: timedelta) -> str:
+    sign = ""
+    if value < timedelta():
+        sign, value = "-", -value
+    fraction = f".{value.microseconds:06}" if value.microseconds else ""
+    return f"{sign}P{value.days}DT{value.seconds}{fraction}S"
+
+
+def _decimal(value: Decimal) -> str:
+    if not value.is_finite():
+        raise UnwritableError(
+            "it holds a Decimal that is NaN or infinite, which can't be read back: pass None or text"
+        )
+    return str(value)
+
+
+def _datetime(value: datetime) -> str:
+    offset = value.utcoffset()
+    if offset is not None and offset % _MINUTE:
+        value = value.astimezone(UTC)
+    return value.isoformat()
+
+
+_BASES: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
+    ((bytes, bytearray, memoryview), lambda value: urlsafe_b64encode(value).decode()),
+    (Decimal, _decimal),
+    (timedelta, _timedelta),
+    (Enum, lambda value: value.value),
+    (str, lambda value: str.__str__(value)),
+    (Mapping, dict),
+    ((set, frozenset, tuple), list),
+    (UUID, str),
+    (datetime, _datetime),
+    ((date, time), lambda value: value.isoformat()),
+)
+
+
+def _plain(value: Any) -> Any:
+    """The same value of plain lists, dicts with text keys, and leaves."""
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, int):
+        if not _MIN_INTEGER <= value <= _MAX_INTEGER:
+            raise UnwritableError("it holds an integer beyond 64 bits: pass it as text or Decimal")
+        return value
+    if isinstance(value, str | Payload):
+        return value
+    if isinstance(value, Mapping):
+        plain = {_key(key): _plain(item) for key, item in value.items()}
+        if len(plain) != len(value):
+            raise UnwritableError("it holds a dict two keys of which are the same as text")
+        return plain
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    known = _known(value)
+    return known if isinstance(known, str | orjson.Fragment) else _plain(known)
+
+
+def _key(key: Any) -> str:
+    """A dict key as text that pydantic reads back by hint."""
+    if isinstance(key, Enum):
+        return _key(key.value)
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int):
+        return str(key)
+    if isinstance(key, float):
+        return repr(key)
+    if isinstance(key, bytes | Decimal | UUID | timedelta | datetime | date | time):
+        return str(_plain(key))
+    raise UnwritableError(
+        f"it holds a dict with a key of type {type(key).__name__}: JSON keys are text; use a list of pairs"
+    )
+
+
+def _refuse_non_finite(value: Any) -> None:
+    """Look for the floats that JSON does not have."""
+    todo: list[Any] = [value]
+    seen: set[int] = set()
+    while todo:
+        item = todo.pop()
+        if item is None or item.__class__ in (str, int, bool):
+            continue
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                raise UnwritableError(
+                    "it holds a float that is NaN or infinite, which JSON does not have: pass None or text instead"
+                )
+            continue
+        children = _children(item)
+        if children and id(item) not in seen:
+            seen.add(id(item))
+            todo.extend(children)
+
+
+def _children(item: Any) -> Iterable[Any]:
+    if isinstance(item, Mapping):
+        return item.values()
+    if isinstance(item, list | tuple | set | frozenset):
+        return item
+    if isinstance(item, BaseModel):
+        return vars(item).values()
+    if isinstance(item, Enum):
+        return (item.value,)
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        return [getattr(item, field.name) for field in dataclasses.fields(item)]
+    return ()

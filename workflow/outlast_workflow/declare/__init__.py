@@ -1,0 +1,1 @@
+"""Declaring workflows and their handlers."""

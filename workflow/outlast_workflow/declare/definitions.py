@@ -1,0 +1,349 @@
+"""Declaring workflows: ``@workflow.defn`` on a class with one ``@workflow.run``, or on a function.
+
+``Order.run``, asked of the class, is a typed reference without ``self``, which ``client.start(Order.run, "o-1")``
+takes; asked of an instance, it is the bound method. Mistakes are found when the class is made, not when a run starts.
+
+The code is ``async def`` or plain ``def``; what is plain runs in a greenlet (:mod:`~outlast_workflow.loop.greenlets`),
+where the calls of ``workflow.blocking`` block.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.declare.handlers import HandlerSet, handlers_of, takes_input
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.loop.greenlets import in_greenlet
+from outlast_workflow.options.validation import validate_name
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+_ATTRIBUTE = "__outlast_workflow__"
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class WorkflowDefinition:
+    """A workflow type: its name, its code and the shape of its input."""
+
+    name: str
+    cls: type | None
+    fn: Callable[..., Any]
+    signature: CallSignature
+    source: str
+    """Where the code is, as ``file:line``."""
+    handlers: HandlerSet = field(default_factory=HandlerSet)
+    takes_input: bool = False
+    """Whether the constructor is given the input too."""
+    is_async: bool = True
+    """Whether it is coroutines; plain code, its plain handlers too, may block."""
+    interceptors: tuple[Any, ...] = ()
+    """What stands around its code: :class:`outlast_workflow.run.interceptors.WorkflowInterceptor`."""
+
+    def instance(self, args: tuple[Any, ...]) -> object | None:
+        """What the code of a run runs on; ``None`` for a function."""
+        if self.cls is None:
+            return None
+        made: object = self.cls(*args) if self.takes_input else self.cls()
+        return made
+
+    def start(self, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
+        """The coroutine of a run; makes the instance that it runs on."""
+        return self.enter(self.instance(args), args)
+
+    def enter(self, instance: object | None, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
+        """The coroutine of a run on its instance."""
+        if self.cls is not None:
+            args = (instance, *args)
+        coroutine: Coroutine[Any, Any, Any] = self.fn(*args) if self.is_async else in_greenlet(self.fn, *args)
+        return coroutine
+
+
+class RunReference(Generic[P, T]):
+    """``Order.run``: a workflow's entry point as the class shows it, typed without ``self``."""
+
+    __slots__ = ("definition", "fn")
+
+    def __init__(self, definition: WorkflowDefinition, fn: Callable[..., Any]) -> None:
+        self.definition = definition
+        self.fn = fn
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """Run it as plain code on a fresh instance; a durable call in it needs a run around it."""
+        definition = self.definition
+        if definition.takes_input and kwargs:
+            given = inspect.signature(self.fn).bind(None, *args, **kwargs).args[1:]
+            return self._plainly(definition.instance(given), *given)
+        if definition.cls is None:
+            return self._plainly(*args, **kwargs)
+        return self._plainly(definition.instance(args), *args, **kwargs)
+
+    def _plainly(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
+        coroutine: Coroutine[Any, Any, T] = (
+            self.fn(*args, **kwargs) if self.definition.is_async else _run_plain(self.fn, args, kwargs)
+        )
+        return coroutine
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.definition.name} at {self.definition.source}>"
+
+
+class PlainWorkflow(RunReference[P, T]):
+    """A plain function that is a workflow: typed as a coroutine, for it is started like one; ``.fn`` is the code."""
+
+    __slots__ = ("__dict__",)
+
+    def __init__(self, definition: WorkflowDefinition, fn: Callable[..., Any]) -> None:
+        super().__init__(definition, fn)
+        functools.update_wrapper(self, fn)
+
+
+async def _run_plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return fn(*args, **kwargs)
+
+
+class _RunMethod(Generic[P, T]):
+    """What ``@workflow.run`` makes of a method."""
+
+    __slots__ = ("fn",)
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    def _get(self, instance: object | None, owner: type) -> Any:
+        if instance is not None:
+            return MethodType(self.fn, instance)
+        return RunReference(definition_of(owner), self.fn)
+
+
+class RunMethod(_RunMethod[P, T]):
+    """… of an ``async def``."""
+
+    __slots__ = ()
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> RunReference[P, T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        """The reference for the class, the bound method for an instance."""
+        return self._get(instance, owner)
+
+
+class PlainRunMethod(_RunMethod[P, T]):
+    """… of a plain ``def``: of the class it is a coroutine like any other, of an instance it is plain."""
+
+    __slots__ = ()
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> RunReference[P, T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[P, T]: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        """As of any other."""
+        return self._get(instance, owner)
+
+
+# What overlaps is decided by the order: a class before what is callable, a coroutine before any other result.
+@overload
+def run(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+    fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> RunMethod[P, T]: ...
+
+
+@overload
+def run(fn: Callable[Concatenate[Any, P], T]) -> PlainRunMethod[P, T]: ...
+
+
+def run(fn: Any) -> Any:
+    """Mark the method that a workflow class starts with: ``async def``, or a plain ``def`` that blocks."""
+    if not inspect.isfunction(fn):
+        raise InvalidOptionError(f"@workflow.run goes on a method, not on {_kind(fn)}")
+    _check_returns(fn, "@workflow.run")
+    return RunMethod(fn) if inspect.iscoroutinefunction(fn) else PlainRunMethod(fn)
+
+
+@overload
+def defn(target: C, /) -> C: ...  # type: ignore[overload-overlap]
+
+
+@overload
+def defn(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+    target: Callable[P, Coroutine[Any, Any, T]], /
+) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+
+@overload
+def defn(target: Callable[P, T], /) -> PlainWorkflow[P, T]: ...
+
+
+@overload
+def defn(*, name: str | None = None) -> _Decorator: ...
+
+
+def defn(target: Any = None, /, *, name: str | None = None) -> Any:
+    """Declare a workflow.
+
+    Args:
+        target: A class with one method marked ``@workflow.run``, or a function.
+        name: The workflow type that histories hold; the class's or function's name if not given. Keep it when you
+            rename the code.
+
+    Raises:
+        InvalidOptionError: The target or the name can't be a workflow; says why.
+    """
+    if target is None:
+        return _Decorator(name)
+    return _Decorator(name)(target)
+
+
+class _Decorator:
+    """``@workflow.defn(name=…)``, waiting for its target."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str | None) -> None:
+        self.name = None if name is None else validate_name("workflow name", name)
+
+    @overload
+    def __call__(self, target: C, /) -> C: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, target: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    @overload
+    def __call__(self, target: Callable[P, T], /) -> PlainWorkflow[P, T]: ...
+
+    def __call__(self, target: Any, /) -> Any:
+        """Declare it."""
+        if inspect.isclass(target):
+            definition = _class_definition(target, self.name)
+        elif inspect.isfunction(target):
+            definition = _function_definition(target, self.name)
+        else:
+            raise InvalidOptionError(f"@workflow.defn goes on a class or a function, not on {_kind(target)}")
+        if not definition.is_async and definition.cls is None:
+            return PlainWorkflow(definition, target)
+        setattr(target, _ATTRIBUTE, definition)
+        return target
+
+
+def definition_of(workflow: object) -> WorkflowDefinition:
+    """The definition behind a workflow class, its ``run``, a workflow function or a definition.
+
+    Raises:
+        InvalidOptionError: It is none of these.
+    """
+    if isinstance(workflow, WorkflowDefinition):
+        return workflow
+    if isinstance(workflow, RunReference):
+        return workflow.definition
+    if isinstance(workflow, MethodType):
+        workflow = type(workflow.__self__)
+    # A class that inherits from a workflow isn't one until it is declared: two types must not share a name by accident.
+    definition = getattr(workflow, "__dict__", {}).get(_ATTRIBUTE)
+    if isinstance(definition, WorkflowDefinition):
+        return definition
+    raise InvalidOptionError(
+        f"{_kind(workflow)} is not a workflow: put @workflow.defn on the class (with one @workflow.run) "
+        "or on the function"
+    )
+
+
+def _class_definition(cls: type, name: str | None) -> WorkflowDefinition:
+    marked = _run_methods(cls)
+    if not marked:
+        raise InvalidOptionError(f"workflow {cls.__name__} has no run method: mark one with @workflow.run")
+    if len(marked) > 1:
+        names = ", ".join(sorted(marked))
+        raise InvalidOptionError(
+            f"workflow {cls.__name__} has {len(marked)} run methods ({names}): keep one @workflow.run"
+        )
+    (method,) = marked.values()
+    signature = CallSignature.of(method.fn, skip_first=True)
+    given = takes_input(cls)
+    _check_constructor(cls, signature if given else None)
+    return WorkflowDefinition(
+        name or cls.__name__,
+        cls,
+        method.fn,
+        signature,
+        _source(method.fn),
+        handlers_of(cls),
+        given,
+        isinstance(method, RunMethod),
+    )
+
+
+def _run_methods(cls: type) -> dict[str, _RunMethod[Any, Any]]:
+    """The marked methods by name; a subclass's attribute hides the one it overrides, marked or not."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        found.update(vars(base))
+    return {name: value for name, value in found.items() if isinstance(value, _RunMethod)}
+
+
+def _function_definition(fn: Callable[..., Any], name: str | None) -> WorkflowDefinition:
+    _check_returns(fn, "@workflow.defn")
+    if "<locals>" not in fn.__qualname__ and "." in fn.__qualname__:
+        raise InvalidOptionError(
+            f"{fn.__qualname__} is a method: put @workflow.defn on the class and @workflow.run on the method"
+        )
+    is_async = inspect.iscoroutinefunction(fn)
+    return WorkflowDefinition(
+        name or fn.__name__, None, fn, CallSignature.of(fn), _source(fn), is_async=is_async
+    )
+
+
+def _check_returns(fn: Callable[..., Any], decorator: str) -> None:
+    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        kind = "an async generator" if inspect.isasyncgenfunction(fn) else "a generator"
+        raise InvalidOptionError(f"{decorator}: {fn.__qualname__} is {kind}: return a value, don't yield")
+
+
+def _check_constructor(cls: type, takes: CallSignature | None) -> None:
+    """The constructor takes nothing, or (``@workflow.init``) just what the run method takes."""
+    if takes is not None:
+        own = CallSignature.of(cls.__init__, skip_first=True)  # type: ignore[misc]
+        if (own.names, own.required, own.var_positional) != (
+            takes.names,
+            takes.required,
+            takes.var_positional,
+        ):
+            raise InvalidOptionError(
+                f"workflow {cls.__name__}: an __init__ with @workflow.init must take what the run method takes "
+                f"({', '.join(takes.names) or 'nothing'}), under the same names"
+            )
+        return
+    try:
+        inspect.signature(cls).bind()
+    except ValueError:  # no signature to be had: then nothing is known against it
+        return
+    except TypeError:
+        raise InvalidOptionError(
+            f"workflow {cls.__name__} must be constructible without arguments: take them in the run method, "
+            "or mark its __init__ with @workflow.init to be given the run's input"
+        ) from None
+
+
+def _source(fn: Callable[..., Any]) -> str:
+    code = fn.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _kind(thing: object) -> str:
+    name = getattr(thing, "__qualname__", None)
+    return f"{type(thing).__name__} {name}" if name else f"{thing!r:.80}"

@@ -1,0 +1,128 @@
+"""The errors of signals, queries and updates.
+
+::
+
+    OutlastError
+    ├── StillRunningError (TimeoutError)            the workflow has not ended in the time that a caller waits
+    ├── ReadOnlyContextError (a DurableCallError)   a query, validator or predicate tried to change something
+    └── RequestError                                what a signal, a query or an update may end with
+        ├── UnknownHandlerError                     the workflow has no query or update of that name
+        ├── QueryFailedError                        the query raised; ``__cause__`` says what
+        ├── UpdateRejectedError                     the validator refused the update; ``__cause__`` says why
+        ├── UpdateFailedError                       the update was accepted, and failed; ``__cause__`` says why
+        ├── NoWorkerError                           nobody serves the workflow's queue and type
+        └── RequestTimeoutError (TimeoutError)      no answer in time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from outlast_workflow.errors import DurableCallError
+from outlast_workflow.errors.root import OutlastError
+
+
+class ReadOnlyContextError(DurableCallError):
+    """Something that only looks (a query, a validator, a ``wait_condition`` predicate) tried to change the run."""
+
+
+class RequestError(OutlastError):
+    """A signal, a query or an update that did not end well."""
+
+
+class UnknownHandlerError(RequestError):
+    """The workflow has no handler of that name; ``known`` are those that it has."""
+
+    facts: ClassVar[tuple[str, ...]] = ("kind", "name", "workflow_type", "known")
+
+    def __init__(self, kind: str, name: str, *, workflow_type: str, known: Sequence[str]) -> None:
+        listed = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"workflow {workflow_type} has no {kind} {name!r} (known: {listed}): check the name, "
+            f"or mark a method with @workflow.{kind}"
+        )
+        self.kind = kind
+        self.name = name
+        self.workflow_type = workflow_type
+        self.known = sorted(known)
+
+
+class QueryFailedError(RequestError):
+    """The query could not be answered: its handler raised, or the run's code could not be brought back."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "name")
+
+    def __init__(self, workflow_id: str, name: str, why: str = "") -> None:
+        because = why or "its handler raised: see the cause"
+        super().__init__(f"query {name!r} of workflow {workflow_id!r} failed: {because}")
+        self.workflow_id = workflow_id
+        self.name = name
+
+
+class _UpdateError(RequestError):
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "update_id", "name")
+    _what: ClassVar[str] = ""
+
+    def __init__(self, workflow_id: str, update_id: str, name: str) -> None:
+        super().__init__(f"update {name!r} ({update_id}) of workflow {workflow_id!r} {self._what}")
+        self.workflow_id = workflow_id
+        self.update_id = update_id
+        self.name = name
+
+
+class UpdateRejectedError(_UpdateError):
+    """The update was not accepted, and left nothing in the history; ``__cause__`` says why."""
+
+    _what = "was rejected: see the cause; to ask again, give another id"
+
+
+class UpdateFailedError(_UpdateError):
+    """The update was accepted, and its handler raised or the run ended first; ``__cause__`` says which."""
+
+    _what = "failed: see the cause"
+
+
+class NoWorkerError(RequestError):
+    """No live worker serves the workflow's task queue and knows its type."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_type", "task_queue")
+
+    def __init__(self, workflow_type: str, task_queue: str) -> None:
+        super().__init__(
+            f"no worker serves task queue {task_queue!r} with workflow {workflow_type!r}: start one "
+            "(`outlast worker`), or see who is there with `outlast workers`"
+        )
+        self.workflow_type = workflow_type
+        self.task_queue = task_queue
+
+
+class RequestTimeoutError(RequestError, TimeoutError):
+    """No answer came in the time that the caller gave. An update goes on, and can be asked for again by its id."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "name", "timeout_seconds")
+
+    def __init__(self, workflow_id: str, name: str, timeout_seconds: float) -> None:
+        super().__init__(
+            f"{name!r} of workflow {workflow_id!r} was not answered within {timeout_seconds:g} s: "
+            "see `outlast describe` and the worker's log"
+        )
+        self.workflow_id = workflow_id
+        self.name = name
+        self.timeout_seconds = timeout_seconds
+
+
+class StillRunningError(OutlastError, TimeoutError):
+    """The workflow did not end within the time that the caller wanted to wait. It goes on.
+
+    Not to be confused with :class:`~outlast.errors.WorkflowTimeoutError`, where a deadline of the workflow passed.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "timeout_seconds")
+
+    def __init__(self, workflow_id: str, timeout_seconds: float) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} did not end within {timeout_seconds:g} s: it goes on, ask again later"
+        )
+        self.workflow_id = workflow_id
+        self.timeout_seconds = timeout_seconds

@@ -1,0 +1,1 @@
+"""History events, their legal order, and what a history says is open."""

@@ -1,0 +1,128 @@
+"""Closing a run's loop so that nothing is left to the garbage collector.
+
+A collector would close suspended coroutines at any time, on any thread, and run their ``finally`` blocks there. So each
+coroutine is ended here, in its own context and with its own loop running: :class:`RunEvicted` is raised at its
+``await``, which runs ``finally`` blocks and ``async with`` exits but no ``except Exception`` and no handler of
+cancellation. Where the code awaits on its way out, it is raised again; a durable call that it makes there does nothing.
+(Not ``coroutine.close()``: that closes each coroutine of a chain of awaits by itself, and one that awaits on its way
+out is left behind, suspended.)
+
+Then the tasks, now around ended coroutines, are cancelled and stepped to their end, so that no task, future or callback
+keeps another alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from asyncio import events
+from collections.abc import AsyncGenerator, Callable, Iterable
+from functools import partial
+from typing import Any
+
+from outlast_workflow.loop.futures import DeterministicTask, DurableFuture
+from outlast_workflow.loop.loop import DeterministicLoop
+
+logger = logging.getLogger("outlast.workflow")
+
+_MOST_THROWS = 100
+"""How many awaits on its way out a coroutine may make before it is given up."""
+
+
+class RunEvicted(BaseException):
+    """Raised where a run's code waits when the run leaves memory; not an ``Exception``: it is not for catching."""
+
+
+def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], whose: str) -> None:
+    """End everything that runs on a loop, then the loop.
+
+    Args:
+        loop: The loop.
+        calls: The durable calls that are under way.
+        whose: The workflow id, for the log.
+    """
+    calls = tuple(calls)
+    if not calls and loop.is_finished:  # by itself: there is nothing to end
+        _forget_tracebacks(loop.tasks)
+        loop.shut()
+        return
+    outer_loop = events._get_running_loop()
+    outer_hooks = sys.get_asyncgen_hooks()
+    events._set_running_loop(loop)
+    loop.closing = True
+    suspended = bool(loop.generators)
+    for task in loop.tasks:
+        suspended = suspended or not task.done()
+    if suspended:  # audit hooks are told of each change: a run that has ended is spared that
+        sys.set_asyncgen_hooks(loop.hold_generator, None)
+    try:
+        for task in loop.tasks:  # which may grow on the way
+            coroutine: Any = task.get_coro()
+            if not task.done() and not _ended(partial(task.context.run, coroutine.throw)):
+                logger.error(
+                    "workflow %s: %r does not end when it is evicted: it swallows BaseException", whose, task
+                )
+        for generator in loop.generators:
+            _end_generator(generator)
+        for future in [*calls, *_sleeps(loop)]:
+            future.cancel()
+        for waiting in tuple(loop.conditions):
+            waiting.cancel()
+        for task in reversed(
+            loop.tasks
+        ):  # whoever awaits a task was made before it: no cancellation has far to go
+            task.cancel()
+        loop.drain()
+        _forget_tracebacks(loop.tasks)
+    finally:
+        if suspended:
+            sys.set_asyncgen_hooks(*outer_hooks)
+        events._set_running_loop(outer_loop)
+        loop.shut()
+
+
+def _sleeps(loop: DeterministicLoop) -> list[asyncio.Future[Any]]:
+    """The durable calls that timers will resolve."""
+    owners = [getattr(getattr(timer, "_callback", None), "__self__", None) for timer in loop.timers.values()]
+    return [owner for owner in owners if isinstance(owner, DurableFuture)]
+
+
+def _forget_tracebacks(tasks: Iterable[DeterministicTask[Any]]) -> None:
+    """Let go of the frames that raised, which hold their locals, which may hold the task that failed."""
+    errors: list[BaseException | None] = [
+        task.exception() for task in tasks if task.done() and not task.cancelled()
+    ]
+    while errors:
+        error = errors.pop()
+        if error is not None and error.__traceback__ is not None:
+            error.__traceback__ = None
+            errors += [error.__cause__, error.__context__]
+            if isinstance(error, BaseExceptionGroup):
+                errors += error.exceptions
+
+
+def _ended(throw: Callable[[BaseException], object]) -> bool:
+    """Raise at the await, and at the next one, until there is none; false if that never ends."""
+    for _ in range(_MOST_THROWS):
+        try:
+            throw(RunEvicted())
+        except (
+            BaseException
+        ):  # what its way out raises concerns nobody: the run is not ending, it is leaving memory
+            return True
+    return False
+
+
+def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:
+    """End an asynchronous generator that nobody iterates any more."""
+
+    async def end() -> None:
+        await generator.athrow(RunEvicted())
+
+    coroutine = end()
+    try:
+        coroutine.send(None)
+    except BaseException:
+        return
+    _ended(coroutine.throw)

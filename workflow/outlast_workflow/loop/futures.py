@@ -1,0 +1,121 @@
+"""Futures and tasks whose hash is the run's, not the memory's.
+
+``asyncio`` keeps tasks in sets (``asyncio.wait``, ``TaskGroup``) and walks them; with hashes made of addresses that
+walk differs from one process to the next, and so would the commands. Here the n-th future of a run has the n-th hash of
+its seed. The seed matters: ``asyncio`` also keeps the tasks of all runs of a process in one set, where equal hashes
+collide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Generator, Mapping
+from contextvars import Context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+logger = logging.getLogger("outlast.workflow")
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = 0x0FFFFFFFFFFFFFFF
+
+
+class Hashes:
+    """The series of hashes of one run."""
+
+    __slots__ = ("count", "salt")
+
+    def __init__(self, seed: int) -> None:
+        self.salt = _mixed(seed)
+        self.count = 0
+
+    def next(self) -> int:
+        """The next hash: spread by Fibonacci hashing, salted by the seed."""
+        self.count += 1
+        return (self.count * _GOLDEN ^ self.salt) & _MASK
+
+
+def _mixed(seed: int) -> int:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): seeds that are alike give salts that are not."""
+    seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    seed = (seed ^ seed >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+    return seed ^ seed >> 31
+
+
+class DeterministicFuture(asyncio.Future[T]):
+    """A future of a workflow's loop."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, hashes: Hashes, loop: asyncio.AbstractEventLoop) -> None:
+        self._hash = hashes.next()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class DeterministicTask(asyncio.Task[T]):
+    """A task of a workflow's loop; it remembers the context that its coroutine runs in, for its eviction."""
+
+    __slots__ = ("_hash", "context")
+
+    def __init__(
+        self,
+        hashes: Hashes,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        loop: asyncio.AbstractEventLoop,
+        name: str | None,
+        context: Context,
+    ) -> None:
+        self._hash = hashes.next()
+        self.context = context
+        super().__init__(
+            coro, loop=loop, name=f"task-{hashes.count}" if name is None else str(name), context=context
+        )
+        # Tasks are held by their loop: they go unfinished only where a process ends, and there it is no news.
+        self._log_destroy_pending = False
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class DurableFuture(DeterministicFuture[T]):
+    """What a durable call returns: a future that also passes for the coroutine it is declared to be.
+
+    A loop's ``create_task`` (and so ``TaskGroup``) hands it back as it is: the call is under way already, and a task
+    around it would only cost. The few methods of tasks that it therefore needs are here.
+    """
+
+    __slots__ = ("_name",)
+
+    def get_name(self) -> str:
+        """The name given to ``create_task``, or what the call is."""
+        name: str | None = getattr(self, "_name", None)
+        return name if name is not None else self.default_name()
+
+    def set_name(self, value: object) -> None:
+        """Name it, as a task is named."""
+        self._name = str(value)
+
+    def default_name(self) -> str:
+        """What the call is, in a word or two."""
+        return type(self).__name__
+
+    def close(self) -> None:
+        """Give the call up, as closing a coroutine that was never awaited does."""
+        self.cancel()
+
+
+def log_unawaited(context: Mapping[str, Any], workflow_id: str, run_id: str) -> None:
+    """Log what a run's loop reports of a future that nobody awaited; of durable calls, history tells."""
+    if not isinstance(context.get("future"), DurableFuture):
+        logger.error(
+            "workflow %s: %s",
+            workflow_id,
+            context.get("message"),
+            exc_info=context.get("exception"),
+            extra={"workflow_id": workflow_id, "run_id": run_id},
+        )

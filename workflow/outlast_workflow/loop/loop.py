@@ -1,0 +1,319 @@
+"""The event loop that workflow code runs on: a queue of what is ready, and nothing else.
+
+There is no selector and no clock. The machine sets the time, puts what has happened into the queue (a result resolves a
+future, a fired timer is a callback) and runs it until it is empty; the order of everything is the order of the queue.
+A delay becomes a durable timer: a ``TimerScheduled`` command when it is asked for, ``TimerCancelled`` when it is taken
+back in a later activation, and nothing at all when it is taken back in the same one.
+
+``time()`` counts seconds from the run's first activation, so that a float holds them to the microsecond for centuries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from asyncio import events
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
+
+from outlast_workflow.history.events import TimerCancelled, TimerScheduled
+from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.loop.futures import DeterministicFuture, DeterministicTask, DurableFuture, Hashes
+from outlast_workflow.loop.unsupported import NoWorld
+from outlast_workflow.primitives.times import microseconds
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_FLOAT_NOISE_US = 0.05
+"""A sum of floats may lie this much above the microsecond that is meant; beyond it, instants are rounded up."""
+
+_FOREVER_US = 253_402_300_800_000_000
+"""The year 10000: what would fire then, or at infinity, never fires and has no timer."""
+_MOST_STEPS = 1_000_000
+"""When a loop is closed: a callback that queues itself must end some time."""
+_PRUNE_AT_LEAST = 16
+"""Tasks and generators are held in a list; the finished ones leave it whenever it has doubled, from here on."""
+
+
+class ReadyHandle(asyncio.Handle):
+    """A callback in the queue."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        # Not `super().__init__`: this is the hottest constructor of the loop, and debug mode has no meaning here.
+        self._context = context if context is not None else copy_context()
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class Waiting(Protocol):
+    """A wait for a condition."""
+
+    def check(self) -> bool:
+        """Whether it is over; its waiter is ready then."""
+        ...
+
+    def cancel(self) -> bool:
+        """Stop waiting."""
+        ...
+
+
+class DurableTimer(asyncio.TimerHandle):
+    """A callback that waits for its timer."""
+
+    __slots__ = ("activation", "command_id", "index")
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: DeterministicLoop,
+        context: Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.command_id = 0  # no timer: it never fires
+        self.activation = 0
+        self.index = 0
+
+    def __hash__(self) -> int:
+        return hash(self.command_id)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class DeterministicLoop(NoWorld):
+    """One run's loop."""
+
+    def __init__(self, log: CommandLog, seed: int) -> None:
+        self.log = log
+        self.seed = seed  # of what is random in the run; a reset gives another one
+        self.hashes = Hashes(seed)
+        self.started_at = 0
+        self.now = 0
+        self.timers: dict[int, DurableTimer] = {}
+        self.tasks: list[DeterministicTask[Any]] = []
+        self.generators: list[AsyncGenerator[Any, Any]] = []
+        self._prune_tasks_at = self._prune_generators_at = _PRUNE_AT_LEAST
+        self.closing = False
+        self.ready: deque[asyncio.Handle] = deque()
+        self.conditions: list[Waiting] = []
+        self._closed = False
+
+    # --- what runs ------------------------------------------------------------------------------------------------
+
+    def run_ready(self, *, conditions: bool = True) -> None:
+        """Run what is ready, and what that makes ready, until nothing is or the run must stop.
+
+        Without ``conditions`` no predicate is asked: that is for what must leave no trace if it comes to nothing.
+        """
+        ready, log = self.ready, self.log
+        while True:
+            while ready and log.refusal is None:
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if not self.conditions or not conditions or log.refusal is not None or not self._condition_met():
+                return
+
+    def _condition_met(self) -> bool:
+        """Let the first waiter go whose condition holds, in the order of their registration."""
+        return any(waiting.check() for waiting in tuple(self.conditions))
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Queue a callback."""
+        handle = ReadyHandle(callback, args, self, context)
+        if not self._closed:
+            self.ready.append(handle)
+        return handle
+
+    def create_future(self) -> DeterministicFuture[Any]:
+        """A future with the run's next hash."""
+        return DeterministicFuture(self.hashes, self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **_: Any,
+    ) -> asyncio.Task[T]:
+        """A task of this run, held strongly; a durable call is handed back, for it is under way already."""
+        if isinstance(coro, DurableFuture):
+            if name is not None:
+                coro.set_name(name)
+            return cast("asyncio.Task[T]", coro)
+        task = DeterministicTask(
+            self.hashes,
+            coro,
+            self,
+            name,
+            context if context is not None else copy_context(),
+        )
+        self.tasks.append(task)
+        if len(self.tasks) > self._prune_tasks_at and not self.closing:
+            self.tasks = [task for task in self.tasks if not task.done()]
+            self._prune_tasks_at = max(_PRUNE_AT_LEAST, 2 * len(self.tasks))
+        return task
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds since the run's first activation."""
+        return (self.now - self.started_at) / 1e6
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call back after a durable delay; at once, without a timer, if it is zero or less; never if infinite."""
+        at = math.inf if delay == math.inf else self.now + microseconds(delay)
+        return self._call_when(at, callback, args, context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call back at a :meth:`time`, as :meth:`call_later` does."""
+        at = math.inf if when == math.inf else self.started_at + math.ceil(when * 1e6 - _FLOAT_NOISE_US)
+        return self._call_when(at, callback, args, context)
+
+    def _call_when(
+        self, at: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> DurableTimer:
+        timer = DurableTimer((at - self.started_at) / 1e6, callback, args, self, context)
+        if at <= self.now:
+            if not self._closed:
+                self.ready.append(timer)
+        elif at < _FOREVER_US:
+            self._schedule(timer, cast(int, at))
+        return timer
+
+    def _schedule(self, timer: DurableTimer, fire_at: int) -> None:
+        log = self.log
+        timer.command_id = command_id = log.next_id()
+        timer.activation = log.activation
+        timer.index = log.add(TimerScheduled(command_id, fire_at))
+        self.timers[command_id] = timer
+        if not log.replaying:
+            log.check("pending_timers", len(self.timers))
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        timer = cast(DurableTimer, handle)
+        if self.timers.pop(timer.command_id, None) is None:
+            return
+        log = self.log
+        if timer.activation == log.activation:
+            log.withdraw(timer.index)
+        else:
+            log.add(TimerCancelled(timer.command_id))
+
+    def fire(self, command_id: int) -> None:
+        """A timer's time has come; one that was cancelled is ignored."""
+        timer = self.timers.pop(command_id, None)
+        if timer is not None:
+            self.ready.append(timer)
+
+    # --- errors ---------------------------------------------------------------------------------------------------
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """A callback that raised fails the activation; an exception nobody retrieved is reported."""
+        if self.closing:
+            return
+        if "handle" in context:
+            self.log.refuse(context["exception"])
+        else:
+            self.report(context)
+
+    def report(self, context: dict[str, Any]) -> None:
+        """An exception that no code retrieved; found by the garbage collector, so nothing may follow from it."""
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """As :meth:`call_exception_handler`."""
+        self.call_exception_handler(context)
+
+    def report_unseen(self) -> None:
+        """Report the exceptions of tasks that nobody will retrieve any more."""
+        for task in self.tasks:
+            if task.done() and task._log_traceback:
+                self.call_exception_handler(
+                    {
+                        "message": f"{task!r} failed, and nobody awaited it",
+                        "exception": task.exception(),
+                        "future": task,
+                    }
+                )
+
+    # --- small things asyncio asks --------------------------------------------------------------------------------
+
+    def get_debug(self) -> bool:
+        """Never: debug mode reads clocks and stacks."""
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Ignored."""
+
+    def get_task_factory(self) -> None:
+        """None: tasks are the loop's own."""
+
+    def get_exception_handler(self) -> None:
+        """None: the loop's own."""
+
+    def is_running(self) -> bool:
+        """Whether this loop is the one that runs now."""
+        return events._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        """Whether the run left memory."""
+        return self._closed
+
+    # --- leaving memory -------------------------------------------------------------------------------------------
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every task has ended and nothing waits any more."""
+        waiting = self.ready or self.timers or self.conditions or self.generators
+        return not waiting and all(task.done() for task in self.tasks)
+
+    def drain(self) -> None:
+        """Step to their end the tasks whose coroutines are closed."""
+        ready = self.ready
+        for _ in range(_MOST_STEPS):
+            if not ready:
+                return
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def shut(self) -> None:
+        """Forget everything."""
+        self._closed = True
+        self.tasks, self.generators, self.conditions = [], [], []
+        for timer in list(self.timers.values()):
+            timer.cancel()  # which lets go of its callback
+        self.ready.clear()
+
+    # --- asynchronous generators ----------------------------------------------------------------------------------
+
+    def hold_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Keep a generator that began to run: the run's code or its eviction closes it, never a collector."""
+        self.generators.append(generator)
+        if len(self.generators) > self._prune_generators_at and not self.closing:
+            self.generators = [one for one in self.generators if getattr(one, "ag_frame", None) is not None]
+            self._prune_generators_at = max(_PRUNE_AT_LEAST, 2 * len(self.generators))

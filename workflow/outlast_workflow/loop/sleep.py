@@ -1,0 +1,37 @@
+"""``workflow.sleep``: a durable wait that is numbered when it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from outlast_workflow.loop.futures import DurableFuture
+from outlast_workflow.loop.loop import DeterministicLoop
+
+
+class SleepFuture(DurableFuture[None]):
+    """A wait under way."""
+
+    __slots__ = ("timer",)
+
+    def __init__(self, loop: DeterministicLoop, seconds: float) -> None:
+        super().__init__(loop.hashes, loop)
+        self.timer: asyncio.TimerHandle | None = loop.call_later(seconds, self.wake)
+
+    def wake(self) -> None:
+        """The time came."""
+        self.timer = None  # which holds this method, and so this future
+        if not self.done():
+            self.set_result(None)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Stop waiting."""
+        if self.done():
+            return False
+        if self.timer is not None:
+            self.timer.cancel()
+        return super().cancel(msg)
+
+    def default_name(self) -> str:
+        """What it is."""
+        return "sleep"

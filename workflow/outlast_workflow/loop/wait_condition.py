@@ -1,0 +1,81 @@
+"""``workflow.wait_condition``: waiting until something that the code can compute is so.
+
+Predicates are asked in the order of their registration whenever nothing else is ready. The first one that holds lets
+its waiter run, until again nothing is ready; so when ``wait_condition`` returns its predicate holds, also where two
+waiters wait for the same thing and the first one takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any
+
+from outlast_workflow.loop.futures import DurableFuture
+from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.loop.read_only import Looking
+
+_WHAT = "a wait_condition predicate"
+
+
+class ConditionFuture(DurableFuture[None]):
+    """A wait for a predicate, with a durable timer where it has a timeout."""
+
+    __slots__ = ("context", "owner", "predicate", "timer")
+
+    def __init__(self, loop: DeterministicLoop, predicate: Callable[[], Any], timeout: float | None) -> None:
+        super().__init__(loop.hashes, loop)
+        self.owner = loop
+        self.predicate = predicate
+        self.context = copy_context()
+        self.timer: asyncio.TimerHandle | None = None
+        if timeout is not None:
+            self.timer = loop.call_later(timeout, self.expire)
+        loop.conditions.append(self)
+
+    def check(self) -> bool:
+        """Ask the predicate; whether the wait is over. What it raises, the waiter gets."""
+        looking = Looking(self.owner, _WHAT)
+        try:
+            with looking:
+                held = bool(self.context.run(self.predicate))
+        except Exception as error:
+            if looking.violated is None:
+                self._leave()
+                self.set_exception(error)
+                return True
+            held = False
+        if looking.violated is not None:
+            self.owner.log.refuse(looking.violated)
+            return False
+        if held:
+            self._leave()
+            self.set_result(None)
+        return held
+
+    def expire(self) -> None:
+        """The time is over; what has become true at the last moment counts."""
+        self.timer = None
+        if not self.done() and not self.check() and self.owner.log.refusal is None:
+            self._leave()
+            self.set_exception(TimeoutError("the condition did not become true in time"))
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Stop waiting."""
+        if self.done():
+            return False
+        self._leave()
+        return super().cancel(msg)
+
+    def _leave(self) -> None:
+        conditions = self.owner.conditions
+        if self in conditions:
+            conditions.remove(self)
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def default_name(self) -> str:
+        """What it is."""
+        return "wait_condition"

@@ -1,0 +1,1 @@
+"""Options and limits, checked by one validator."""

@@ -1,0 +1,254 @@
+"""What a durable call of an activity may say: where it runs, how long it may take, how it is retried."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Self
+
+import orjson
+
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.retry_policy import DEFAULT_RETRY_POLICY, RetryPolicy
+from outlast_workflow.options.validation import priority as valid_priority
+from outlast_workflow.options.validation import timeout_seconds, valid_cancellation_type, validate_task_queue
+from outlast_workflow.primitives.enums import CancellationType
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.primitives.times import microseconds
+from outlast_workflow.primitives.value_object import Value
+
+_TIMEOUTS = ("schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat")
+_ORDER = (
+    ("heartbeat", "start_to_close"),
+    ("heartbeat", "schedule_to_close"),
+    ("start_to_close", "schedule_to_close"),
+    ("schedule_to_start", "schedule_to_close"),
+)
+
+
+class ActivityOptions(Value):
+    """Options of an activity call. All are optional; what is not given comes from the decorator or the worker.
+
+    Args:
+        task_queue: the queue it waits in; by default the workflow's.
+        schedule_to_start_timeout: how long an attempt may wait for a worker.
+        start_to_close_timeout: how long an attempt may run.
+        schedule_to_close_timeout: how long all attempts together may take.
+        heartbeat_timeout: how long a running attempt may be silent.
+        retry_policy: by default 1 s, doubled, at most 100 s, without end.
+        priority: 0 (first) to 9; by default the workflow's.
+        cancellation_type: what cancelling the call does: ``try`` (the default), ``wait`` or ``abandon``; see
+            :class:`CancellationType`.
+
+    Timeouts take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
+
+    Raises:
+        InvalidOptionError: a field is out of range, or two timeouts contradict each other.
+    """
+
+    __slots__ = (
+        "_snapshot",
+        "cancellation_type",
+        "heartbeat_timeout",
+        "heartbeat_us",
+        "is_bounded",
+        "priority",
+        "retry_policy",
+        "schedule_to_close_timeout",
+        "schedule_to_close_us",
+        "schedule_to_start_timeout",
+        "schedule_to_start_us",
+        "start_to_close_timeout",
+        "start_to_close_us",
+        "task_queue",
+    )
+    fields = (
+        "task_queue",
+        "schedule_to_start_timeout",
+        "start_to_close_timeout",
+        "schedule_to_close_timeout",
+        "heartbeat_timeout",
+        "retry_policy",
+        "priority",
+        "cancellation_type",
+    )
+
+    task_queue: str | None
+    schedule_to_start_timeout: int | float | None
+    start_to_close_timeout: int | float | None
+    schedule_to_close_timeout: int | float | None
+    heartbeat_timeout: int | float | None
+    retry_policy: RetryPolicy | None
+    priority: int | None
+    cancellation_type: CancellationType | None
+    schedule_to_start_us: int | None
+    start_to_close_us: int | None
+    schedule_to_close_us: int | None
+    heartbeat_us: int | None
+    is_bounded: bool
+    """Whether one attempt, or all together, must end some time: by start-to-close, schedule-to-close or heartbeat."""
+    _snapshot: Payload | None
+
+    def __init__(
+        self,
+        *,
+        task_queue: str | None = None,
+        schedule_to_start_timeout: float | timedelta | None = None,
+        start_to_close_timeout: float | timedelta | None = None,
+        schedule_to_close_timeout: float | timedelta | None = None,
+        heartbeat_timeout: float | timedelta | None = None,
+        retry_policy: RetryPolicy | None = None,
+        priority: int | None = None,
+        cancellation_type: CancellationType | str | None = None,
+    ) -> None:
+        timeouts = {
+            "schedule_to_start": _timeout("schedule-to-start timeout", schedule_to_start_timeout),
+            "start_to_close": _timeout("start-to-close timeout", start_to_close_timeout),
+            "schedule_to_close": _timeout("schedule-to-close timeout", schedule_to_close_timeout),
+            "heartbeat": _timeout("heartbeat timeout", heartbeat_timeout),
+        }
+        for lesser, greater in _ORDER:
+            _check_order(lesser, timeouts[lesser], greater, timeouts[greater])
+        if retry_policy is not None and not isinstance(retry_policy, RetryPolicy):
+            raise InvalidOptionError(
+                f"retry policy must be a RetryPolicy, not {type(retry_policy).__name__}", field="retry_policy"
+            )
+        self._fill(
+            timeouts,
+            retry_policy,
+            None if task_queue is None else validate_task_queue(task_queue),
+            None if priority is None else valid_priority(priority),
+            None if cancellation_type is None else valid_cancellation_type(cancellation_type),
+        )
+
+    def _fill(
+        self,
+        timeouts: dict[str, int | float | None],
+        retry_policy: RetryPolicy | None,
+        task_queue: str | None,
+        priority: int | None,
+        cancellation_type: CancellationType | None,
+    ) -> None:
+        values: dict[str, Any] = {
+            "cancellation_type": cancellation_type,
+            "task_queue": task_queue,
+            "retry_policy": retry_policy,
+            "priority": priority,
+            "_snapshot": None,
+        }
+        for name, seconds in timeouts.items():
+            values[f"{name}_timeout"] = seconds
+            values[f"{name}_us"] = None if seconds is None else microseconds(seconds)
+        values["is_bounded"] = any(
+            timeouts[name] is not None for name in ("start_to_close", "schedule_to_close", "heartbeat")
+        )
+        self._set(values)
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The retry policy, the default one if none was given."""
+        return self.retry_policy or DEFAULT_RETRY_POLICY
+
+    def merged(self, over: ActivityOptions) -> ActivityOptions:
+        """These options where ``over`` says nothing, validated together. Cached.
+
+        Raises:
+            InvalidOptionError: the two contradict each other.
+        """
+        return _merged(self, over)
+
+    @property
+    def snapshot(self) -> Payload:
+        """What ``ActivityScheduled`` keeps, so that a deploy alters nothing: timeouts in seconds and retry policy."""
+        if self._snapshot is None:
+            object.__setattr__(self, "_snapshot", Payload(_snapshot_json(self)))
+        assert self._snapshot is not None
+        return self._snapshot
+
+    @classmethod
+    def from_snapshot(cls, document: dict[str, Any] | str | bytes) -> ActivityOptions:
+        """The options of a snapshot (a document, or its JSON text: cached), not validated again."""
+        if isinstance(document, dict):
+            return _read(document)
+        return _read_text(document)
+
+    def with_task_queue(self, task_queue: str | None) -> Self:
+        """The same with another task queue."""
+        return self.replace(task_queue=task_queue)
+
+    def with_schedule_to_start_timeout(self, timeout: float | timedelta | None) -> Self:
+        """The same with another limit on an attempt's wait for a worker."""
+        return self.replace(schedule_to_start_timeout=timeout)
+
+    def with_start_to_close_timeout(self, timeout: float | timedelta | None) -> Self:
+        """The same with another limit on one attempt."""
+        return self.replace(start_to_close_timeout=timeout)
+
+    def with_schedule_to_close_timeout(self, timeout: float | timedelta | None) -> Self:
+        """The same with another limit on all attempts together."""
+        return self.replace(schedule_to_close_timeout=timeout)
+
+    def with_heartbeat_timeout(self, timeout: float | timedelta | None) -> Self:
+        """The same with another limit on silence."""
+        return self.replace(heartbeat_timeout=timeout)
+
+    def with_retry_policy(self, retry_policy: RetryPolicy | None) -> Self:
+        """The same with another retry policy."""
+        return self.replace(retry_policy=retry_policy)
+
+    def with_priority(self, priority: int | None) -> Self:
+        """The same with another priority, 0 (first) to 9."""
+        return self.replace(priority=priority)
+
+    def with_cancellation_type(self, cancellation_type: CancellationType | str | None) -> Self:
+        """The same with another way to be cancelled."""
+        return self.replace(cancellation_type=cancellation_type)
+
+
+def _timeout(field: str, value: Any) -> int | float | None:
+    return None if value is None else timeout_seconds(field, value)
+
+
+def _check_order(lesser: str, less: float | None, greater: str, great: float | None) -> None:
+    if less is not None and great is not None and less > great:
+        lesser, greater = lesser.replace("_", "-"), greater.replace("_", "-")
+        raise InvalidOptionError(
+            f"{lesser} timeout ({less:g} s) must not be longer than the {greater} timeout ({great:g} s)",
+            field=f"{lesser.replace('-', '_')}_timeout",
+        )
+
+
+@lru_cache(maxsize=4096)
+def _merged(base: ActivityOptions, over: ActivityOptions) -> ActivityOptions:
+    given = {name: value for name, value in over.given().items() if value is not None}
+    return base.replace(**given) if given else base
+
+
+@lru_cache(maxsize=1024)
+def _snapshot_json(options: ActivityOptions) -> bytes:
+    document: dict[str, Any] = {}
+    for name in _TIMEOUTS:
+        seconds = getattr(options, f"{name}_timeout")
+        if seconds is not None:
+            document[f"{name}_timeout"] = seconds
+    if options.retry_policy is not None:
+        document["retry_policy"] = options.retry_policy.to_document()
+    return orjson.dumps(document)
+
+
+@lru_cache(maxsize=1024)
+def _read_text(text: str | bytes) -> ActivityOptions:
+    return _read(orjson.loads(text))
+
+
+def _read(document: dict[str, Any]) -> ActivityOptions:
+    options = ActivityOptions.__new__(ActivityOptions)
+    policy = document.get("retry_policy")
+    options._fill(
+        {name: document.get(f"{name}_timeout") for name in _TIMEOUTS},
+        None if policy is None else RetryPolicy.from_document(policy),
+        None,
+        None,
+        None,
+    )
+    return options

@@ -1,0 +1,100 @@
+"""How large things may grow before the engine refuses."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+
+from outlast_workflow.errors import InvalidOptionError, StructuralLimitError
+
+logger = logging.getLogger("outlast.limits")
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+_ADVICE = {
+    "payload_bytes": "keep large data elsewhere and pass a reference to it",
+    "memo_bytes": "keep large data in the input or elsewhere",
+    "search_attributes_bytes": "keep in them what runs are found by, and the rest in the memo",
+    "unhandled_signals": "let the workflow handle them first, or raise this limit in StructuralLimits",
+    "open_updates": "let the workflow answer them first, or raise this limit in StructuralLimits",
+    "history_events": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
+    "history_bytes": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructuralLimits:
+    """The engine's limits, by kind; 0 switches one off. A value *greater* than its limit is refused.
+
+    ``…_bytes`` are bytes of JSON; the others are counts. The last two are no limits: beyond them
+    ``workflow.info()`` suggests to continue as new.
+    """
+
+    payload_bytes: int = 2 * _MIB
+    memo_bytes: int = 256 * _KIB
+    search_attributes_bytes: int = 40 * _KIB
+    pending_activities: int = 20_000
+    pending_timers: int = 20_000
+    commands_per_activation: int = 20_000
+    open_children: int = 5_000
+    unhandled_signals: int = 5_000
+    open_updates: int = 500
+    history_events: int = 50_000
+    history_bytes: int = 50 * _MIB
+    continue_as_new_events: int = 4_096
+    continue_as_new_bytes: int = 4 * _MIB
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                words = field.name.replace("_", " ")
+                raise InvalidOptionError(
+                    f"{words} limit must be a whole number, 0 (off) or more", field=field.name
+                )
+
+    def check(self, kind: str, value: int, *, whose: str = "", warned: set[str] | None = None) -> None:
+        """Refuse a value over its limit; log a warning from 80 % on.
+
+        Args:
+            kind: a field of this class.
+            value: bytes or a count, as the field is.
+            whose: what the warning names, for example a workflow id.
+            warned: the kinds that were already warned of: a warning is logged only if it adds one.
+
+        Raises:
+            StructuralLimitError: the value is greater than the limit.
+        """
+        limit: int = getattr(self, kind)
+        if value * 5 >= limit * 4 and limit:
+            self._near(kind, value, limit, whose, warned)
+
+    def check_next(self, kind: str, count: int, *, whose: str = "") -> None:
+        """As :meth:`check`, for a count that grows by one where nobody remembers what was warned of.
+
+        A warning is logged at 80 %, and again at every twentieth of the limit from there on.
+        """
+        limit: int = getattr(self, kind)
+        if limit and (count > limit or (count - 1) * 20 // limit < count * 20 // limit):
+            self.check(kind, count, whose=whose)
+
+    def _near(self, kind: str, value: int, limit: int, whose: str, warned: set[str] | None) -> None:
+        if value > limit:
+            raise StructuralLimitError(kind, value=value, limit=limit, advice=_ADVICE.get(kind))
+        if warned is not None:
+            if kind in warned:
+                return
+            warned.add(kind)
+        logger.warning(
+            "%s%s at %d of %d: %s",
+            f"{whose}: " if whose else "",
+            kind.replace("_", " "),
+            value,
+            limit,
+            _ADVICE.get(kind, "do less at once, or raise this limit in StructuralLimits"),
+        )
+
+
+DEFAULT_LIMITS = StructuralLimits()
+"""What holds where nobody says otherwise."""

@@ -1,0 +1,174 @@
+"""When to try again, and after how long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Self
+
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import integer, number, timeout_seconds
+from outlast_workflow.primitives.times import microseconds
+from outlast_workflow.primitives.value_object import Value
+
+
+class RetryPolicy(Value):
+    """How a failed attempt is followed by another: exponential backoff, capped.
+
+    Args:
+        initial_interval: the first wait, in seconds or a timedelta.
+        backoff_coefficient: by how much each wait exceeds the one before; at least 1.
+        max_interval: the longest wait, in seconds or a timedelta.
+        max_attempts: how many attempts in all; 0 is unlimited.
+        jitter: the fraction (0 to 1) by which a wait is spread at random, both ways, never beyond ``max_interval``.
+        non_retryable_error_types: class names (or classes) of errors that are not tried again.
+
+    Raises:
+        InvalidOptionError: a field is out of range.
+    """
+
+    __slots__ = (
+        "backoff_coefficient",
+        "initial_interval",
+        "initial_us",
+        "jitter",
+        "max_attempts",
+        "max_interval",
+        "max_us",
+        "non_retryable_error_types",
+    )
+    fields = (
+        "initial_interval",
+        "backoff_coefficient",
+        "max_interval",
+        "max_attempts",
+        "jitter",
+        "non_retryable_error_types",
+    )
+
+    initial_interval: int | float
+    backoff_coefficient: int | float
+    max_interval: int | float
+    max_attempts: int
+    jitter: int | float
+    non_retryable_error_types: tuple[str, ...]
+    initial_us: int
+    max_us: int
+
+    def __init__(
+        self,
+        *,
+        initial_interval: float | timedelta = 1,
+        backoff_coefficient: float = 2,
+        max_interval: float | timedelta = 100,
+        max_attempts: int = 0,
+        jitter: float = 0,
+        non_retryable_error_types: Iterable[str | type[BaseException]] = (),
+    ) -> None:
+        initial = timeout_seconds("retry initial interval", initial_interval)
+        longest = timeout_seconds("retry max interval", max_interval)
+        if longest < initial:
+            raise InvalidOptionError(
+                f"retry max interval ({longest:g} s) must be at least the initial interval ({initial:g} s): "
+                "give max_interval too",
+                field="retry_max_interval",
+            )
+        self._fill(
+            initial,
+            number("retry backoff coefficient", backoff_coefficient, 1),
+            longest,
+            integer("retry max attempts", max_attempts, 0),
+            number("retry jitter", jitter, 0, 1),
+            _type_names(non_retryable_error_types),
+        )
+
+    def _fill(
+        self,
+        initial: float,
+        coefficient: float,
+        longest: float,
+        attempts: int,
+        jitter: float,
+        types: tuple[str, ...],
+    ) -> None:
+        self._set(
+            {
+                "initial_interval": initial,
+                "backoff_coefficient": coefficient,
+                "max_interval": longest,
+                "max_attempts": attempts,
+                "jitter": jitter,
+                "non_retryable_error_types": types,
+                "initial_us": microseconds(initial),
+                "max_us": microseconds(longest),
+            }
+        )
+
+    def allows(self, attempt_just_made: int) -> bool:
+        """Whether there may be another attempt after this one (counted from 1)."""
+        return self.max_attempts == 0 or attempt_just_made < self.max_attempts
+
+    def is_non_retryable(self, failure: dict[str, Any]) -> bool:
+        """Whether a failure document forbids another attempt: by its own flag, or because its type is listed."""
+        if failure.get("non_retryable"):
+            return True
+        listed = self.non_retryable_error_types
+        return bool(listed) and (failure.get("type") in listed or failure.get("class") in listed)
+
+    def delay_us(self, attempt: int, jitter_unit: float) -> int:
+        """How long to wait after an attempt, in microseconds.
+
+        Args:
+            attempt: the attempt that just ended, counted from 1.
+            jitter_unit: a random number from 0 to 1, used only if the policy has jitter.
+        """
+        try:
+            grown = self.initial_us * float(self.backoff_coefficient) ** (max(attempt, 1) - 1)
+        except OverflowError:
+            grown = math.inf
+        delay = min(grown, self.max_us)
+        if self.jitter:
+            low = delay * (1 - self.jitter)
+            high = min(delay * (1 + self.jitter), self.max_us)
+            delay = low + (high - low) * jitter_unit
+        return math.ceil(delay)
+
+    def to_document(self) -> dict[str, Any]:
+        """The policy as JSON, intervals in seconds."""
+        document = self.given()
+        document["non_retryable_error_types"] = list(self.non_retryable_error_types)
+        return document
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Self:
+        """The policy that :meth:`to_document` wrote, not validated again."""
+        policy = cls.__new__(cls)
+        policy._fill(
+            document["initial_interval"],
+            document["backoff_coefficient"],
+            document["max_interval"],
+            document["max_attempts"],
+            document["jitter"],
+            tuple(document["non_retryable_error_types"]),
+        )
+        return policy
+
+
+def _type_names(types: Iterable[str | type[BaseException]]) -> tuple[str, ...]:
+    field = "retry non retryable error types"
+    if isinstance(types, str):
+        raise InvalidOptionError(
+            f"{field} must be a list of names, not one text", field=field.replace(" ", "_")
+        )
+    names = []
+    for entry in types:
+        name = entry.__name__ if isinstance(entry, type) else entry
+        if not name or not isinstance(entry, str | type):
+            raise InvalidOptionError(f"{field} must be class names or classes", field=field.replace(" ", "_"))
+        names.append(name)
+    return tuple(names)
+
+
+DEFAULT_RETRY_POLICY = RetryPolicy()
+"""What an activity has that names no policy: 1 s, doubled, at most 100 s, without end."""

@@ -1,0 +1,156 @@
+"""Search attributes: typed facts about a run by which it is found.
+
+A value is text, a whole number, a float, a boolean, an instant or a list of texts; its type is that of the value, and
+nothing need be declared. In events, rows and options they are a *document*: a JSON object in which an instant is
+``{"datetime": "…"}``, so that it is told apart from text, and in which ``null`` takes an attribute away.
+
+They are not encoded by a payload codec: what is to be found by must be readable in the database.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.primitives.times import from_datetime
+
+SearchValue = str | int | float | bool | datetime | list[str]
+"""What an attribute may be."""
+
+Document = dict[str, Any]
+"""Attributes as plain JSON values."""
+
+MOST_NAME_BYTES: Final = 200
+MOST_TEXT_BYTES: Final = 2_000
+"""Name, value and run id together are a key of an index, and PostgreSQL's hold 2,704 bytes."""
+MOST_ITEMS: Final = 100
+LEAST_INTEGER: Final = -(2**63)
+MOST_INTEGER: Final = 2**63 - 1
+
+
+def checked_attributes(given: Any, *, removals: bool = False) -> dict[str, Any]:
+    """What was given, checked, in its one normal form: instants in UTC, lists of plain texts, no repeats in them.
+
+    Args:
+        given: Names and values.
+        removals: Whether ``None`` (and an empty list, which is the same) may stand for an attribute to take away; it
+            is left out otherwise.
+
+    Raises:
+        InvalidOptionError: A name or a value that can't be; the message has no value in it.
+    """
+    if not isinstance(given, Mapping):
+        raise _bad(f"search attributes must be a dict of names and values, not {type(given).__name__}")
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        key = checked_name(name)
+        if value is None or (isinstance(value, list | tuple) and not value):
+            if removals:
+                checked[key] = None
+        else:
+            checked[key] = checked_value(key, value)
+    return checked
+
+
+def checked_name(name: Any) -> str:
+    """An attribute's name: printable text of at most 200 bytes."""
+    if not isinstance(name, str):
+        raise _bad(f"a search attribute's name must be text, not {type(name).__name__}")
+    if not name.strip() or any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
+        raise _bad("a search attribute's name must not be empty or hold control characters")
+    if len(_utf8("a search attribute's name", name)) > MOST_NAME_BYTES:
+        raise _bad(f"a search attribute's name must be at most {MOST_NAME_BYTES} bytes of UTF-8: {name:.40}…")
+    return str.__str__(name)
+
+
+def checked_value(name: str, value: Any) -> SearchValue:
+    """One value in its normal form."""
+    what = f"search attribute {name!r}"
+    if isinstance(value, list | tuple):
+        items = [_text(f"each item of {what}", item) for item in value]
+        if len(items) > MOST_ITEMS:
+            raise _bad(f"{what} must have at most {MOST_ITEMS} items, not {len(items)}")
+        return list(dict.fromkeys(items))
+    return checked_scalar(what, value)
+
+
+def checked_scalar(what: str, value: Any) -> str | int | float | bool | datetime:
+    """One value that is no list, in its normal form."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not LEAST_INTEGER <= value <= MOST_INTEGER:
+            raise _bad(f"{what} must be a whole number of at most 64 bits")
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _bad(f"{what} must be finite")
+        return float(value)
+    if isinstance(value, datetime):
+        try:
+            from_datetime(value)
+            return value.astimezone(UTC)
+        except (ValueError, OverflowError) as error:
+            raise _bad(f"{what}: {error}") from None
+    if isinstance(value, str):
+        return _text(what, value)
+    raise _bad(
+        f"{what} must be text, a number, a boolean, a datetime or a list of texts, not {type(value).__name__}"
+    )
+
+
+def _text(what: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _bad(f"{what} must be text, not {type(value).__name__}")
+    if "\x00" in value:
+        raise _bad(f"{what} must not hold NUL (U+0000), which PostgreSQL does not take")
+    size = len(_utf8(what, value))
+    if size > MOST_TEXT_BYTES:
+        raise _bad(f"{what} must be at most {MOST_TEXT_BYTES:,} bytes of UTF-8, not {size:,}: it is a key")
+    return str.__str__(value)
+
+
+def _utf8(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _bad(f"{what} must be valid Unicode text (it has a lone surrogate)") from None
+
+
+def _bad(message: str) -> InvalidOptionError:
+    return InvalidOptionError(message, field="search_attributes")
+
+
+# --- documents ------------------------------------------------------------------------------------------------------
+
+
+def to_document(attributes: Mapping[str, Any]) -> Document:
+    """Checked attributes as plain JSON values."""
+    return {
+        name: {"datetime": value.isoformat()} if isinstance(value, datetime) else value
+        for name, value in attributes.items()
+    }
+
+
+def from_document(document: Mapping[str, Any] | None) -> dict[str, SearchValue]:
+    """The attributes of a document; those that it takes away are left out."""
+    return {
+        name: datetime.fromisoformat(value["datetime"]) if isinstance(value, dict) else value
+        for name, value in (document or {}).items()
+        if value is not None
+    }
+
+
+def merged(before: Mapping[str, Any] | None, given: Mapping[str, Any]) -> Document:
+    """A document with another one over it."""
+    return {name: value for name, value in {**(before or {}), **given}.items() if value is not None}
+
+
+def size_of(document: Mapping[str, Any]) -> int:
+    """How many bytes of JSON a document is: what the limit counts."""
+    return len(orjson.dumps(document))

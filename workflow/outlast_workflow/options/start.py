@@ -1,0 +1,188 @@
+"""What a start of a workflow may say."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Self
+
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.retry_policy import RetryPolicy
+from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
+from outlast_workflow.options.validation import duration_seconds, timeout_seconds
+from outlast_workflow.options.validation import priority as valid_priority
+from outlast_workflow.primitives.enums import DuplicatePolicy
+from outlast_workflow.primitives.times import microseconds
+from outlast_workflow.primitives.value_object import Value
+
+
+class StartOptions(Value):
+    """Options of a workflow's start; immutable, made at once or step by step.
+
+    ``StartOptions(execution_timeout=7200) == StartOptions().with_execution_timeout(7200)``.
+
+    Args:
+        execution_timeout: how long all runs of the chain together may take, start delay included; at least 1 second.
+        run_timeout: how long each run may take; at least 1 second. It may exceed the execution timeout.
+        retry_policy: if given, a failed run is followed by another, within the same execution deadline.
+        memo: JSON-able values that are kept with the run and shown by ``describe``.
+        search_attributes: what the run is found by: text, numbers, booleans, datetimes, lists of texts, by name.
+        start_delay: how long to wait before the first run begins; a signal, update or cancel ends it.
+        priority: 0 (first) to 9; inherited by activities and children.
+        duplicate_policy: what to do if the workflow id is taken.
+
+    Durations take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
+
+    Raises:
+        InvalidOptionError: a field is out of range, or the start delay leaves no time for the execution.
+    """
+
+    __slots__ = (
+        "duplicate_policy",
+        "execution_timeout",
+        "execution_timeout_us",
+        "memo",
+        "priority",
+        "retry_policy",
+        "run_timeout",
+        "run_timeout_us",
+        "search_attributes",
+        "start_delay",
+        "start_delay_us",
+    )
+    fields = (
+        "execution_timeout",
+        "run_timeout",
+        "retry_policy",
+        "memo",
+        "search_attributes",
+        "start_delay",
+        "priority",
+        "duplicate_policy",
+    )
+
+    execution_timeout: int | float | None
+    run_timeout: int | float | None
+    retry_policy: RetryPolicy | None
+    memo: dict[str, Any] | None
+    search_attributes: dict[str, SearchValue] | None
+    start_delay: int | float | None
+    priority: int
+    duplicate_policy: DuplicatePolicy
+    execution_timeout_us: int | None
+    run_timeout_us: int | None
+    start_delay_us: int | None
+
+    def __init__(
+        self,
+        *,
+        execution_timeout: float | timedelta | None = None,
+        run_timeout: float | timedelta | None = None,
+        retry_policy: RetryPolicy | None = None,
+        memo: Mapping[str, Any] | None = None,
+        search_attributes: Mapping[str, SearchValue | None] | None = None,
+        start_delay: float | timedelta | None = None,
+        priority: int = 5,
+        duplicate_policy: DuplicatePolicy | str = DuplicatePolicy.ALLOW_DUPLICATE,
+    ) -> None:
+        execution = _timeout("execution timeout", execution_timeout)
+        run = _timeout("run timeout", run_timeout)
+        delay = None if start_delay is None else duration_seconds("start delay", start_delay)
+        if delay is not None and execution is not None and delay >= execution:
+            raise InvalidOptionError(
+                f"start delay ({delay:g} s) must be shorter than the execution timeout ({execution:g} s), "
+                "which includes it",
+                field="start_delay",
+            )
+        if retry_policy is not None and not isinstance(retry_policy, RetryPolicy):
+            raise InvalidOptionError(
+                f"retry policy must be a RetryPolicy, not {type(retry_policy).__name__}", field="retry_policy"
+            )
+        self._set(
+            {
+                "execution_timeout": execution,
+                "run_timeout": run,
+                "retry_policy": retry_policy,
+                "memo": _memo(memo),
+                "search_attributes": None
+                if search_attributes is None
+                else checked_attributes(search_attributes),
+                "start_delay": delay,
+                "priority": valid_priority(priority),
+                "duplicate_policy": _duplicate_policy(duplicate_policy),
+                "execution_timeout_us": None if execution is None else microseconds(execution),
+                "run_timeout_us": None if run is None else microseconds(run),
+                "start_delay_us": None if delay is None else microseconds(delay),
+            }
+        )
+
+    @classmethod
+    def allow_duplicate(cls) -> Self:
+        """Start if the id is free or its run is closed; an open one is an error. The default."""
+        return cls(duplicate_policy=DuplicatePolicy.ALLOW_DUPLICATE)
+
+    @classmethod
+    def reject_duplicate(cls) -> Self:
+        """Start only if the id was never used."""
+        return cls(duplicate_policy=DuplicatePolicy.REJECT_DUPLICATE)
+
+    @classmethod
+    def return_existing(cls) -> Self:
+        """If the id's run is open, return its handle; otherwise start."""
+        return cls(duplicate_policy=DuplicatePolicy.RETURN_EXISTING)
+
+    @classmethod
+    def terminate_existing(cls) -> Self:
+        """If the id's run is open, terminate it; start in any case, in one change."""
+        return cls(duplicate_policy=DuplicatePolicy.TERMINATE_EXISTING)
+
+    def with_execution_timeout(self, timeout: float | timedelta | None) -> Self:
+        """The same with another limit on all runs of the chain together."""
+        return self.replace(execution_timeout=timeout)
+
+    def with_run_timeout(self, timeout: float | timedelta | None) -> Self:
+        """The same with another limit on each run."""
+        return self.replace(run_timeout=timeout)
+
+    def with_retry_policy(self, retry_policy: RetryPolicy | None) -> Self:
+        """The same with another retry policy for failed runs."""
+        return self.replace(retry_policy=retry_policy)
+
+    def with_memo(self, memo: Mapping[str, Any] | None) -> Self:
+        """The same with another memo."""
+        return self.replace(memo=memo)
+
+    def with_search_attributes(self, attributes: Mapping[str, SearchValue | None] | None) -> Self:
+        """The same with other search attributes."""
+        return self.replace(search_attributes=attributes)
+
+    def with_start_delay(self, delay: float | timedelta | None) -> Self:
+        """The same with another wait before the first run."""
+        return self.replace(start_delay=delay)
+
+    def with_priority(self, priority: int) -> Self:
+        """The same with another priority, 0 (first) to 9."""
+        return self.replace(priority=priority)
+
+
+def _timeout(field: str, value: Any) -> int | float | None:
+    return None if value is None else timeout_seconds(field, value, minimum_seconds=1)
+
+
+def _memo(memo: Any) -> dict[str, Any] | None:
+    if memo is None:
+        return None
+    if not isinstance(memo, Mapping) or not all(isinstance(key, str) for key in memo):
+        raise InvalidOptionError("memo must be a dict with text keys", field="memo")
+    return copy.deepcopy(dict(memo))
+
+
+def _duplicate_policy(policy: Any) -> DuplicatePolicy:
+    try:
+        return DuplicatePolicy(policy)
+    except ValueError:
+        known = ", ".join(DuplicatePolicy)
+        raise InvalidOptionError(
+            f"duplicate policy must be one of {known}", field="duplicate_policy"
+        ) from None

@@ -1,0 +1,197 @@
+"""One validator for every way in: options, client, command line.
+
+Each function returns the value in its one normal form or raises :class:`InvalidOptionError`, a ``ValueError`` whose
+message begins with the field's name. Nothing has been written then.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
+from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, timedelta_microseconds
+
+E = TypeVar("E", bound=StrEnum)
+
+Seconds = float | timedelta
+"""A duration as users give it: seconds, or a timedelta."""
+
+MAX_SECONDS = 100 * 31_557_600
+"""100 years."""
+
+MAX_INTEGER = 2**53 - 1
+"""What a column and any reader of JSON can hold."""
+
+MAX_NAME_LENGTH = 200
+MAX_REASON_LENGTH = 10_000
+
+
+def duration_seconds(field: str, value: Any) -> int | float:
+    """A duration in seconds, not negative: an int when whole.
+
+    Raises:
+        InvalidOptionError: not a number or timedelta, not finite, negative, or over 100 years.
+    """
+    seconds: int | float
+    if isinstance(value, timedelta):
+        us = timedelta_microseconds(value)
+        seconds = (
+            us // MICROSECONDS_PER_SECOND
+            if us % MICROSECONDS_PER_SECOND == 0
+            else us / MICROSECONDS_PER_SECOND
+        )
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise _bad(field, f"must be a number of seconds or a timedelta, not {type(value).__name__}")
+    elif isinstance(value, int):
+        seconds = int(value)
+    elif not math.isfinite(value):
+        raise _bad(field, "must be finite")
+    else:
+        seconds = int(value) if value.is_integer() else float(value)
+    if seconds < 0:
+        raise _bad(field, "must not be negative")
+    if seconds > MAX_SECONDS:
+        raise _bad(field, "must be at most 100 years")
+    return seconds
+
+
+def timeout_seconds(field: str, value: Any, *, minimum_seconds: int | None = None) -> int | float:
+    """A timeout in seconds: an int when whole.
+
+    Args:
+        field: how messages call it, in words: ``execution timeout``.
+        value: seconds (int or float) or a timedelta.
+        minimum_seconds: the least it may be; without one it must be positive.
+
+    Raises:
+        InvalidOptionError: not a number or timedelta, not finite, too small, or over 100 years.
+    """
+    negative = (
+        isinstance(value, timedelta | int | float) and not isinstance(value, bool) and _is_negative(value)
+    )
+    seconds = 0 if negative else duration_seconds(field, value)
+    if minimum_seconds is not None:
+        if seconds < minimum_seconds:
+            raise _bad(
+                field, f"must be at least {minimum_seconds} second{'' if minimum_seconds == 1 else 's'}"
+            )
+    elif seconds <= 0:
+        raise _bad(field, "must be positive")
+    return seconds
+
+
+def _is_negative(value: timedelta | int | float) -> bool:
+    if isinstance(value, timedelta):
+        return value < timedelta()
+    return math.isfinite(value) and value < 0 if isinstance(value, float) else value < 0
+
+
+def integer(field: str, value: Any, minimum: int, maximum: int | None = None) -> int:
+    """A whole number within a range; no booleans."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _bad(field, f"must be a whole number, not {type(value).__name__}")
+    if value < minimum or (maximum is not None and value > maximum):
+        wanted = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+        raise _bad(field, f"must be {wanted}")
+    if value > MAX_INTEGER:
+        raise _bad(field, f"must be at most {MAX_INTEGER}")
+    return int(value)
+
+
+def number(field: str, value: Any, minimum: float, maximum: float | None = None) -> int | float:
+    """A finite number within a range: an int when whole; no booleans."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _bad(field, f"must be a number, not {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _bad(field, "must be finite")
+    if value < minimum or (maximum is not None and value > maximum):
+        wanted = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+        raise _bad(field, f"must be {wanted}")
+    if value > MAX_INTEGER:
+        raise _bad(field, f"must be at most {MAX_INTEGER}")
+    return int(value) if float(value).is_integer() else value
+
+
+def priority(value: Any) -> int:
+    """A priority: 0 (first) to 9."""
+    return integer("priority", value, 0, 9)
+
+
+def valid_cancellation_type(value: Any) -> CancellationType:
+    """A cancellation type: try, wait or abandon."""
+    return _one_of(CancellationType, "cancellation type", value)
+
+
+def valid_parent_close_policy(value: Any) -> ParentClosePolicy:
+    """A parent close policy: terminate, abandon or request_cancel."""
+    return _one_of(ParentClosePolicy, "parent close policy", value)
+
+
+def _one_of(kind: type[E], field: str, value: Any) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        raise _bad(field, f"must be one of {', '.join(kind)}") from None
+
+
+def validate_name(field: str, value: Any) -> str:
+    """A name or id: text, not empty, printable, short enough to be a key in every database.
+
+    Raises:
+        InvalidOptionError: otherwise.
+    """
+    if not isinstance(value, str):
+        raise _bad(field, f"must be text, not {type(value).__name__}")
+    if not value or value.isspace():
+        raise _bad(field, "must not be empty")
+    if len(value) > MAX_NAME_LENGTH:
+        raise _bad(
+            field,
+            f"must be at most {MAX_NAME_LENGTH} characters, not {len(value)}: it is a key in every index; "
+            "put data into the input or the memo",
+        )
+    for char in value:
+        code = ord(char)
+        if code < 0x20 or 0x7F <= code < 0xA0:
+            raise _bad(field, f"must not hold control characters (it has U+{code:04X})")
+        if 0xD800 <= code <= 0xDFFF:
+            raise _bad(field, f"must be valid Unicode text (it has the lone surrogate U+{code:04X})")
+    return str.__str__(value)
+
+
+def validate_workflow_id(value: Any) -> str:
+    """A workflow id."""
+    return validate_name("workflow id", value)
+
+
+def validate_task_queue(value: Any) -> str:
+    """A task queue's name."""
+    return validate_name("task queue", value)
+
+
+def validate_reason(value: Any) -> str | None:
+    """Why a person cancels or terminates a run: any text that every database can hold, or none.
+
+    Raises:
+        InvalidOptionError: otherwise.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _bad("reason", f"must be text, not {type(value).__name__}")
+    if len(value) > MAX_REASON_LENGTH:
+        raise _bad("reason", f"must be at most {MAX_REASON_LENGTH:,} characters, not {len(value):,}")
+    if "\x00" in value:
+        raise _bad("reason", "must not hold NUL (U+0000), which PostgreSQL does not take")
+    for char in value:
+        if 0xD800 <= ord(char) <= 0xDFFF:
+            raise _bad("reason", f"must be valid Unicode text (it has the lone surrogate U+{ord(char):04X})")
+    return str.__str__(value)
+
+
+def _bad(field: str, what: str) -> InvalidOptionError:
+    return InvalidOptionError(f"{field} {what}", field=field.replace(" ", "_").replace("-", "_"))

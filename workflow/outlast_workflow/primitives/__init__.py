@@ -1,0 +1,1 @@
+"""Enums, times, payloads and value objects: what everything else is made of."""

@@ -1,0 +1,1 @@
+"""One run of a workflow's code: the machine, its calls and handlers, and replay."""

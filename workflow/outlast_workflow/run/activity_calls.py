@@ -1,0 +1,233 @@
+"""A run's activity calls: from the code's call, through the command, to the future that resolves.
+
+An activity is open from its call until its end is applied or its future is cancelled, whichever comes first; what
+history says about it later is ignored. What must be right about a call (arguments, options, a bound on its duration) is
+looked at live only: in replay the recorded event stands, whatever the code would say today.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import activity_error
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.errors import DurableCallError, InvalidOptionError, WorkflowTaskError
+from outlast_workflow.history.events import (
+    ActivityCancelled,
+    ActivityCancelRequested,
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityScheduled,
+    ActivityTimedOut,
+    WorkflowStarted,
+)
+from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.loop.futures import DurableFuture
+from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.primitives.enums import CancellationType
+from outlast_workflow.primitives.payloads import NOT_NEEDED
+
+T = TypeVar("T")
+
+NO_OPTIONS = ActivityOptions()
+
+
+@runtime_checkable
+class ActivityCallable(Protocol):
+    """What an activity must show to be called from a workflow."""
+
+    @property
+    def name(self) -> str:
+        """The activity type."""
+        ...
+
+    @property
+    def options(self) -> ActivityOptions:
+        """The options of its declaration."""
+        ...
+
+    @property
+    def signature(self) -> CallSignature:
+        """What it takes and returns."""
+        ...
+
+
+class ActivityFuture(DurableFuture[T]):
+    """An activity under way: awaitable as often as you like, with ``cancel()``, ``done()`` and ``result()``."""
+
+    __slots__ = (
+        "activation",
+        "activity_type",
+        "calls",
+        "cancelling",
+        "command_id",
+        "hint",
+        "index",
+        "options",
+    )
+
+    def __init__(
+        self, calls: ActivityCalls, command_id: int, activity_type: str, hint: Any, options: ActivityOptions
+    ) -> None:
+        super().__init__(calls.loop.hashes, calls.loop)
+        self.calls = calls
+        self.command_id = command_id
+        self.activity_type = activity_type
+        self.hint = hint
+        self.options = options
+        self.cancelling = False
+        self.activation = 0
+        self.index = 0
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Give the activity up: it is asked to stop, and who awaits it is cancelled, as the cancellation type says."""
+        if self.done():
+            return False
+        if self.calls.give_up(self):
+            return super().cancel(msg)
+        return True
+
+    def default_name(self) -> str:
+        """The activity's type and command id."""
+        return f"{self.activity_type}#{self.command_id}"
+
+
+class ActivityCalls:
+    """The open activities of one run."""
+
+    __slots__ = ("converter", "default_options", "log", "loop", "open", "run")
+
+    def __init__(
+        self,
+        loop: DeterministicLoop,
+        run: WorkflowStarted,
+        converter: DataConverter,
+        default_options: ActivityOptions | None,
+    ) -> None:
+        self.loop = loop
+        self.log: CommandLog = loop.log
+        self.run = run
+        self.converter = converter
+        self.default_options = default_options
+        self.open: dict[int, ActivityFuture[Any]] = {}
+
+    def schedule(
+        self,
+        activity_type: str,
+        args: tuple[Any, ...],
+        signature: CallSignature | None,
+        options: ActivityOptions,
+        result_hint: Any,
+        local: bool | None = None,
+    ) -> ActivityFuture[Any]:
+        """Number a call, ask for it, and give the future of its result. A ``local`` one runs where its run does.
+
+        Raises:
+            DurableCallError: The call can't be made like this; the activation fails even if this is caught.
+            StructuralLimitError: One thing too many; the run fails even if this is caught.
+        """
+        log = self.log
+        command_id = log.next_id()
+        if log.replaying:
+            command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0, local)
+        else:
+            command = self._command(command_id, activity_type, args, signature, options, local)
+        future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint, options)
+        future.activation = log.activation
+        future.index = log.add(command)
+        self.open[command_id] = future
+        return future
+
+    def _command(
+        self,
+        command_id: int,
+        activity_type: str,
+        args: tuple[Any, ...],
+        signature: CallSignature | None,
+        options: ActivityOptions,
+        local: bool | None,
+    ) -> ActivityScheduled:
+        log, run = self.log, self.run
+        try:
+            if signature is not None:
+                signature.check(args)
+            if self.default_options is not None:
+                options = self.default_options.merged(options)
+            if not (options.is_bounded or run.execution_deadline_at or run.run_deadline_at):
+                raise _unbounded(activity_type)
+            payload = self.converter.encode_args(args, signature, activity_type)
+        except (WorkflowTaskError, InvalidOptionError) as error:
+            raise log.refuse(error) from None
+        log.check("payload_bytes", len(payload.json))
+        log.check("pending_activities", len(self.open) + 1)
+        return ActivityScheduled(
+            command_id,
+            activity_type,
+            run.task_queue if local else options.task_queue or run.task_queue,
+            payload,
+            options.snapshot,
+            run.priority if options.priority is None else options.priority,
+            local,
+        )
+
+    def give_up(self, future: ActivityFuture[Any]) -> bool:
+        """The code no longer wants it: withdraw the call if it was not sent, else ask the activity to stop.
+
+        Returns whether its future is cancelled now, rather than at the activity's end.
+        """
+        command_id, log = future.command_id, self.log
+        if command_id not in self.open or log.closed:
+            return True
+        if future.activation == log.activation:
+            log.withdraw(future.index)
+        else:
+            cancellation = self._cancellation_type(future.options)
+            if cancellation is CancellationType.WAIT:
+                if not future.cancelling:
+                    future.cancelling = True
+                    log.add(ActivityCancelRequested(command_id, wait=True))
+                return False
+            if cancellation is not CancellationType.ABANDON:
+                log.add(ActivityCancelRequested(command_id))
+        del self.open[command_id]
+        return True
+
+    def _cancellation_type(self, options: ActivityOptions) -> CancellationType | None:
+        if options.cancellation_type is None and self.default_options is not None:
+            return self.default_options.cancellation_type
+        return options.cancellation_type
+
+    # --- what history says ----------------------------------------------------------------------------------------
+
+    def completed(self, event: ActivityCompleted) -> None:
+        """Resolve with the result, read as the call's result hint says.
+
+        Raises:
+            PayloadDecodeError: It can't be read so; names the activity.
+        """
+        future = self.open.pop(event.command_id, None)
+        if future is not None:
+            result = self.converter.decode(event.result, future.hint, f"the result of {future.activity_type}")
+            future.set_result(result)
+
+    def ended_badly(self, event: ActivityFailed | ActivityTimedOut) -> None:
+        """Resolve with the error."""
+        future = self.open.pop(event.command_id, None)
+        if future is not None:
+            future.set_exception(activity_error(event, future.activity_type, self.converter))
+
+    def cancelled(self, event: ActivityCancelled) -> None:
+        """Cancel whoever awaits it."""
+        future = self.open.pop(event.command_id, None)
+        if future is not None:
+            future.cancel()
+
+
+def _unbounded(activity_type: str) -> DurableCallError:
+    return DurableCallError(
+        f"nothing bounds how long activity {activity_type} may take: give start_to_close_timeout, "
+        "schedule_to_close_timeout or heartbeat_timeout at the call, on @activity.defn or as the worker's default "
+        "activity options, or start the workflow with an execution or run timeout"
+    )

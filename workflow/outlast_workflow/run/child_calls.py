@@ -1,0 +1,331 @@
+"""A run's children: from the code's call, through the command, to the future that resolves.
+
+A child is open from its call until its end is applied or its future is cancelled; what history says about it later is
+ignored. As with activities, a call is looked at live only: in replay the recorded event stands.
+
+Cancelling a child's future asks the child to cancel. By default the future then waits for the child's end, so that the
+child can clean up before its parent goes on (and perhaps ends, which would terminate it): see
+:class:`~outlast_workflow.primitives.enums.CancellationType`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar, TypeVarTuple, cast, overload
+from uuid import NAMESPACE_OID, uuid5
+
+import orjson
+
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.declare.handlers import SignalCall, call_of
+from outlast_workflow.errors import InvalidOptionError, WorkflowTaskError
+from outlast_workflow.history.events import (
+    ChildWorkflowCancelled,
+    ChildWorkflowCancelRequested,
+    ChildWorkflowCompleted,
+    ChildWorkflowScheduled,
+    ChildWorkflowStarted,
+    WorkflowStarted,
+)
+from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.loop.futures import DurableFuture
+from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.options.search_attributes import size_of, to_document
+from outlast_workflow.options.start import StartOptions
+from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
+from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
+from outlast_workflow.run.child_failures import BadEnd, child_error
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+NOTHING = Payload(b"{}")
+
+
+@dataclass(slots=True)
+class ChildOptions:
+    """The options of one call, checked."""
+
+    start: StartOptions
+    task_queue: str | None
+    priority: int | None
+    parent_close_policy: ParentClosePolicy
+
+
+class StartedFuture(DurableFuture[str]):
+    """Resolves with the child's run id."""
+
+    __slots__ = ()
+
+    def default_name(self) -> str:
+        """What it is."""
+        return "child started"
+
+
+class ChildWorkflowHandle(DurableFuture[T]):
+    """A child under way: awaitable as often as you like, with ``cancel()``, ``done()`` and ``result()``.
+
+    Attributes:
+        workflow_id: Its id.
+        workflow_type: Its type.
+        run_id: Its first run; ``None`` until it is known to have started.
+    """
+
+    __slots__ = (
+        "activation",
+        "calls",
+        "cancellation",
+        "cancelling",
+        "command_id",
+        "hint",
+        "index",
+        "run_id",
+        "start",
+        "workflow_id",
+        "workflow_type",
+    )
+
+    def __init__(
+        self,
+        calls: ChildCalls,
+        command_id: int,
+        workflow_id: str,
+        workflow_type: str,
+        hint: Any,
+        cancellation: CancellationType,
+    ) -> None:
+        super().__init__(calls.loop.hashes, calls.loop)
+        self.calls = calls
+        self.command_id = command_id
+        self.workflow_id = workflow_id
+        self.workflow_type = workflow_type
+        self.hint = hint
+        self.cancellation = cancellation
+        self.cancelling = False
+        self.run_id: str | None = None
+        self.start: StartedFuture | None = None
+        self.activation = 0
+        self.index = 0
+
+    def started(self) -> Coroutine[Any, Any, str]:
+        """Wait until the child has been started; gives the id of its first run.
+
+        Raises:
+            ChildWorkflowError: When awaited: it was not, because its id is taken.
+        """
+        if self.start is None:
+            self.start = self.calls.start_of(self)
+        return cast("Coroutine[Any, Any, str]", self.start)
+
+    @overload
+    def signal(self, signal: Callable[[*Ts], SignalCall], *args: *Ts) -> Coroutine[Any, Any, None]: ...
+
+    @overload
+    def signal(self, signal: str, *args: Any) -> Coroutine[Any, Any, None]: ...
+
+    def signal(self, signal: Any, *args: Any) -> Any:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
+        """Send the child a signal, as ``workflow.external(child.workflow_id).signal(…)`` does; only ever to this child.
+
+        Args:
+            signal: ``Order.approve``, or a signal's name.
+            *args: Its arguments.
+
+        Raises:
+            WorkflowClosedError: When awaited: the child has ended already.
+        """
+        loop: Any = self.calls.loop
+        log = self.calls.log
+        if log.looking is not None:
+            log.looking.refuse("signal a child")
+        try:
+            call = call_of(SignalCall, signal, args)
+        except (InvalidOptionError, WorkflowTaskError) as error:
+            raise log.refuse(error) from None
+        machine = loop.machine
+        return machine.externals.signal(self.workflow_id, self.run_id, call.name, call.args, call.signature)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Ask the child to cancel; whoever awaits it is cancelled then, or at once, as the cancellation type says."""
+        if self.done():
+            return False
+        if self.calls.give_up(self):
+            return super().cancel(msg)
+        return True
+
+    def default_name(self) -> str:
+        """The child's type and id."""
+        return f"{self.workflow_type} {self.workflow_id}"
+
+
+class ChildCalls:
+    """The open children of one run."""
+
+    __slots__ = ("converter", "log", "loop", "open", "run")
+
+    def __init__(self, loop: DeterministicLoop, run: WorkflowStarted, converter: DataConverter) -> None:
+        self.loop = loop
+        self.log: CommandLog = loop.log
+        self.run = run
+        self.converter = converter
+        self.open: dict[int, ChildWorkflowHandle[Any]] = {}
+
+    def schedule(
+        self,
+        workflow_type: str,
+        args: tuple[Any, ...],
+        signature: CallSignature | None,
+        workflow_id: str | None,
+        options: ChildOptions | None,
+        result_hint: Any,
+        cancellation: CancellationType,
+    ) -> ChildWorkflowHandle[Any]:
+        """Number a call, ask for it, and give its handle. ``options`` are ``None`` in replay.
+
+        Raises:
+            DurableCallError: The call can't be made like this; the activation fails even if this is caught.
+            StructuralLimitError: One thing too many; the run fails even if this is caught.
+        """
+        log = self.log
+        command_id = log.next_id()
+        if workflow_id is None:
+            workflow_id = self._own_id(command_id)
+        if options is None:
+            command = ChildWorkflowScheduled(
+                command_id, workflow_id, workflow_type, "", NOT_NEEDED, NOT_NEEDED, "", 0
+            )
+        else:
+            command = self._command(command_id, workflow_id, workflow_type, args, signature, options)
+        handle: ChildWorkflowHandle[Any] = ChildWorkflowHandle(
+            self, command_id, workflow_id, workflow_type, result_hint, cancellation
+        )
+        handle.activation = log.activation
+        handle.index = log.add(command)
+        self.open[command_id] = handle
+        return handle
+
+    def _own_id(self, command_id: int) -> str:
+        """An id that no other call has, the same on every replay."""
+        return str(uuid5(NAMESPACE_OID, f"{self.run.workflow_id}/{self.loop.seed}/{command_id}"))
+
+    def _command(
+        self,
+        command_id: int,
+        workflow_id: str,
+        workflow_type: str,
+        args: tuple[Any, ...],
+        signature: CallSignature | None,
+        options: ChildOptions,
+    ) -> ChildWorkflowScheduled:
+        log, run = self.log, self.run
+        try:
+            if signature is not None:
+                signature.check(args)
+            payload = self.converter.encode_request(args, signature, workflow_type)
+            snapshot = self._snapshot(options.start)
+        except (WorkflowTaskError, InvalidOptionError) as error:
+            raise log.refuse(error) from None
+        log.check("payload_bytes", len(payload.json))
+        log.check("open_children", len(self.open) + 1)
+        return ChildWorkflowScheduled(
+            command_id,
+            workflow_id,
+            workflow_type,
+            options.task_queue or run.task_queue,
+            payload,
+            snapshot,
+            options.parent_close_policy.value,
+            run.priority if options.priority is None else options.priority,
+        )
+
+    def _snapshot(self, options: StartOptions) -> Payload:
+        """What the event keeps of the options."""
+        document: dict[str, Any] = {}
+        if options.execution_timeout is not None:
+            document["execution_timeout"] = options.execution_timeout
+        if options.run_timeout is not None:
+            document["run_timeout"] = options.run_timeout
+        if options.retry_policy is not None:
+            document["retry_policy"] = options.retry_policy.to_document()
+        if options.memo:
+            memo = self.converter.encode(options.memo, "the child's memo")
+            self.log.check("memo_bytes", len(memo.json))
+            document["memo"] = memo.value
+        if options.search_attributes:
+            attributes = to_document(options.search_attributes)
+            self.log.check("search_attributes_bytes", size_of(attributes))
+            document["search_attributes"] = attributes
+        return Payload(orjson.dumps(document)) if document else NOTHING
+
+    def give_up(self, handle: ChildWorkflowHandle[Any]) -> bool:
+        """The code no longer wants it. Returns whether its future is cancelled now, rather than at the child's end."""
+        log = self.log
+        if self.open.get(handle.command_id) is not handle or log.closed:
+            return True
+        if handle.activation == log.activation:
+            log.withdraw(handle.index)
+        elif handle.cancellation is not CancellationType.ABANDON:
+            if not handle.cancelling and handle.run_id is not None:
+                log.add(ChildWorkflowCancelRequested(handle.command_id, handle.workflow_id, handle.run_id))
+            handle.cancelling = True
+            if handle.cancellation is CancellationType.WAIT:
+                return False
+        del self.open[handle.command_id]
+        return True
+
+    def start_of(self, handle: ChildWorkflowHandle[Any]) -> StartedFuture:
+        """The future of a child's start."""
+        future = StartedFuture(self.loop.hashes, self.loop)
+        if handle.run_id is not None:
+            future.set_result(handle.run_id)
+        elif handle.done():
+            error = None if handle.cancelled() else handle.exception()
+            if error is None:
+                future.cancel()
+            else:
+                future.set_exception(error)
+        return future
+
+    def awaits_start(self, command_id: int) -> bool:
+        """Whether the code waits to hear that a child has started."""
+        handle = self.open.get(command_id)
+        return handle is not None and handle.start is not None and not handle.start.done()
+
+    def forget(self) -> list[DurableFuture[Any]]:
+        """Let go of the open children; gives what coroutines may wait for."""
+        handles = list(self.open.values())
+        self.open.clear()
+        return [*handles, *(handle.start for handle in handles if handle.start is not None)]
+
+    # --- what history says ----------------------------------------------------------------------------------------
+
+    def started(self, event: ChildWorkflowStarted) -> None:
+        """The child's first run exists."""
+        handle = self.open.get(event.command_id)
+        if handle is None:
+            return
+        handle.run_id = event.run_id
+        if handle.start is not None and not handle.start.done():
+            handle.start.set_result(event.run_id)
+
+    def completed(self, event: ChildWorkflowCompleted) -> None:
+        """Resolve with the result, read as the call's result hint says."""
+        handle = self.open.pop(event.command_id, None)
+        if handle is not None:
+            handle.set_result(
+                self.converter.decode(event.result, handle.hint, f"the result of {handle.workflow_type}")
+            )
+
+    def ended_badly(self, event: BadEnd) -> None:
+        """Resolve with the error; whoever cancelled the child itself is cancelled."""
+        handle = self.open.pop(event.command_id, None)
+        if handle is None:
+            return
+        if isinstance(event, ChildWorkflowCancelled) and handle.cancelling:
+            handle.cancel()
+            return
+        error = child_error(event, handle.workflow_type, handle.workflow_id, handle.run_id, self.converter)
+        if handle.start is not None and not handle.start.done():
+            handle.start.set_exception(error)
+        handle.set_exception(error)

@@ -1,0 +1,99 @@
+"""A run's signals to other workflows: asked for, delivered in the same change, and heard of in the next activation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import exception_of
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.errors import WorkflowTaskError
+from outlast_workflow.history.events import (
+    ExternalSignalDelivered,
+    ExternalSignalFailed,
+    ExternalSignalRequested,
+)
+from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.loop.futures import DurableFuture
+from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.primitives.payloads import NOT_NEEDED
+
+
+class ExternalSignalFuture(DurableFuture[None]):
+    """A signal on its way to another workflow. Once sent it can't be taken back: cancelling ends only the wait."""
+
+    __slots__ = ("activation", "calls", "command_id", "index")
+
+    def __init__(self, calls: ExternalCalls, command_id: int) -> None:
+        super().__init__(calls.loop.hashes, calls.loop)
+        self.calls = calls
+        self.command_id = command_id
+        self.activation = 0
+        self.index = 0
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Take it back where it was not sent yet, and stop waiting."""
+        if self.done():
+            return False
+        calls = self.calls
+        if calls.open.pop(self.command_id, None) is not None and self.activation == calls.log.activation:
+            calls.log.withdraw(self.index)
+        return super().cancel(msg)
+
+    def default_name(self) -> str:
+        """What it is."""
+        return f"signal#{self.command_id}"
+
+
+class ExternalCalls:
+    """The signals of one run that are under way."""
+
+    __slots__ = ("converter", "log", "loop", "open")
+
+    def __init__(self, loop: DeterministicLoop, converter: DataConverter) -> None:
+        self.loop = loop
+        self.log: CommandLog = loop.log
+        self.converter = converter
+        self.open: dict[int, ExternalSignalFuture] = {}
+
+    def signal(
+        self,
+        workflow_id: str,
+        run_id: str | None,
+        name: str,
+        args: tuple[Any, ...],
+        signature: CallSignature | None,
+    ) -> ExternalSignalFuture:
+        """Ask for a signal to be sent.
+
+        Raises:
+            PayloadEncodeError: An argument has no JSON form; fails the task.
+            DurableCallError: An argument is not what the handler's type hint says; fails the task.
+            StructuralLimitError: The arguments are too large; fails the run.
+        """
+        log = self.log
+        command_id = log.next_id()
+        input = NOT_NEEDED
+        if not log.replaying:
+            try:
+                input = self.converter.encode_request(args, signature, f"signal {name!r}")
+            except WorkflowTaskError as error:
+                raise log.refuse(error) from None
+            log.check("payload_bytes", len(input.json))
+        future = ExternalSignalFuture(self, command_id)
+        future.activation = log.activation
+        future.index = log.add(ExternalSignalRequested(command_id, workflow_id, name, input, run_id))
+        self.open[command_id] = future
+        return future
+
+    def delivered(self, event: ExternalSignalDelivered) -> None:
+        """The other workflow has it."""
+        future = self.open.pop(event.command_id, None)
+        if future is not None:
+            future.set_result(None)
+
+    def failed(self, event: ExternalSignalFailed) -> None:
+        """There was nobody to take it."""
+        future = self.open.pop(event.command_id, None)
+        if future is not None:
+            future.set_exception(exception_of(event.failure, self.converter))

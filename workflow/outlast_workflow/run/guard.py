@@ -1,0 +1,211 @@
+"""The runtime guard: workflow code that reaches for the world fails its task, with the line and what to use instead.
+
+Python tells an audit hook (PEP 578) of every file that is opened, socket that is made and process that is started (of
+threads since 3.12). The hook asks whether the running loop is that of a run, which it is during activations only;
+elsewhere it is a look into a table. It can't be taken out again: it stays for the life of the process. Before Python
+3.13 it is not told of ``time.sleep``, so that one function is replaced, for as long as a guard is installed, by one
+that looks and goes on.
+
+What the interpreter and its tools do on the way is not the code's doing: imports open files, so do logging handlers,
+tracebacks that show source lines, time zones and debuggers. Nor is what is computed once, for ``workflow.side_effect``,
+or by a payload codec.
+
+The guard sees what is done where workflow code runs, and what Python is told: not clocks or randomness, which the
+static check looks for, nor what a C library does by itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from asyncio import events
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any, ClassVar, Final
+
+from outlast_workflow.errors import WorkflowTaskError
+from outlast_workflow.loop.source_lines import Place, line_of
+from outlast_workflow.run.machine import RunLoop, WorkflowMachine
+
+_ACTIVITY: Final = "do it in an activity, or read it once with `workflow.side_effect(…)`"
+_PROCESS: Final = "do it in an activity"
+_THREAD: Final = "make it an activity: a plain `def` runs in a thread"
+_SLEEP: Final = "use `await workflow.sleep(…)`, or `blocking.sleep(…)` in a synchronous workflow"
+
+
+def _all(act: str, instead: str, events: str) -> dict[str, tuple[str, str]]:
+    return dict.fromkeys(events.split(), (act, instead))
+
+
+GUARDED: Final[dict[str, tuple[str, str]]] = {
+    **_all("opened a file", _ACTIVITY, "open mmap.__new__ tempfile.mkstemp tempfile.mkdtemp"),
+    **_all(
+        "looked at or changed the file system",
+        _ACTIVITY,
+        "os.listdir os.scandir os.walk os.fwalk os.remove os.rename os.mkdir os.rmdir os.link os.symlink os.truncate "
+        "os.chmod os.chown os.utime os.chdir os.mkfifo os.mknod glob.glob shutil.copyfile shutil.copytree shutil.move "
+        "shutil.rmtree shutil.make_archive shutil.unpack_archive",
+    ),
+    **_all(
+        "used the network",
+        _ACTIVITY,
+        "socket.__new__ socket.connect socket.bind socket.sendto socket.sendmsg socket.getaddrinfo "
+        "socket.gethostbyname socket.gethostbyaddr socket.getnameinfo urllib.Request",
+    ),
+    **_all("opened a database", _ACTIVITY, "sqlite3.connect"),
+    **_all(
+        "started or signalled a process",
+        _PROCESS,
+        "subprocess.Popen os.system os.exec os.fork os.forkpty os.posix_spawn os.spawn os.startfile os.kill os.killpg "
+        "pty.spawn webbrowser.open",
+    ),
+    **_all("changed the environment", _PROCESS, "os.putenv os.unsetenv"),
+    **_all("started a thread", _THREAD, "_thread.start_new_thread _thread.start_joinable_thread"),
+    "time.sleep": ("blocked its worker with time.sleep", _SLEEP),
+}
+"""What the guard stops, by audit event: what the code did, and what it should do instead."""
+
+_TRUSTED: Final = frozenset(
+    {
+        "_frozen_importlib",
+        "_frozen_importlib_external",
+        "_pydevd_bundle",
+        "bdb",
+        "coverage",
+        "debugpy",
+        "importlib",
+        "linecache",
+        "logging",
+        "pdb",
+        "pydevd",
+        "traceback",
+        "warnings",
+        "zoneinfo",
+    }
+)
+_OURS: Final = frozenset({"outlast_workflow.data.converter", "outlast_workflow.api.markers"})
+_NOT_THE_USERS: Final = sys.stdlib_module_names | {"outlast", "outlast_activities", "outlast_workflow"}
+_LOOP: Final = "outlast_workflow.loop.loop"
+_SLEEP_IS_SEEN: Final = sys.version_info >= (3, 13)
+
+_io_allowed: ContextVar[bool] = ContextVar("outlast_io_allowed", default=False)
+
+
+class RestrictedWorkflowAccessError(WorkflowTaskError):
+    """Workflow code reached for the world, and would do so again on each replay. ``event`` is Python's name for it."""
+
+    facts: ClassVar[tuple[str, ...]] = ("event",)
+
+    def __init__(self, message: str, *, event: str) -> None:
+        super().__init__(message)
+        self.event = event
+
+
+@contextmanager
+def allow_io() -> Generator[None]:
+    """Let the code within do what the runtime guard would stop, in this task of the workflow.
+
+    It will be done again on each replay, and what comes of it is not recorded: for what decides nothing.
+    """
+    token = _io_allowed.set(True)
+    try:
+        yield
+    finally:
+        _io_allowed.reset(token)
+
+
+# --- the hook ---------------------------------------------------------------------------------------------------------
+
+
+def _hook(
+    event: str,
+    args: Any,
+    guarded: Any = GUARDED.get,
+    running: Any = events._get_running_loop,
+    run_loop: type[RunLoop] = RunLoop,
+) -> None:
+    # Its names are defaults, which are quick to get at, and still there when the interpreter takes modules down.
+    if guarded(event) is not None and isinstance(running(), run_loop):
+        stop(event, args)
+
+
+def stop(event: str, args: tuple[Any, ...] = ()) -> None:
+    """Refuse what workflow code does, unless it may."""
+    machine: WorkflowMachine | None = getattr(events._get_running_loop(), "machine", None)
+    if machine is None or not machine.guarded or _io_allowed.get():
+        return
+    trusted, place = _on_the_stack(sys._getframe(1))
+    if trusted or _is_time_zone(args):
+        return
+    act, instead = GUARDED[event]
+    where = line_of(place)
+    error = RestrictedWorkflowAccessError(
+        f"workflow code {act}{f' at {where}' if where else ''}, and would do so again on each replay: {instead}; "
+        "if it must be, do it inside `with workflow.unsafe.allow_io():`",
+        event=event,
+    )
+    if machine.log.looking is None:
+        machine.log.refuse(error)
+    raise error
+
+
+def _on_the_stack(frame: FrameType | None) -> tuple[bool, Place]:
+    """Whether something between here and the loop opens files of its own accord; the innermost line of the user's."""
+    place: Place = None
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        package = module.partition(".")[0]
+        if package in _TRUSTED or module in _OURS:
+            return True, place
+        if module == _LOOP and frame.f_code.co_name == "run_ready":
+            break
+        if place is None and package not in _NOT_THE_USERS:
+            place = frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return False, place
+
+
+def _is_time_zone(args: tuple[Any, ...]) -> bool:
+    """Whether a time zone's file is opened: C code does that, which has no frame on the stack."""
+    zoneinfo = sys.modules.get("zoneinfo")
+    return zoneinfo is not None and args != () and str(args[0]).startswith(tuple(zoneinfo.TZPATH))
+
+
+# --- installing it ----------------------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_installed = 0
+_hooked = False
+_sleep = time.sleep
+
+
+@functools.wraps(time.sleep)
+def _looking_sleep(seconds: float, /) -> None:
+    if isinstance(events._get_running_loop(), RunLoop):
+        stop("time.sleep")
+    _sleep(seconds)
+
+
+def install() -> None:
+    """Guard the runs of this process whose machines ask for it; :func:`release` it as often."""
+    global _installed, _hooked
+    with _lock:
+        _installed += 1
+        if not _hooked:
+            sys.addaudithook(_hook)
+            _hooked = True
+        if not _SLEEP_IS_SEEN and time.sleep is _sleep:  # whoever else has put another in its place keeps it
+            time.sleep = _looking_sleep  # type: ignore[assignment]  # typeshed is more exact than the documentation
+
+
+def release() -> None:
+    """A guard is needed no more; with the last one ``time.sleep`` is what it was."""
+    global _installed
+    with _lock:
+        _installed -= 1
+        if _installed == 0 and time.sleep is _looking_sleep:
+            time.sleep = _sleep

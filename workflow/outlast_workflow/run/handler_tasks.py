@@ -1,0 +1,377 @@
+"""A run's handlers at work: signals, updates and queries on the instance.
+
+Signals and updates run as tasks of the run, one for each, in the order of arrival; those that came before the first
+activation run before the run method's first step, on an instance that is made already. A signal without a handler
+waits, in order, for the run to continue as new; so does one whose handler had not begun when the run did.
+
+An exception that leaves a signal handler ends the run as one that leaves the run method does. One that leaves an update
+handler is that update's answer; programming errors fail the task, as everywhere.
+
+An update is validated where it stands in the order of arrival: what came before it has run, but for conditions that
+nobody has asked yet. So one that is rejected leaves no trace, whatever came with it, and replay, which runs no
+validator, finds the same state when it starts the handler of one that was accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import failure_of
+from outlast_workflow.data.headers import REQUEST_HEADERS, Headers
+from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.declare.handlers import Handler
+from outlast_workflow.errors import (
+    ContinueAsNew,
+    MissingCodeError,
+    PayloadCodecError,
+    PayloadDecodeError,
+    PayloadEncodeError,
+    StructuralLimitError,
+)
+from outlast_workflow.errors.request import ReadOnlyContextError, UnknownHandlerError
+from outlast_workflow.history.events import Event, Failure, SignalReceived, UpdateAccepted, UpdateCompleted
+from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.loop.greenlets import in_greenlet
+from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.loop.read_only import Looking
+from outlast_workflow.loop.source_lines import waiting_stack
+from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
+from outlast_workflow.run.run_outcome import Outcomes
+
+logger = logging.getLogger("outlast.workflow")
+
+STACK_TRACE = "__stack_trace"
+"""The query that every workflow answers: where its code waits."""
+
+
+RAISED = (Exception, BaseExceptionGroup, asyncio.CancelledError, GeneratorExit, SystemExit)
+"""What a query or a validator may raise that is its answer, ``sys.exit()`` too: whoever asks ends no worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateInfo:
+    """The update that is being validated or handled."""
+
+    id: str
+    name: str
+
+
+CURRENT_UPDATE: ContextVar[UpdateInfo | None] = ContextVar("outlast_update", default=None)
+
+
+class SpoiledMachine(Exception):
+    """A validator tried to change the run: what is in memory can't be trusted any more. Its update is rejected."""
+
+    def __init__(self, update_id: str, failure: Failure) -> None:
+        super().__init__(update_id)
+        self.update_id = update_id
+        self.failure = failure
+
+
+@dataclass(slots=True)
+class Considered:
+    """What became of the updates that an activation was given, in order; those not mentioned still wait."""
+
+    accepted: list[UpdateAccepted] = field(default_factory=list)
+    rejected: list[tuple[str, Failure]] = field(default_factory=list)
+    """Ids and reasons."""
+    alone: bool = False
+    """Nothing happened but rejections: there is no activation to record."""
+
+
+class Handling:
+    """The handlers of one run.
+
+    Args:
+        loop: The run's loop.
+        definition: Its code.
+        instance: What the handlers are called on; ``None`` where its constructor failed, or there is no class.
+        context: The context that the run method runs in; each handler gets a copy.
+        converter: Reads arguments, writes answers.
+        outcomes: What an exception that leaves a signal handler becomes.
+        end: Called with the event that ends the run.
+        goes_on: Whether the run has continued as new.
+        whose: The workflow id, for the log.
+    """
+
+    __slots__ = (
+        "_context",
+        "_converter",
+        "_definition",
+        "_end",
+        "_goes_on",
+        "_heard",
+        "_instance",
+        "_kept",
+        "_log",
+        "_loop",
+        "_outcomes",
+        "_whose",
+        "running",
+    )
+
+    def __init__(
+        self,
+        loop: DeterministicLoop,
+        definition: WorkflowDefinition,
+        instance: object | None,
+        context: Context,
+        converter: DataConverter,
+        outcomes: Outcomes,
+        end: Callable[[Event | None], None],
+        goes_on: Callable[[], bool],
+        whose: str,
+    ) -> None:
+        self._loop = loop
+        self._log: CommandLog = loop.log
+        self._definition = definition
+        self._instance = instance
+        self._context = context
+        self._converter = converter
+        self._outcomes = outcomes
+        self._end = end
+        self._goes_on = goes_on
+        self._whose = whose
+        self._heard = 0
+        self._kept: dict[int, SignalReceived] = {}
+        self.running = 0
+
+    @property
+    def buffered(self) -> list[SignalReceived]:
+        """The signals that wait for the next run, in the order of arrival."""
+        return [self._kept[number] for number in sorted(self._kept)]
+
+    # --- signals ----------------------------------------------------------------------------------------------------
+
+    def signal(self, event: SignalReceived) -> None:
+        """Begin to handle a signal, or keep it where there is no handler.
+
+        Raises:
+            PayloadDecodeError: The handler can't be given these arguments.
+        """
+        definition = self._definition
+        self._heard = number = self._heard + 1
+        handler = definition.handlers.find("signal", event.name)
+        if handler is None:
+            self._kept[number] = event
+            if not self._log.replaying:
+                known = ", ".join(sorted(definition.handlers.signals)) or "none"
+                logger.warning(
+                    "workflow %s (%s) has no handler for signal %r (known: %s): it waits, and goes on to the next run",
+                    self._whose,
+                    definition.name,
+                    event.name,
+                    known,
+                    extra={"workflow_id": self._whose},
+                )
+        elif self._instance is not None:
+            try:
+                arguments = self._arguments(handler, event.name, event.input)
+            except PayloadCodecError:
+                raise  # the signal is all right
+            except PayloadDecodeError as error:
+                raise PayloadDecodeError(
+                    f"signal {event.name!r}, number {number} of those that this run has received, can't be handled: "
+                    f"{error}. It was acknowledged, so it is not dropped: let the handler take it (a default, a wider "
+                    "type) and the run goes on, or reset the run with signals=False to leave it behind",
+                    parameter=error.parameter,
+                    hint=error.hint,
+                ) from None
+            self.running += 1
+            context = self._context.copy()
+            if event.headers is not None:
+                context.run(REQUEST_HEADERS.set, event.headers)
+            work = self._handle_signal(handler, arguments, number, event)
+            _ = self._loop.create_task(work, name=event.name, context=context)
+
+    async def _handle_signal(
+        self, handler: Handler, arguments: list[Any], number: int, event: SignalReceived
+    ) -> None:
+        if self._goes_on():  # what the next run is given has been said already: the signal is for that one
+            self.running -= 1
+            self._kept[number] = event
+            return
+        try:
+            await self._call(handler, arguments)
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except asyncio.CancelledError:
+            pass  # the handler's own task was cancelled, or what it awaited was: it ends, and no more
+        except BaseException as error:
+            if not self._log.closed:
+                self._end(self._outcomes.raised(error))
+        finally:
+            self.running -= 1
+
+    async def _call(self, handler: Handler, arguments: list[Any]) -> Any:
+        """Call a handler; a plain one may block where the run method may."""
+        if handler.is_async:
+            return await handler.fn(self._instance, *arguments)
+        if self._definition.is_async:
+            return handler.fn(self._instance, *arguments)
+        return await in_greenlet(handler.fn, self._instance, *arguments)
+
+    # --- updates ----------------------------------------------------------------------------------------------------
+
+    def rejection(self, update: UpdateAccepted) -> Failure | None:
+        """Why an update is not accepted; ``None`` where it is.
+
+        Raises:
+            SpoiledMachine: Its validator tried to change the run.
+            PayloadCodecError: Its arguments can't be decoded now.
+        """
+        handler = self._definition.handlers.find("update", update.name)
+        try:
+            if handler is None:
+                raise self._unknown("update", update.name)
+            arguments = self._arguments(handler, update.name, update.input)
+            if handler.validator is not None:
+                what = f"the validator of update {update.name!r}"
+                self._look(what, self._update_context(update), handler.validator, arguments)
+        except PayloadCodecError:
+            raise  # which says nothing of the update: it is asked again when the codec is back
+        except ReadOnlyContextError as error:
+            raise SpoiledMachine(update.update_id, failure_of(error, self._converter)) from error
+        except RAISED as error:
+            return failure_of(error, self._converter)
+        return None
+
+    def update(self, event: UpdateAccepted) -> None:
+        """Begin to handle an update that was accepted.
+
+        Raises:
+            MissingCodeError: There is no handler for it any more.
+            PayloadDecodeError: The handler can't be given these arguments any more.
+        """
+        handler = self._definition.handlers.find("update", event.name)
+        if handler is None:
+            raise MissingCodeError(
+                f"workflow {self._definition.name} has accepted update {event.name!r}, and has no handler for it "
+                "any more: run a worker that has",
+                name=event.name,
+            )
+        arguments = self._arguments(handler, event.name, event.input)
+        self.running += 1
+        _ = self._loop.create_task(
+            self._handle_update(handler, arguments, event.update_id),
+            name=event.name,
+            context=self._update_context(event),
+        )
+
+    async def _handle_update(self, handler: Handler, arguments: list[Any], update_id: str) -> None:
+        try:
+            result = await self._call(handler, arguments)
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if not self._log.closed:
+                self._raised(update_id, error)
+        else:
+            self._answer(update_id, result, handler.fn.__qualname__)
+        finally:
+            self.running -= 1
+
+    def _raised(self, update_id: str, error: BaseException) -> None:
+        log = self._log
+        if isinstance(error, ContinueAsNew):
+            self._end(self._outcomes.raised(error))
+        elif log.refusal is not None:
+            return
+        elif isinstance(error, self._outcomes.task_failure_types):
+            log.refuse(error)
+        else:
+            log.add(UpdateCompleted(update_id, failure=failure_of(error, self._converter)))
+
+    def _answer(self, update_id: str, result: Any, what: str) -> None:
+        log = self._log
+        if log.closed:
+            return
+        payload = NOT_NEEDED
+        if not log.replaying:
+            try:
+                payload = self._converter.encode(result, f"the answer of {what}")
+                log.check("payload_bytes", len(payload.json))
+            except (PayloadEncodeError, StructuralLimitError) as error:
+                log.refuse(error)
+                return
+        log.add(UpdateCompleted(update_id, payload))
+
+    def _update_context(self, update: UpdateAccepted) -> Context:
+        context = self._context.copy()
+        context.run(CURRENT_UPDATE.set, UpdateInfo(update.update_id, update.name))
+        if update.headers is not None:
+            context.run(REQUEST_HEADERS.set, update.headers)
+        return context
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def query(self, name: str, input: Payload, headers: Headers | None = None) -> Payload:
+        """Answer a query, from the state as it is.
+
+        Raises:
+            UnknownHandlerError: There is no handler for it.
+            ReadOnlyContextError: It tried to change the run, which can't be trusted any more.
+            Exception: What the handler raises; a payload that can't be read or written.
+        """
+        if name == STACK_TRACE:
+            return self._converter.encode(self._stack_trace())
+        handler = self._definition.handlers.find("query", name)
+        if handler is None:
+            raise self._unknown("query", name)
+        arguments = self._arguments(handler, name, input)
+        context = self._context.copy()
+        context.run(REQUEST_HEADERS.set, headers)
+        result = self._look(f"query {name!r}", context, handler.fn, arguments)
+        return self._converter.encode(result, f"the answer of query {name}")
+
+    def _stack_trace(self) -> str:
+        """Where the run's tasks wait, the one that began first before the others."""
+        waiting: list[str] = []
+        for task in self._loop.tasks:
+            if not task.done():
+                waiting.append("\n  ".join([task.get_name(), *waiting_stack(task.get_coro())]))
+        return "\n".join(waiting)
+
+    # --- what both do -----------------------------------------------------------------------------------------------
+
+    def _look(self, what: str, context: Context, fn: Callable[..., Any], arguments: list[Any]) -> Any:
+        """Call what may only look; that it tried more is an error even where it swallowed ours."""
+        looking = Looking(self._loop, what)
+        result = None
+        try:
+            with looking:
+                result = context.run(fn, self._instance, *arguments)
+        except RAISED:
+            if looking.violated is None:
+                raise
+        if looking.violated is not None:
+            raise looking.violated
+        return result
+
+    def _unknown(self, kind: str, name: str) -> UnknownHandlerError:
+        definition = self._definition
+        return UnknownHandlerError(
+            kind, name, workflow_type=definition.name, known=list(definition.handlers.of(kind))
+        )
+
+    def _arguments(self, handler: Handler, name: str, input: Payload) -> list[Any]:
+        if handler.name is None:
+            return [name, self._converter.decode_args(input, None)]
+        return self._converter.decode_args(input, handler.signature)
+
+    def log_unfinished(self) -> None:
+        """The run has ended: say so where handlers were still at work."""
+        if self.running and not self._log.replaying:
+            logger.warning(
+                "workflow %s ended while %d of its handlers were still at work: "
+                "await workflow.wait_condition(workflow.all_handlers_finished) before the run method returns",
+                self._whose,
+                self.running,
+                extra={"workflow_id": self._whose},
+            )

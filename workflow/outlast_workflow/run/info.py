@@ -1,0 +1,96 @@
+"""What a workflow may know about its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.history.events import WorkflowStarted
+from outlast_workflow.options.search_attributes import Document, SearchValue, from_document
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.primitives.times import to_datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ParentInfo:
+    """The workflow that started this one as its child: its id, and the run that did."""
+
+    workflow_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowInfo:
+    """``workflow.info()``: facts about the run, the same on every replay.
+
+    ``attempt`` counts the runs that a workflow retry policy made; ``run_number`` the runs of its chain.
+    ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this activation.
+    """
+
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    task_queue: str
+    attempt: int
+    run_number: int
+    first_run_id: str
+    previous_run_id: str | None
+    parent: ParentInfo | None
+    start_time: datetime
+    execution_deadline_at: datetime | None
+    run_deadline_at: datetime | None
+    execution_timeout_seconds: float | int | None
+    run_timeout_seconds: float | int | None
+    priority: int
+    memo: dict[str, Any]
+    search_attributes: dict[str, SearchValue]
+    history_events: int
+    history_bytes: int
+    continue_as_new_suggested: bool
+
+
+def info_of(
+    started: WorkflowStarted,
+    *,
+    run_id: str,
+    memo: Payload | None,
+    search_attributes: Document,
+    start_time: int,
+    history_events: int,
+    history_bytes: int,
+    suggested: bool,
+    converter: DataConverter,
+) -> WorkflowInfo:
+    """The facts of a run's first event, and of this activation."""
+    return WorkflowInfo(
+        workflow_id=started.workflow_id,
+        run_id=run_id,
+        workflow_type=started.workflow_type,
+        task_queue=started.task_queue,
+        attempt=started.attempt,
+        run_number=started.run_number,
+        first_run_id=started.first_run_id,
+        previous_run_id=started.previous_run_id,
+        parent=_parent(started.parent),
+        start_time=to_datetime(start_time),
+        execution_deadline_at=_instant(started.execution_deadline_at),
+        run_deadline_at=_instant(started.run_deadline_at),
+        execution_timeout_seconds=started.execution_timeout_seconds,
+        run_timeout_seconds=started.run_timeout_seconds,
+        priority=started.priority,
+        memo={} if memo is None else dict(converter.decode(memo, what="the memo")),
+        search_attributes=from_document(search_attributes),
+        history_events=history_events,
+        history_bytes=history_bytes,
+        continue_as_new_suggested=suggested,
+    )
+
+
+def _parent(document: dict[str, Any] | None) -> ParentInfo | None:
+    return None if document is None else ParentInfo(document["workflow_id"], document["run_id"])
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

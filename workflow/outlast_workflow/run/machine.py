@@ -1,0 +1,603 @@
+"""One run's code, driven by events: history in, commands out, and nothing else.
+
+::
+
+    events ──▶ activate ──▶ applied in order ──▶ ready callbacks run until none is left ──▶ commands
+
+A machine is made for a run, fed activations (by replay as they were recorded, then live), and evicted. It does no I/O,
+reads no clock and knows no store: the same events at the same times make the same commands. Replay compares them.
+
+How an activation may end:
+
+* with commands, perhaps none. A command is the event that records it; the last one may end the run (:attr:`terminal`).
+  A terminal event that carries ``by`` is the engine's: a structural limit was passed, everything else that the
+  activation asked for is dropped, and no activation record may be written;
+* with an exception: a *task failure*. The machine is then in no state to go on: evict it, and replay when the code may
+  have been mended.
+"""
+
+from __future__ import annotations
+
+import sys
+from asyncio import events as asyncio_events
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
+from functools import partial
+from random import Random
+from typing import Any
+
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.headers import RUN_HEADERS, Headers
+from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.errors import MissingCodeError, StructuralLimitError, WorkflowTaskError
+from outlast_workflow.history.events import (
+    ActivityCancelled,
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityTimedOut,
+    ChildWorkflowCancelled,
+    ChildWorkflowCompleted,
+    ChildWorkflowFailed,
+    ChildWorkflowStarted,
+    ChildWorkflowStartFailed,
+    ChildWorkflowTerminated,
+    ChildWorkflowTimedOut,
+    Event,
+    ExternalSignalDelivered,
+    ExternalSignalFailed,
+    SignalReceived,
+    TimerFired,
+    UpdateAccepted,
+    WorkflowCancelRequested,
+    WorkflowContinuedAsNew,
+    WorkflowStarted,
+)
+from outlast_workflow.loop import asyncio_fixes
+from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.loop.eviction import close_loop
+from outlast_workflow.loop.futures import DurableFuture, log_unawaited
+from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.loop.source_lines import line_of, waiting_line
+from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.search_attributes import Document
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.run.activity_calls import ActivityCalls
+from outlast_workflow.run.child_calls import ChildCalls
+from outlast_workflow.run.child_failures import BadEnd
+from outlast_workflow.run.external_signals import ExternalCalls
+from outlast_workflow.run.handler_tasks import Considered, Handling
+from outlast_workflow.run.info import WorkflowInfo, info_of
+from outlast_workflow.run.intercepted import (
+    InterceptedActivityCalls,
+    InterceptedChildCalls,
+    InterceptedExternalCalls,
+    InterceptedOutcomes,
+)
+from outlast_workflow.run.recorded_markers import Recall
+from outlast_workflow.run.run_outcome import Outcomes
+
+asyncio_fixes.mend()
+
+NOTHING_RECALLED = Recall()
+
+
+class RunLoop(DeterministicLoop):
+    """The loop of a run: how the workflow functions find their run."""
+
+    machine: WorkflowMachine | None = None
+
+    def report(self, context: dict[str, Any]) -> None:
+        """Log what a task raised that nobody awaited."""
+        machine = self.machine
+        if machine is not None and not machine.replaying:
+            log_unawaited(context, machine.started.workflow_id, machine.run_id)
+
+
+class WorkflowMachine:
+    """The code of one run.
+
+    Args:
+        definition: The workflow.
+        run_id: The run.
+        converter: Reads inputs and results, writes arguments and the run's own result.
+        limits: Checked live only.
+        default_activity_options: What activities get where neither the declaration nor the call says anything.
+        task_failure_types: Exceptions that fail the task, not the run, when they leave the workflow's code.
+        local_activities: The activities that can run here; ``None`` where that is not known.
+        guarded: Whether the runtime guard, where one is installed, stops what its code does to the world.
+
+    Attributes:
+        time: When the last activation was: the greatest of its clock, the one before, and the timers it applied.
+        terminal: The event that ends the run, once it was issued.
+        memo: The memo that the code has set, ``None`` before it does; likewise ``search_attributes``.
+        history_events: What ``workflow.info()`` shows in this activation.
+        history_bytes: Likewise.
+        continue_as_new_suggested: Likewise; once so, always so. ``suggestion_is_new``: since this activation.
+        considered: What became of the updates that the last activation was given; ``None`` where there were none.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "_broken",
+        "_children",
+        "_context",
+        "_coroutine",
+        "_externals",
+        "_handling",
+        "_instance",
+        "_outcomes",
+        "_random",
+        "_reset_seed",
+        "_task",
+        "calls",
+        "considered",
+        "continue_as_new_suggested",
+        "converter",
+        "default_activity_options",
+        "definition",
+        "guarded",
+        "history_bytes",
+        "history_events",
+        "limits",
+        "local_activities",
+        "log",
+        "loop",
+        "memo",
+        "patches",
+        "recall",
+        "run_id",
+        "search_attributes",
+        "started",
+        "suggestion_is_new",
+        "terminal",
+        "time",
+    )
+
+    calls: ActivityCalls
+    loop: RunLoop
+    started: WorkflowStarted
+
+    def __init__(
+        self,
+        definition: WorkflowDefinition,
+        run_id: str,
+        *,
+        converter: DataConverter,
+        limits: StructuralLimits,
+        default_activity_options: ActivityOptions | None = None,
+        task_failure_types: tuple[type[BaseException], ...] = (WorkflowTaskError,),
+        local_activities: frozenset[str] | None = None,
+        guarded: bool = True,
+    ) -> None:
+        self.definition = definition
+        self.guarded = guarded
+        self.run_id = run_id
+        self.converter = converter
+        self.limits = limits
+        self.default_activity_options = default_activity_options
+        self.local_activities = local_activities
+        self.log = CommandLog(limits, run_id)
+        self.time = 0
+        self.history_events = self.history_bytes = 0
+        self.continue_as_new_suggested = self.suggestion_is_new = False
+        self.terminal: Event | None = None
+        self.patches: dict[str, bool] = {}
+        self.recall = NOTHING_RECALLED
+        self.memo: Payload | None = None
+        self.considered: Considered | None = None
+        around = definition.interceptors
+        ends = partial(InterceptedOutcomes, around) if around else Outcomes
+        self._outcomes = ends(self.log, definition, converter, task_failure_types)
+        self.search_attributes: Document | None = None
+        self._coroutine: Coroutine[Any, Any, None] | None = None
+        self._task: Any = None
+        self._children: ChildCalls | None = None
+        self._random: Random | None = None
+        self._reset_seed: int | None = None
+        self._instance: object | None = None
+        self._arguments: tuple[Any, ...] = ()
+        self._broken: BaseException | None = None
+        self._handling: Handling | None = None
+        self._externals: ExternalCalls | None = None
+
+    @property
+    def replaying(self) -> bool:
+        """Whether what runs is history: nothing is validated, encoded, limited or logged then."""
+        return self.log.replaying
+
+    @replaying.setter
+    def replaying(self, value: bool) -> None:
+        self.log.replaying = value
+
+    # --- an activation --------------------------------------------------------------------------------------------
+
+    def activate(
+        self,
+        events: Sequence[Event],
+        at: int,
+        *,
+        history_events: int,
+        history_bytes: int,
+        suggested: bool | None = None,
+        updates: Sequence[UpdateAccepted] = (),
+    ) -> list[Event]:
+        """Apply inbound events, in order, and run the code until it waits.
+
+        Args:
+            events: What has happened; the first one ever is ``WorkflowStarted``.
+            at: The time, microseconds since the epoch.
+            history_events: The length of the history, for ``workflow.info()``.
+            history_bytes: Its size.
+            suggested: Whether ``workflow.info()`` suggests from now on to continue as new; None: as the limits have it.
+            updates: Updates that ask to be accepted, in order, as the events that they would be; they come last. What
+                became of them is :attr:`considered`. Once the run has ended the rest is left alone.
+
+        Returns:
+            The commands, in the order asked; a terminal one is last.
+
+        Raises:
+            WorkflowTaskError: The activation can't be done.
+            SpoiledMachine: A validator tried to change the run.
+            BaseException: So can't it because of a callback's exception, or one in ``task_failure_types``.
+        """
+        self.history_events, self.history_bytes = history_events, history_bytes
+        if self.continue_as_new_suggested:
+            self.suggestion_is_new = False
+        else:
+            if suggested is None:
+                limits = self.limits
+                most, size = limits.continue_as_new_events, limits.continue_as_new_bytes
+                suggested = 0 < most <= history_events or 0 < size <= history_bytes
+            self.continue_as_new_suggested = self.suggestion_is_new = suggested
+        before = self.time
+        loop = self._loop_at(events, at)
+        outer_loop = asyncio_events._get_running_loop()
+        outer_hooks = sys.get_asyncgen_hooks()
+        asyncio_events._set_running_loop(loop)
+        sys.set_asyncgen_hooks(loop.hold_generator, None)
+        try:
+            self._apply(events)
+            if updates or self.considered is not None:
+                self._consider(updates, alone=not events)
+            if self._task is None:
+                self._enter()
+            if self.considered is None or not self.considered.alone:
+                loop.run_ready()
+        finally:
+            sys.set_asyncgen_hooks(*outer_hooks)
+            asyncio_events._set_running_loop(outer_loop)
+        refusal = self.log.refusal
+        if refusal is not None:
+            return self._refused(refusal)
+        if self.considered is not None and self.considered.alone:
+            self.time = loop.now = before
+            return []
+        commands = self.log.take()
+        if self.terminal is not None:
+            commands.append(self.terminal)
+            if self._handling is not None:
+                self._handling.log_unfinished()
+        return commands
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is an instance to ask: the first activation was, or :meth:`make`."""
+        return hasattr(self, "loop")
+
+    def make(self, started: WorkflowStarted, at: int) -> None:
+        """Make the instance of a run that has not begun, to be asked and evicted; nothing of it runs."""
+        loop = self._loop_at([started], at)
+        outer_loop = asyncio_events._get_running_loop()
+        asyncio_events._set_running_loop(loop)
+        try:
+            self._begin(started)
+        finally:
+            asyncio_events._set_running_loop(outer_loop)
+
+    def query(self, name: str, input: Payload, headers: Headers | None = None) -> Payload:
+        """Answer a query; the run must have begun and be at rest, and may have ended.
+
+        Raises:
+            UnknownHandlerError: The workflow has no such query.
+            ReadOnlyContextError: It tried to change the run: evict this machine.
+            Exception: What the handler or the constructor raised; a payload that can't be read or written.
+        """
+        if self._broken is not None:
+            raise self._broken
+        outer_loop = asyncio_events._get_running_loop()
+        asyncio_events._set_running_loop(self.loop)
+        try:
+            return self.handling.query(name, input, headers)
+        finally:
+            asyncio_events._set_running_loop(outer_loop)
+
+    def reseed(self, seed: int) -> None:
+        """From here on the run's randomness is another: its history was taken from another run up to here."""
+        self._reset_seed = seed
+        self._random = None
+        if hasattr(self, "loop"):
+            self.loop.seed = seed
+
+    def interrupt(self, reason: BaseException) -> None:
+        """Fail the activation under way, whatever its code does next; for a monitor, from any thread."""
+        self.log.refuse(reason)
+
+    def _loop_at(self, events: Sequence[Event], at: int) -> RunLoop:
+        """The loop, its clock set."""
+        assert self.terminal is None, "the run has ended"
+        at = max(at, self.time)
+        for event in events:
+            if type(event) is TimerFired and event.fire_at > at:
+                at = event.fire_at
+        self.time = at
+        if not hasattr(self, "loop"):
+            started = events[0]
+            assert isinstance(started, WorkflowStarted), "a run begins with WorkflowStarted"
+            self.started = started
+            self.log.whose = started.workflow_id
+            self.loop = loop = RunLoop(self.log, self._reset_seed or started.seed)  # type: ignore[abstract]  # the rest is made from a table
+            self._outcomes.headers = started.headers
+            around = self.definition.interceptors
+            make = partial(InterceptedActivityCalls, around) if around else ActivityCalls
+            self.calls = make(loop, started, self.converter, self.default_activity_options)
+            loop.machine = self
+            loop.started_at = at
+        self.loop.now = at
+        return self.loop
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        for event in events:
+            apply = _APPLY.get(type(event))
+            if apply is None:
+                raise MissingCodeError(
+                    f"this version can't apply {event.type}: run a worker of the version that wrote it",
+                    name=event.type,
+                )
+            apply(self, event)
+
+    def _consider(self, updates: Sequence[UpdateAccepted], *, alone: bool) -> None:
+        """Accept or reject updates, each where what came before it has run.
+
+        See :mod:`outlast_workflow.run.handler_tasks`.
+        """
+        self.considered = considered = Considered() if updates else None
+        if considered is None or self._broken is not None:
+            return
+        handling = self.handling
+        for update in updates:
+            self.loop.run_ready(conditions=False)
+            if self.terminal is not None or self.log.refusal is not None:
+                break
+            failure = handling.rejection(update)
+            if failure is not None:
+                considered.rejected.append((update.update_id, failure))
+            else:
+                handling.update(update)
+                considered.accepted.append(update)
+        considered.alone = alone and not considered.accepted
+
+    def _refused(self, refusal: BaseException) -> list[Event]:
+        if not isinstance(refusal, StructuralLimitError):
+            raise refusal
+        self.terminal = terminal = self._outcomes.limited(refusal)
+        return [terminal]
+
+    # --- what events do -------------------------------------------------------------------------------------------
+
+    def _begin(self, event: WorkflowStarted) -> None:
+        self._arguments = arguments = tuple(
+            self.converter.decode_args(event.input, self.definition.signature)
+        )
+        self._context = context = Context()
+        if event.headers is not None:
+            context.run(RUN_HEADERS.set, event.headers)
+        try:
+            self._instance = context.run(self.definition.instance, arguments)
+        except Exception as error:  # the run method raises it, as it were
+            self._broken = error
+
+    def _enter(self) -> None:
+        """Enter the run method, once what came before the first activation is handled."""
+        if self.loop.ready or self.loop.conditions:
+            self.loop.run_ready()
+        self._coroutine = coroutine = self._run(self._arguments)
+        self._arguments = ()
+        self._task = self.loop.create_task(coroutine, name=self.started.workflow_id, context=self._context)
+
+    async def _run(self, arguments: tuple[Any, ...]) -> None:
+        try:
+            if self._broken is not None:
+                raise self._broken
+            result = await self.definition.enter(self._instance, arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if (
+                isinstance(error, GeneratorExit) and not self.loop.is_running()
+            ):  # a collector closes what was left
+                raise
+            if not self.log.closed:
+                self._end(self._outcomes.raised(error))
+        else:
+            self._end(self._outcomes.returned(result))
+
+    def _end(self, event: Event | None) -> None:
+        """The first end counts."""
+        if self.terminal is None:
+            self.terminal = event
+
+    def _cancel(self, event: WorkflowCancelRequested) -> None:
+        # What came before the request is dealt with before it: the order of arrival decides, not the order in which
+        # asyncio would look at a future that is done and a task that is cancelled.
+        if self._task is None:
+            self._enter()
+        self.loop.run_ready()
+        if self._outcomes.cancel_request is None:
+            self._outcomes.cancel_request = event
+            task: Any = self._task
+            task.cancel()
+
+    def _signal(self, event: SignalReceived) -> None:
+        self.handling.signal(event)
+
+    def _update(self, event: UpdateAccepted) -> None:
+        self.loop.run_ready(conditions=False)
+        self.handling.update(event)
+
+    def _completed(self, event: ActivityCompleted) -> None:
+        self.calls.completed(event)
+
+    def _ended_badly(self, event: ActivityFailed | ActivityTimedOut) -> None:
+        self.calls.ended_badly(event)
+
+    def _cancelled(self, event: ActivityCancelled) -> None:
+        self.calls.cancelled(event)
+
+    def _fired(self, event: TimerFired) -> None:
+        self.loop.fire(event.command_id)
+
+    def _child_started(self, event: ChildWorkflowStarted) -> None:
+        self.children.started(event)
+
+    def _child_completed(self, event: ChildWorkflowCompleted) -> None:
+        self.children.completed(event)
+
+    def _child_ended_badly(self, event: BadEnd) -> None:
+        self.children.ended_badly(event)
+
+    def _signal_delivered(self, event: ExternalSignalDelivered) -> None:
+        self.externals.delivered(event)
+
+    def _signal_failed(self, event: ExternalSignalFailed) -> None:
+        self.externals.failed(event)
+
+    # --- what the code may ask ------------------------------------------------------------------------------------
+
+    @property
+    def children(self) -> ChildCalls:
+        """The run's children; made for the first of them."""
+        if self._children is None:
+            around = self.definition.interceptors
+            make = partial(InterceptedChildCalls, around) if around else ChildCalls
+            self._children = make(self.loop, self.started, self.converter)
+        return self._children
+
+    @property
+    def handling(self) -> Handling:
+        """The run's handlers; made for the first signal, update or query."""
+        if self._handling is None:
+            self._handling = Handling(
+                self.loop,
+                self.definition,
+                self._instance,
+                self._context,
+                self.converter,
+                self._outcomes,
+                self._end,
+                lambda: isinstance(self.terminal, WorkflowContinuedAsNew),
+                self.started.workflow_id,
+            )
+        return self._handling
+
+    @property
+    def externals(self) -> ExternalCalls:
+        """The run's signals to others; made for the first of them."""
+        if self._externals is None:
+            around = self.definition.interceptors
+            make = partial(InterceptedExternalCalls, around) if around else ExternalCalls
+            self._externals = make(self.loop, self.converter)
+        return self._externals
+
+    @property
+    def buffered(self) -> Sequence[SignalReceived]:
+        """The signals that wait without a handler, in order."""
+        return self._handling.buffered if self._handling is not None else ()
+
+    @property
+    def handlers_running(self) -> int:
+        """How many signals and updates are being handled."""
+        return self._handling.running if self._handling is not None else 0
+
+    def info(self) -> WorkflowInfo:
+        """What ``workflow.info()`` shows."""
+        return info_of(
+            self.started,
+            run_id=self.run_id,
+            memo=self.memo if self.memo is not None else self.started.memo,
+            search_attributes=self.current_attributes(),
+            start_time=self.loop.started_at,
+            history_events=self.history_events,
+            history_bytes=self.history_bytes,
+            suggested=self.continue_as_new_suggested,
+            converter=self.converter,
+        )
+
+    def current_attributes(self) -> Document:
+        """The run's search attributes, as the code has set them so far."""
+        known = self.search_attributes
+        return (self.started.search_attributes if known is None else known) or {}
+
+    def random(self) -> Random:
+        """The run's own source of randomness."""
+        if self.log.looking is not None:
+            self.log.looking.refuse("take random numbers")
+        if self._random is None:
+            self._random = Random(self.loop.seed)
+        return self._random
+
+    def where(self, command_index: int | None = None) -> str:
+        """The line of workflow code that asked for a command of the last activation, or that the run waits at."""
+        asked_at = self.log.asked_at
+        line = None
+        if command_index is not None and command_index < len(asked_at):
+            line = line_of(asked_at[command_index])
+        if line is None and self._coroutine is not None:
+            line = waiting_line(self._coroutine)
+        return line or self.definition.source
+
+    # --- leaving memory -------------------------------------------------------------------------------------------
+
+    def evict(self) -> None:
+        """Close the run's coroutines with commands switched off, and let go of everything.
+
+        User code runs no further than its ``finally`` blocks, where durable calls do nothing and waiting ends at once.
+        """
+        loop = getattr(self, "loop", None)
+        if loop is None or loop.is_closed():
+            return
+        if self.terminal is not None:
+            loop.report_unseen()
+        self.log.close()
+        calls: list[DurableFuture[Any]] = list(self.calls.open.values())
+        if self._children is not None:
+            calls += self._children.forget()
+        if self._externals is not None:
+            calls += self._externals.open.values()
+        close_loop(loop, calls, self.started.workflow_id)
+        self.calls.open.clear()
+        loop.machine = None
+        self._task = self._coroutine = self._instance = self._broken = None
+        self._handling = self._externals = None
+
+
+_APPLY: dict[type[Event], Callable[[WorkflowMachine, Any], None]] = {
+    WorkflowStarted: WorkflowMachine._begin,
+    WorkflowCancelRequested: WorkflowMachine._cancel,
+    ActivityCompleted: WorkflowMachine._completed,
+    ActivityFailed: WorkflowMachine._ended_badly,
+    ActivityTimedOut: WorkflowMachine._ended_badly,
+    ActivityCancelled: WorkflowMachine._cancelled,
+    ChildWorkflowStarted: WorkflowMachine._child_started,
+    ChildWorkflowStartFailed: WorkflowMachine._child_ended_badly,
+    ChildWorkflowCompleted: WorkflowMachine._child_completed,
+    ChildWorkflowFailed: WorkflowMachine._child_ended_badly,
+    ChildWorkflowTimedOut: WorkflowMachine._child_ended_badly,
+    ChildWorkflowCancelled: WorkflowMachine._child_ended_badly,
+    ChildWorkflowTerminated: WorkflowMachine._child_ended_badly,
+    TimerFired: WorkflowMachine._fired,
+    SignalReceived: WorkflowMachine._signal,
+    UpdateAccepted: WorkflowMachine._update,
+    ExternalSignalDelivered: WorkflowMachine._signal_delivered,
+    ExternalSignalFailed: WorkflowMachine._signal_failed,
+}

@@ -1,0 +1,312 @@
+"""Bringing a run back: its history, fed to its code again.
+
+History is cut into activations by ``WorkflowTaskCompleted``. The record names what its activation applied: every
+inbound event up to seq ``through`` that no earlier one had applied, in seq order, then the ``own`` ones that stand just
+before the record. Inbound events between the two were not seen; they wait for the next record. After the record stand
+the ``commands`` events that the activation asked for; among them the engine may have put some of its own (``by``).
+
+::
+
+    1 WorkflowStarted
+    2 WorkflowTaskCompleted   through=1 own=0 commands=1   applied 1
+    3 ActivityScheduled                                    asked by it
+    4 SignalReceived                                       landed while the activation of 6 was running
+    5 ActivityCompleted                                    ran here: bundled with its decision
+    6 WorkflowTaskCompleted   through=3 own=1 commands=0   applied 5; 4 waits
+
+Each activation is run to quiescence and the whole block of what it asks for is compared with what is recorded: the
+kind, the command id and the names, never inputs or durations. The first difference ends the replay; the machine is then
+good for nothing and must be evicted.
+
+Rows are decoded one at a time and no further than needed: of a command only what is compared.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from outlast_workflow.errors import NonDeterminismError
+from outlast_workflow.history.events import (
+    REGISTRY,
+    Event,
+    SideEffectRecorded,
+    VersionMarkerRecorded,
+    WorkflowTaskCompleted,
+)
+from outlast_workflow.history.open_commands import ENDS, OPENS
+from outlast_workflow.primitives.payloads import Payload
+from outlast_workflow.run.machine import NOTHING_RECALLED, WorkflowMachine
+from outlast_workflow.run.recorded_markers import NotRecalled, Recall
+
+Row = tuple[int, str, Any]
+"""A history row: seq, event type, payload (JSON text)."""
+
+BEHAVIOURS: frozenset[str] = frozenset()
+"""The engine behaviours that this version knows how to replay, by the name that an activation's record gives them."""
+
+_RECORD = WorkflowTaskCompleted.type
+
+
+@dataclass(slots=True)
+class Replayed:
+    """Where a replay stopped: what the next activation begins with."""
+
+    unapplied: list[tuple[int, Event]] = field(default_factory=list)
+    last_seq: int = 0
+    closed: bool = False
+    activations: int = 0
+    last_activation_at: int = 0
+    open_ids: set[int] = field(default_factory=set)
+    """The command ids of what is open."""
+
+
+def replay(
+    machine: WorkflowMachine, rows: Iterable[Row], loads: Callable[[Any], dict[str, Any]] = orjson.loads
+) -> Replayed:
+    """Feed a history to a fresh machine.
+
+    Args:
+        machine: A machine that was never activated.
+        rows: The history from seq 1, in order.
+        loads: Reads a payload: for those that are no text (any more).
+
+    Raises:
+        NonDeterminismError: The code asks for other commands than those recorded.
+        WorkflowTaskError: The code can't be run at all, for example because an input can't be decoded.
+    """
+    replayed = Replayed()
+    reader = _Reader(machine, replayed, loads)
+    machine.replaying = True
+    try:
+        for seq, kind, payload in rows:
+            replayed.last_seq = seq
+            reader.read(seq, kind, payload)
+            if reader.seeds and seq in reader.seeds:
+                machine.reseed(reader.seeds[seq])
+        reader.finish()
+    finally:
+        machine.replaying = False
+    return replayed
+
+
+class _Reader:
+    """One walk along the rows of a history."""
+
+    __slots__ = (
+        "asked",
+        "due",
+        "loads",
+        "machine",
+        "recall",
+        "record",
+        "recorded",
+        "replayed",
+        "seeds",
+        "seq",
+        "wanted",
+    )
+
+    def __init__(
+        self, machine: WorkflowMachine, replayed: Replayed, loads: Callable[[Any], dict[str, Any]]
+    ) -> None:
+        self.loads = loads
+        self.machine = machine
+        self.replayed = replayed
+        self.asked: list[Event] = []  # what the activation under comparison asked for
+        self.recorded: list[tuple[Any, ...]] = []  # … and what history says, so far
+        self.wanted = 0  # how many more commands belong to it
+        self.record: dict[str, Any] = {}  # its record, at which seq that is, and what it applied
+        self.seq = 0
+        self.due: list[Event] = []
+        self.recall = NOTHING_RECALLED
+        self.seeds: dict[int, int] = {}  # the points at which the run was reset, and the seed from there on
+
+    def read(self, seq: int, kind: str, payload: Any) -> None:
+        if kind == _RECORD:
+            self.begin(seq, self.loads(payload))
+            return
+        cls = REGISTRY[kind]
+        if cls.terminal:
+            self.replayed.closed = True
+        if cls.command:
+            if self.wanted:
+                self.command(cls, self.loads(payload))
+        elif cls.inbound:
+            document = self.loads(payload)
+            if seq == 1 and (reset := document.get("reset")) is not None:
+                self.seeds = dict(reset["seeds"])
+            if "by" not in document:
+                self.replayed.unapplied.append((seq, cls.from_document(document)))
+                if cls in ENDS:
+                    self.replayed.open_ids.discard(document["command_id"])
+
+    def begin(self, seq: int, record: dict[str, Any]) -> None:
+        """An activation: it is run when its whole block of commands has been read, for that holds what it recalls."""
+        if self.wanted:
+            self.activate()
+        self.record, self.seq = record, seq
+        self.due = self._due(seq, record["through"], record["own"])
+        self.recorded = []
+        self.recall = NOTHING_RECALLED
+        self.wanted = record["commands"]
+        if not self.wanted:
+            self.activate()
+
+    def command(self, cls: type[Event], document: dict[str, Any]) -> None:
+        if document.get("by") is not None:
+            return
+        self.recorded.append(cls.recorded_signature(document))
+        if cls in OPENS:
+            self.replayed.open_ids.add(document["command_id"])
+        elif cls in ENDS:
+            self.replayed.open_ids.discard(document["command_id"])
+        if cls is SideEffectRecorded or cls is VersionMarkerRecorded:
+            self.remember(cls, document)
+        self.wanted -= 1
+        if not self.wanted:
+            self.activate()
+
+    def remember(self, cls: type[Event], document: dict[str, Any]) -> None:
+        """What the code must be told when it gets there."""
+        if self.recall is NOTHING_RECALLED:
+            self.recall = Recall()
+        if cls is SideEffectRecorded:
+            self.recall.values[document["command_id"]] = Payload.of(document["value"])
+            return
+        self.recall.patches.add(document["patch_id"])
+        if document.get("deprecated"):
+            self.recall.deprecated.add(document["patch_id"])
+
+    def activate(self) -> None:
+        self.wanted = 0
+        machine, record, replayed = self.machine, self.record, self.replayed
+        machine.recall = self.recall
+        try:
+            self.asked = machine.activate(
+                self.due,
+                record["at"],
+                history_events=record["history_events"],
+                history_bytes=record["history_bytes"],
+                suggested=record.get("suggested", False),
+            )
+        except NotRecalled:
+            self.asked = machine.log.take()
+        replayed.activations += 1
+        replayed.last_activation_at = machine.time
+        if self.recorded or self.asked:
+            self.compare()
+
+    def _due(self, seq: int, through: int, own: int) -> list[Event]:
+        """The inbound events that the record at ``seq`` applied, taken out of those that wait."""
+        waiting = self.replayed.unapplied
+        own_from = seq - own
+        if not waiting or (waiting[-1][0] <= through or waiting[0][0] >= own_from):
+            self.replayed.unapplied = []
+            return [event for _, event in waiting]
+        seen = [event for at, event in waiting if at <= through or at >= own_from]
+        self.replayed.unapplied = [pair for pair in waiting if through < pair[0] < own_from]
+        return seen
+
+    def compare(self) -> None:
+        asked = [command.signature() for command in self.asked]
+        if asked == self.recorded:
+            return
+        # A deprecated patch may go from the code altogether.
+        optional = {(VersionMarkerRecorded.type, patch_id) for patch_id in self.recall.deprecated} - set(
+            asked
+        )
+        recorded = [signature for signature in self.recorded if signature not in optional]
+        if asked != recorded:
+            raise _difference(self.machine, recorded, asked, self.record, self.seq)
+
+    def finish(self) -> None:
+        if self.wanted:
+            self.activate()
+
+
+def _difference(
+    machine: WorkflowMachine,
+    recorded: Sequence[tuple[Any, ...]],
+    asked: Sequence[tuple[Any, ...]],
+    record: dict[str, Any],
+    seq: int,
+) -> NonDeterminismError:
+    index = 0
+    while index < len(recorded) and index < len(asked) and recorded[index] == asked[index]:
+        index += 1
+    return NonDeterminismError(
+        event_seq=seq,
+        expected=[_words(signature) for signature in recorded],
+        actual=[_words(signature) for signature in asked],
+        command_index=index,
+        source=machine.where(index),
+        workflow_type=machine.definition.name,
+        notes=_other_circumstances(record),
+    )
+
+
+def _other_circumstances(record: dict[str, Any]) -> list[str]:
+    """What else was different when the activation was recorded, and may be why."""
+    notes: list[str] = []
+    python, here = record.get("python"), sys.version_info[1]
+    if python is not None and python != here:
+        notes.append(
+            f"it was recorded on Python 3.{python} and is replayed on 3.{here}, whose asyncio may order tasks otherwise"
+        )
+    unknown = sorted(set(record.get("flags") or ()) - BEHAVIOURS)
+    if unknown:
+        notes.append(f"it was recorded with behaviours that this version does not know: {', '.join(unknown)}")
+    return notes
+
+
+def _words(signature: tuple[Any, ...]) -> str:
+    """A command as a line of the comparison: ``ActivityScheduled #3 charge``."""
+    kind, *rest = signature
+    return " ".join(
+        [kind, *(f"#{part}" if isinstance(part, int) else str(part) for part in rest if part is not None)]
+    )
+
+
+def activation_record(
+    machine: WorkflowMachine,
+    commands: Sequence[Event],
+    *,
+    through: int,
+    own: int,
+    python: int,
+    build_id: str | None = None,
+) -> WorkflowTaskCompleted | None:
+    """The event that records an activation, or None where there is none to write.
+
+    A run that a limit ended has a terminal event with ``by``: replay ends before that activation, so it has no record
+    (its own inbound events are appended all the same).
+
+    Args:
+        machine: The machine, after ``activate`` returned ``commands``.
+        commands: What it returned.
+        through: The seq up to which inbound events have been applied.
+        own: How many inbound events of the same change stand just before the record.
+        python: The minor version of the interpreter that ran it.
+        build_id: The worker's.
+    """
+    if machine.terminal is not None and getattr(machine.terminal, "by", None) is not None:
+        return None
+    buffered = machine.buffered
+    return WorkflowTaskCompleted(
+        through=through,
+        own=own,
+        at=machine.time,
+        commands=len(commands),
+        history_events=machine.history_events,
+        history_bytes=machine.history_bytes,
+        python=python,
+        build_id=build_id,
+        buffered=dict(Counter(signal.name for signal in buffered)) if buffered else None,
+        suggested=machine.suggestion_is_new or None,
+    )

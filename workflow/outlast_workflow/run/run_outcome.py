@@ -1,0 +1,105 @@
+"""What the end of a workflow's code becomes: its terminal event, or a refusal that fails the task."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import failure_of
+from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.errors import ContinueAsNew, DurableCallError, PayloadEncodeError, StructuralLimitError
+from outlast_workflow.history.events import (
+    Event,
+    WorkflowCancelled,
+    WorkflowCancelRequested,
+    WorkflowCompleted,
+    WorkflowContinuedAsNew,
+    WorkflowFailed,
+)
+from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.options.search_attributes import size_of, to_document
+from outlast_workflow.primitives.payloads import NOT_NEEDED
+
+BY_LIMIT = "structural_limit"
+"""The ``by`` of a run that grew past a limit: the engine's word, not the code's, so replay does not expect it."""
+
+
+class Outcomes:
+    """The end of one run."""
+
+    __slots__ = ("cancel_request", "converter", "definition", "headers", "log", "task_failure_types")
+
+    def __init__(
+        self,
+        log: CommandLog,
+        definition: WorkflowDefinition,
+        converter: DataConverter,
+        task_failure_types: tuple[type[BaseException], ...],
+    ) -> None:
+        self.log = log
+        self.definition = definition
+        self.converter = converter
+        self.task_failure_types = task_failure_types
+        self.cancel_request: WorkflowCancelRequested | None = None
+        self.headers: dict[str, Any] | None = None  # what the run was started with, and the next one will be
+
+    def returned(self, result: Any) -> Event | None:
+        """The code returned a value."""
+        log = self.log
+        if log.replaying:
+            return WorkflowCompleted(NOT_NEEDED)
+        try:
+            payload = self.converter.encode(result, f"the result of workflow {self.definition.name}")
+            log.check("payload_bytes", len(payload.json))
+        except (PayloadEncodeError, StructuralLimitError) as error:
+            log.refuse(error)
+            return None
+        return WorkflowCompleted(payload)
+
+    def raised(self, error: BaseException) -> Event | None:
+        """The code raised: control flow, the answer to a cancel request, a task failure, or the failure of the run."""
+        if self.log.refusal is not None:
+            return None
+        if isinstance(error, ContinueAsNew):
+            return self.continued(error)
+        if isinstance(error, asyncio.CancelledError) and self.cancel_request is not None:
+            return WorkflowCancelled(self.cancel_request.reason)
+        if isinstance(error, self.task_failure_types):
+            self.log.refuse(error)
+            return None
+        return WorkflowFailed(failure_of(error, self.converter))
+
+    def limited(self, error: StructuralLimitError) -> WorkflowFailed:
+        """The run grew past a limit."""
+        return WorkflowFailed(failure_of(error, self.converter), by=BY_LIMIT)
+
+    def continued(self, request: ContinueAsNew) -> Event | None:
+        """The code asked for the next run."""
+        log = self.log
+        name = request.workflow_type or self.definition.name
+        if log.replaying:
+            return WorkflowContinuedAsNew(name, NOT_NEEDED)
+        signature = self.definition.signature if name == self.definition.name else None
+        memo = attributes = None
+        try:
+            arguments = self.converter.encode_request(request.arguments, signature, "the next run's input")
+            log.check("payload_bytes", len(arguments.json))
+            if request.memo is not None:
+                memo = self.converter.encode(request.memo, "the next run's memo")
+                log.check("memo_bytes", len(memo.json))
+            if request.search_attributes is not None:
+                attributes = to_document(request.search_attributes)
+                log.check("search_attributes_bytes", size_of(attributes))
+        except (DurableCallError, PayloadEncodeError, StructuralLimitError) as error:
+            log.refuse(error)
+            return None
+        return WorkflowContinuedAsNew(
+            name,
+            arguments,
+            task_queue=request.task_queue,
+            run_timeout_seconds=request.run_timeout,
+            memo=memo,
+            headers=self.headers,
+            search_attributes=attributes,
+        )
