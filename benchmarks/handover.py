@@ -1,7 +1,7 @@
 """How long a process waits for what another one has written: ``python -m benchmarks.handover``.
 
 This process starts workflows, a worker in another process runs them. *There*: from the moment that the start is
-acknowledged here to the batch of the worker's first activation. *There and back*: from the call of ``start`` to the
+acknowledged here to the batch of the worker's first workflow task. *There and back*: from the call of ``start`` to the
 result, here; each way is one hand-over. One workflow at a time, with a pause between them, so that nobody is awake
 already.
 """
@@ -60,7 +60,7 @@ async def hand_over(url: str, count: int) -> tuple[list[float], list[float]]:
     there: list[float] = []
     back: list[float] = []
     async with Client.connect(url) as client:
-        clock = client.hub.environment.clock
+        clock = client.runtime.environment.clock
         await client.execute(echo, 0)
         for number in range(count):
             await asyncio.sleep(random.uniform(0.02, 0.06))

@@ -73,8 +73,8 @@ class Recorder:
             rows.append((run.run_id, run.last_seq, event.type, run.last_event_at, text))
         return rows
 
-    def activation(self, own: int, commands: int) -> WorkflowTaskCompleted:
-        """The record of an activation that has seen everything."""
+    def workflow_task(self, own: int, commands: int) -> WorkflowTaskCompleted:
+        """The record of a workflow task that has seen everything."""
         run = self.run
         return WorkflowTaskCompleted(
             through=run.last_seq - own,
@@ -94,13 +94,13 @@ def workflow_rows(environment: Environment, worker_id: str, index: int) -> Workf
     instance: InstanceRow = new_instance(run)
     begun = started_event(run, input=Payload.of([argument(index)]), seed=environment.random.getrandbits(52))
     first_events = recorder.record(begun)
-    first_events += recorder.record(recorder.activation(0, 1), scheduled(1, argument(index)))
+    first_events += recorder.record(recorder.workflow_task(0, 1), scheduled(1, argument(index)))
     activity = activity_row(run, 1)
     inserted_run, inserted_activity = values(run), values(activity)
     guard, activity_guard = picked(run, RUN_GUARD), picked(activity, ACTIVITY_GUARD)
     result = Payload.of(answer_to(argument(index)))
     last_events = recorder.record(ActivityCompleted(1, result, 1))
-    last_events += recorder.record(recorder.activation(1, 1), WorkflowCompleted(result))
+    last_events += recorder.record(recorder.workflow_task(1, 1), WorkflowCompleted(result))
     run.status, run.closed_at, run.owner_id = "completed", run.last_event_at, None
     close(activity)
     return WorkflowRows(
@@ -133,7 +133,7 @@ def step_rows(environment: Environment, run: RunRow, steps: int) -> list[StepRow
         run.last_event_at = environment.clock.now()
         guard, activity_guard = picked(run, RUN_GUARD), picked(activity, ACTIVITY_GUARD)
         events = recorder.record(ActivityCompleted(number, Payload.of(number), 1))
-        events += recorder.record(recorder.activation(1, 1), scheduled(number + 1, number))
+        events += recorder.record(recorder.workflow_task(1, 1), scheduled(number + 1, number))
         close(activity)
         activity_update = picked(activity, ACTIVITY_UPDATE) + activity_guard
         activity = activity_row(run, number + 1)

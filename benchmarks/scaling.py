@@ -1,9 +1,10 @@
 """How throughput grows with processes: ``python -m benchmarks.scaling``, PostgreSQL by default.
 
 For each number of processes, in one run: a fresh database gets so many workflows with one activity each, all waiting;
-then ``outlast worker --processes N`` works them off, and the clock runs from its first activation to its last end. The
-activity computes for ``--compute`` milliseconds: with 0 the engine and the database are all there is. What is printed
-beside the rate says what bounds it: where all cores are busy, another process only takes them from the database.
+then ``outlast worker --processes N`` works them off, and the clock runs from its first workflow task to its last end.
+The activity computes for ``--compute`` milliseconds: with 0 the engine and the database are all there is. What is
+printed beside the rate says what bounds it: where all cores are busy, another process only takes them from the
+database.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.measuring import WrongResultError, expect, timed
 from outlast.client.client import Client
 from outlast.testing import check_database
-from outlast_runs.activation import Activate, Activation
 from outlast_runs.claims import RegisterWorker
 from outlast_runs.start import StartRun
+from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
 from outlast_store.schema.rows import RunRow, WorkerRow
 from outlast_store.transitions.runs import first_run, started_event
 from outlast_watchdog.passes import apply_all
@@ -42,7 +42,7 @@ async def all_applied(client: Client, changes: Sequence[Any]) -> list[Any]:
     """Apply changes; any error is raised."""
     values: list[Any] = []
     for start in range(0, len(changes), AT_A_TIME):
-        values += await apply_all(client.hub.journal, changes[start : start + AT_A_TIME])
+        values += await apply_all(client.runtime.journal, changes[start : start + AT_A_TIME])
     for value in values:
         if isinstance(value, BaseException):
             raise value
@@ -51,7 +51,7 @@ async def all_applied(client: Client, changes: Sequence[Any]) -> list[Any]:
 
 async def start_runs(client: Client, number: int, options: StartOptions) -> list[RunRow]:
     """Start so many runs that one worker owns."""
-    environment = client.hub.environment
+    environment = client.runtime.environment
     rows = [
         first_run(
             run_id=environment.ids.next(),
@@ -71,14 +71,14 @@ async def start_runs(client: Client, number: int, options: StartOptions) -> list
     return rows
 
 
-def decision(kind: str, row: RunRow, now: int) -> Activate:
-    """The first activation of a run: an activity that runs already, or a timer."""
+def decision(kind: str, row: RunRow, now: int) -> CommitWorkflowTask:
+    """The first workflow task of a run: an activity that runs already, or a timer."""
     command: Event = TimerScheduled(1, now)
     if kind == "activities":
         command = ActivityScheduled(1, "due", "due", Payload.of([]), OPTIONS.snapshot, 5)
     record = WorkflowTaskCompleted(1, 0, now, 1, 1, 0, 11)
     eager = {1: OPTIONS} if kind == "activities" else {}
-    return Activate(row, Activation(OWNER, 1, 1, 0, record, [command], eager=eager))
+    return CommitWorkflowTask(row, WorkflowTask(OWNER, 1, 1, 0, record, [command], eager=eager))
 
 
 async def measure(url: str, kind: str, number: int) -> dict[str, float]:
@@ -89,7 +89,7 @@ async def measure(url: str, kind: str, number: int) -> dict[str, float]:
         options = StartOptions(run_timeout=1) if kind == "runs" else StartOptions()
         rows = await start_runs(client, number, options)
         if kind != "runs":
-            now = client.hub.environment.clock.now()
+            now = client.runtime.environment.clock.now()
             await all_applied(client, [decision(kind, row, now) for row in rows])
         await asyncio.sleep(1.1 if kind == "runs" else 0.1)
         watchdog = TaskWatchdog(client)
@@ -99,7 +99,7 @@ async def measure(url: str, kind: str, number: int) -> dict[str, float]:
         expect("what it left", (report.left, report.set_aside), ({}, 0))
         expect("what a second pass does", (await watchdog.run_pass()).counts, {})
         if number <= CHECKED:
-            with client.hub.database.reader() as connection:
+            with client.runtime.database.reader() as connection:
                 wrong = check_database(connection)
             if wrong:
                 raise WrongResultError(f"{len(wrong)} broken invariants: {wrong[0]}")

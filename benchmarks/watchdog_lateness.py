@@ -124,7 +124,7 @@ EVENTS = {"timers": "TimerFired", "activities": "ActivityTimedOut", "runs": "Wor
 async def latenesses(client: Client, kind: str) -> list[float]:
     """By how many milliseconds each event came after its deadline."""
     text = "SELECT recorded_at, payload FROM history_events WHERE type = ?"
-    rows = await client.hub.read(fetch, text, (EVENTS[kind],))
+    rows = await client.runtime.read(fetch, text, (EVENTS[kind],))
     late: list[float] = []
     for recorded_at, payload in rows:
         document = json.loads(payload)

@@ -135,7 +135,7 @@ async def replays(recorded: Recorded, times: int) -> Timing:
                     converter=client.converter,
                     limits=StructuralLimits(),
                 )
-                rows = client.hub.read_now(queries.history, recorded.run_id)
+                rows = client.runtime.read_now(queries.history, recorded.run_id)
                 replayed = replay(machine, rows)
                 machine.evict()
                 expect(

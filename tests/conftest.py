@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.recorded import Recorder, known_code
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.runtime.schema_check import ensure_schema
 from outlast.testing import check_database
 from outlast.testing.postgres import TemporaryPostgres
@@ -70,17 +70,19 @@ def invariants(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> Iterator[
     found: list[str] = []
     of_the_engine: list[Database] = []
     owners: list[Any] = []
-    open_hub, dispose, make_owner = Hub.__init__, Database.dispose, RunOwner.__init__
+    open_hub, dispose, make_owner = Runtime.__init__, Database.dispose, RunOwner.__init__
 
-    def note_and_own(owner: RunOwner, hub: Hub, settings: WorkerSettings, workflows: Any, *rest: Any) -> None:
+    def note_and_own(
+        owner: RunOwner, runtime: Runtime, settings: WorkerSettings, workflows: Any, *rest: Any
+    ) -> None:
         owners.append((settings, workflows))
-        make_owner(owner, hub, settings, workflows, *rest)
+        make_owner(owner, runtime, settings, workflows, *rest)
 
     def note_and_open(
-        hub: Hub, url: DatabaseUrl, environment: Environment, database: Database, **more: Any
+        runtime: Runtime, url: DatabaseUrl, environment: Environment, database: Database, **more: Any
     ) -> None:
         of_the_engine.append(database)
-        open_hub(hub, url, environment, database, **more)
+        open_hub(runtime, url, environment, database, **more)
 
     def check_and_dispose(database: Database) -> None:
         try:
@@ -93,7 +95,7 @@ def invariants(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> Iterator[
         finally:
             dispose(database)
 
-    monkeypatch.setattr(Hub, "__init__", note_and_open)
+    monkeypatch.setattr(Runtime, "__init__", note_and_open)
     monkeypatch.setattr(RunOwner, "__init__", note_and_own)
     monkeypatch.setattr(Database, "dispose", check_and_dispose)
     yield found

@@ -134,7 +134,7 @@ def close_attempt(batch: Batch, run: RunRow, row: ActivityRow, end: AttemptEnd) 
 
     Where the activity ends, its terminal event is appended and the run is woken.
     """
-    batch.insist()
+    batch.require_locks()
     late = passed(row, batch.now)
     if late is not None:
         closed = _time_out(batch, run, row, *late)

@@ -218,7 +218,7 @@ class CompleteAttempt(AttemptChange):
 class EndAttempt(AttemptChange):
     """An attempt failed, was cancelled, rescued or handed back."""
 
-    insists = True
+    needs_locks = True
 
     def __init__(
         self,

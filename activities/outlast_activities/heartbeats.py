@@ -1,7 +1,7 @@
 """Heartbeats: the newest details of each running attempt, and when they are written.
 
 A handler may beat as often as it likes: a beat only replaces the one before in memory. They are written together, by
-the pulse's thread, for one attempt at most once in 0.8 × its heartbeat timeout and, while there is something new, at
+the ticker's thread, for one attempt at most once in 0.8 × its heartbeat timeout and, while there is something new, at
 least every 30 seconds; without a heartbeat timeout, every 30 seconds. The first beat of an attempt is written at once.
 A beat without details leaves the details of an earlier one as they are.
 

@@ -48,7 +48,7 @@ async def measure(url: str, steps: int, rounds: int) -> dict[str, Any]:
             machine = WorkflowMachine(
                 definition_of(sequence), run_id, converter=DataConverter(), limits=StructuralLimits()
             )
-            with client.hub.database.reader() as connection:
+            with client.runtime.database.reader() as connection:
                 replayed = replay(machine, queries.history(connection, run_id))
             took.append(time.perf_counter() - began)
             assert replayed.closed

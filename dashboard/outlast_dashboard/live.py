@@ -1,6 +1,6 @@
 """Knowing soon that something may have changed.
 
-A :class:`Bell` rings when this process commits, when the doorbell says that another did, and after :data:`PATIENCE_S`
+A :class:`Bell` rings when this process commits, when the notifier says that another did, and after :data:`PATIENCE_S`
 in any case: not every change rings (heartbeats don't), and a bell may be lost. Whoever is rung looks and compares.
 """
 
@@ -21,27 +21,27 @@ class Bell:
     """Rings when there may be news in a client's database."""
 
     def __init__(self, client: Client) -> None:
-        self._hub = client.hub
-        self._rung = asyncio.Event()
+        self._runtime = client.runtime
+        self._notified = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._hub.journal.subscribe(self._on_commit)
-        self._hub.on_news(self._rung.set)
+        self._runtime.journal.subscribe(self._on_commit)
+        self._runtime.on_news(self._notified.set)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._hub.off_news(self._rung.set)
-        self._hub.journal.unsubscribe(self._on_commit)
+        self._runtime.off_news(self._notified.set)
+        self._runtime.journal.unsubscribe(self._on_commit)
 
     def _on_commit(self, _: Committed) -> None:
-        self._rung.set()
+        self._notified.set()
 
     async def rung(self) -> None:
         """Wait for the next ring."""
         await asyncio.sleep(GAP_S)
         try:
             async with asyncio.timeout(PATIENCE_S - GAP_S):
-                await self._rung.wait()
+                await self._notified.wait()
         except TimeoutError:
             pass
-        self._rung.clear()
+        self._notified.clear()

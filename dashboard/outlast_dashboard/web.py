@@ -34,7 +34,7 @@ class Web:
 
     def now(self) -> datetime:
         """Now, by the engine's clock: deadlines are compared with that one."""
-        return to_datetime(self.client.hub.environment.clock.now())
+        return to_datetime(self.client.runtime.environment.clock.now())
 
 
 class Serving:

@@ -121,7 +121,7 @@ class StealRuns(BaseChange):
 
     Their owner has lost them as if it had died, and the run may be the cause: each loss doubles the wait for the next
     theft, from the second on the thief lets the run wait before it activates it, and from the third it needs a person.
-    All is forgotten with the next activation that is committed.
+    All is forgotten with the next workflow task that is committed.
     """
 
     def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
@@ -140,7 +140,7 @@ class StealRuns(BaseChange):
                 or run.wake_at is None
             ):
                 continue
-            batch.insist()
+            batch.require_locks()
             awake_since = max(run.wake_at, run.not_before)
             if batch.now - awake_since >= STEAL_AFTER << min(run.owner_losses, 10):
                 release(run, batch.now)

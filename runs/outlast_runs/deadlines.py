@@ -28,7 +28,7 @@ class EnforceRunDeadline(BaseChange):
     ``retries=False`` spares the lock on the instance where the run has no retry policy.
     """
 
-    insists = True
+    needs_locks = True
 
     def __init__(self, run_id: str, workflow_id: str, *, retries: bool = True) -> None:
         self.runs = self.closes = (run_id,)

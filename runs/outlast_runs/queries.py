@@ -12,7 +12,7 @@ from outlast_workflow.primitives.payloads import Payload
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QueryRequest:
     """What is asked of a run."""
 
     name: str
@@ -21,7 +21,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class QueryResult:
     """The answer, or why there is none."""
 
     result: Payload | None = None
@@ -33,7 +33,7 @@ class Reply:
         return orjson.dumps(value).decode()
 
     @classmethod
-    def from_text(cls, text: str) -> Reply:
+    def from_text(cls, text: str) -> QueryResult:
         """What a row says."""
         document: dict[str, Any] = orjson.loads(text)
         if "failure" in document:

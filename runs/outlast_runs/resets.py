@@ -79,7 +79,7 @@ class ResetRun(BaseChange):
         Raises:
             ResetRefusedError: Another run stands for the workflow by now, or its execution deadline has passed.
         """
-        batch.insist()
+        batch.require_locks()
         run = batch.run(self.run_id)
         instance = batch.instance(self.instances[0])
         if run is None or instance is None:

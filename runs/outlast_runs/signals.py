@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast_runs.run_changes import RunChange
+from outlast_runs.run_change import RunChange
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outlast_runs.activation import Activation, Applied, apply_activation
 from outlast_runs.signals import deliver
 from outlast_runs.updates import UpdateRequest, ask, known_update
+from outlast_runs.workflow_task import Applied, WorkflowTask, apply_workflow_task
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.runs import (
@@ -35,7 +35,9 @@ from outlast_workflow.primitives.enums import DuplicatePolicy
 
 @dataclass(slots=True)
 class Started:
-    """What a start did: the run that stands for the id, and what became of its first activation if it was folded in."""
+    """What a start did: the run that stands for the id, and what became of its first workflow task if it was folded
+    in.
+    """
 
     run_id: str
     first_run_id: str
@@ -46,14 +48,14 @@ class Started:
 
 
 class StartRun(BaseChange):
-    """Start a workflow; with ``activation`` (an *eager* start) its first activation is part of the same change."""
+    """Start a workflow; with ``workflow_task`` (an *eager* start) its first task is part of the same change."""
 
     def __init__(
         self,
         run: RunRow,
         started: WorkflowStarted,
         policy: DuplicatePolicy,
-        activation: Activation | None = None,
+        workflow_task: WorkflowTask | None = None,
         *,
         signal: SignalReceived | None = None,
         update: UpdateRequest | None = None,
@@ -66,18 +68,18 @@ class StartRun(BaseChange):
         self.run = run
         self.started = started
         self.policy = policy
-        self.activation: Activation | None = None
+        self.workflow_task: WorkflowTask | None = None
         self.new_instances = [new_instance(run)]
-        if activation is not None:
-            self.fold(activation)
+        if workflow_task is not None:
+            self.fold(workflow_task)
         self.weight = 2048 + len(started.input.json)
 
-    def fold(self, activation: Activation) -> None:
-        """Make the first activation part of the start."""
-        self.activation = activation
+    def fold(self, workflow_task: WorkflowTask) -> None:
+        """Make the first workflow task part of the start."""
+        self.workflow_task = workflow_task
         self.new_instances = [
             *self.new_instances,
-            *[child.instance for child in activation.children.values()],
+            *[child.instance for child in workflow_task.children.values()],
         ]
 
     def apply(self, batch: Batch) -> Started:
@@ -143,9 +145,9 @@ class StartRun(BaseChange):
         row = batch.add_run(self.run)
         batch.append(row, self.started)
         update = self._speak(batch, row) if self._speaks else None
-        if self.activation is None:
+        if self.workflow_task is None:
             return Started(row.run_id, row.run_id, created=True, update=update)
-        applied = apply_activation(batch, row, self.activation)
+        applied = apply_workflow_task(batch, row, self.workflow_task)
         return Started(row.run_id, row.run_id, created=True, applied=applied, update=update)
 
 

@@ -2,7 +2,7 @@
 
 An update is a row of ``workflow_requests`` before it is anything else: it wakes the run and bumps its ``inbox``, and
 has no event. The owner sees that the inbox is not what it has seen, reads what waits and asks the code. What the code
-accepts becomes ``UpdateAccepted``, in the change of the activation that begins to handle it; what it rejects leaves
+accepts becomes ``UpdateAccepted``, in the change of the workflow task that begins to handle it; what it rejects leaves
 nothing but the answer in the row. The key of the row makes an update with one id happen once in a whole chain.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from outlast_runs.run_changes import RunChange
+from outlast_runs.run_change import RunChange
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests
@@ -90,13 +90,13 @@ def acceptance(row: RequestRow) -> UpdateAccepted:
 
 
 def answer_updates(batch: Batch, run: RunRow, considered: Considered) -> None:
-    """Write what became of the updates that an activation was given: before its record, which counts them."""
+    """Write what became of the updates that a workflow task was given: before its record, which counts them."""
     for update_id, failure in considered.rejected:
         requests.rejected(batch, (run.first_run_id, "update", update_id), failure)
     for event in considered.accepted:
         seq = batch.append(run, event)
         if not requests.accepted(batch, (run.first_run_id, "update", event.update_id), seq):
-            batch.insist()  # the owner that another one replaced; under the lock its fence will be refused
+            batch.require_locks()  # the owner that another one replaced; under the lock its fence will be refused
             raise AssertionError(f"update {event.update_id} was accepted twice")
 
 

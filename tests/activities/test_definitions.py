@@ -54,7 +54,7 @@ def called_in_a_workflow(call: Any) -> list[ActivityScheduled]:
         workflows.definition_of(run), "run-1", converter=DataConverter(), limits=StructuralLimits()
     )
     started = WorkflowStarted("wf", "run", "default", Payload(b"[]"), "run-1", 1, 1, 7, 5)
-    commands = machine.activate([started], START, history_events=1, history_bytes=1)
+    commands = machine.run_workflow_task([started], START, history_events=1, history_bytes=1)
     machine.evict()
     return [command for command in commands if isinstance(command, ActivityScheduled)]
 

@@ -33,7 +33,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 def test_a_workflow_calls_it_eight_times_and_never_for_what_it_guards(tmp_path: Path) -> None:
-    """Its two activations set and reset the hooks of asynchronous generators, of which Python tells twice each."""
+    """Its two workflow tasks set and reset the hooks of asynchronous generators, of which Python tells twice each."""
     from outlast_workflow.run.guard import GUARDED
 
     command = [sys.executable, "-c", SCRIPT, f"sqlite:///{tmp_path}/a.db"]

@@ -109,7 +109,7 @@ def test_delete_and_retention(outlast: Command, tmp_path: Path) -> None:
 
 def test_reset(outlast: Command) -> None:
     first = outlast("start", "fail", "--id", "f", "--wait", "--json").json["run_id"]
-    done = outlast("reset", "f", "--to", "first-activation", "--reason", "again")
+    done = outlast("reset", "f", "--to", "first-workflow-task", "--reason", "again")
     assert done.out.startswith("reset f: it goes on as run ")
     assert outlast("result", "f").code == 1
     assert outlast("describe", "f", "--json").json["run"]["run_number"] == 2

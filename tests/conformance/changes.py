@@ -10,7 +10,7 @@ import psycopg
 from sqlalchemy import Connection
 
 from outlast_runs.start import StartRun
-from outlast_store.database.raw_connection import Link
+from outlast_store.database.raw_connection import RawConnection
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.transitions.runs import first_run, started_event
 from outlast_workflow.environment import Environment
@@ -53,7 +53,7 @@ class Poison(BaseChange):
 
     def apply(self, batch: Batch) -> None:
         """Returns nothing: no batch with this is ever written."""
-        batch.insist()
+        batch.require_locks()
         batch._events.append((self.runs[0], 1, "WorkflowStarted", 0, "{}"))
 
 
@@ -135,7 +135,7 @@ class Violate(BaseChange):
 Fault = Callable[["FaultyLink", str, tuple[Any, ...]], Any]
 
 
-class FaultyLink(Link):
+class FaultyLink(RawConnection):
     """A link that asks a plan before each statement."""
 
     plan: ClassVar[list[tuple[str, Fault]]] = []

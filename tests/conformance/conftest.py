@@ -27,7 +27,7 @@ async def journal(database: Database) -> AsyncIterator[Journal]:
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Fault]]]:
     """What is to go wrong, in order; at the end of the test all of it must have happened."""
-    monkeypatch.setattr(committer, "Link", FaultyLink)
+    monkeypatch.setattr(committer, "RawConnection", FaultyLink)
     plan = FaultyLink.plan
     plan.clear()
     yield plan

@@ -13,8 +13,8 @@ from tests.conformance.changes import start
 from outlast.runtime.schema_check import ensure_schema
 from outlast_activities.attempts import HANDED_BACK, RESCUED, AttemptEnd
 from outlast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
-from outlast_runs.activation import Activate, Activation
 from outlast_runs.claims import ClaimRuns, ReleaseAllRuns, ReleaseRuns
+from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
 from outlast_store.database.database import Database, PostgresSettings
 from outlast_store.database.postgresql import has_skip_locked
 from outlast_store.database.urls import DatabaseUrl
@@ -70,11 +70,13 @@ def claim_activities(worker: str, limit: int = 100) -> ClaimActivities:
     return ClaimActivities(worker, ["default"], WORK, limit)
 
 
-def activation(run: RunRow, worker: str, commands: list[Event], *, seen: int, now: int) -> Activate:
+def workflow_task(
+    run: RunRow, worker: str, commands: list[Event], *, seen: int, now: int
+) -> CommitWorkflowTask:
     record = WorkflowTaskCompleted(
         through=seen, own=0, at=now, commands=len(commands), history_events=seen, history_bytes=0, python=11
     )
-    return Activate(run, Activation(worker, run.fence, seen, run.inbox, record, commands))
+    return CommitWorkflowTask(run, WorkflowTask(worker, run.fence, seen, run.inbox, record, commands))
 
 
 def scheduled(command_id: int, *, priority: int = 5, options: ActivityOptions = OPTIONS) -> ActivityScheduled:
@@ -90,7 +92,7 @@ async def started(journal: Journal, *commands: Event, workflow_id: str = "w", **
     (run,) = await journal.apply(claim_runs("owner"))
     if commands:
         now = environment.clock.now()
-        applied = await journal.apply(activation(run, "owner", list(commands), seen=1, now=now))
+        applied = await journal.apply(workflow_task(run, "owner", list(commands), seen=1, now=now))
         return applied.run
     return run
 
@@ -214,25 +216,25 @@ async def test_a_claim_bumps_the_fence_and_the_old_owner_is_refused(journal: Jou
     run = await started(journal)
     assert run.fence == 1
     now = journal.committer._environment.clock.now()
-    late = activation(run.copy(), "owner", [WorkflowCompleted(Payload.of(1))], seen=1, now=now)
+    late = workflow_task(run.copy(), "owner", [WorkflowCompleted(Payload.of(1))], seen=1, now=now)
     await journal.apply(ReleaseRuns("owner", [run.run_id]))
     (again,) = await journal.apply(claim_runs("other"))
     assert (again.run_id, again.fence) == (run.run_id, 2)
     with pytest.raises(RefusedError) as caught:
         await journal.apply(late)
     assert caught.value.reason == "fenced"
-    done = activation(again, "other", [WorkflowCompleted(Payload.of(2))], seen=1, now=now)
+    done = workflow_task(again, "other", [WorkflowCompleted(Payload.of(2))], seen=1, now=now)
     applied = await journal.apply(done)
     assert applied.run.status == "completed"
     with pytest.raises(RefusedError):
         await journal.apply(done)
 
 
-async def test_the_same_activation_twice_is_refused(journal: Journal) -> None:
+async def test_the_same_workflow_task_twice_is_refused(journal: Journal) -> None:
     run = await started(journal)
     now = journal.committer._environment.clock.now()
-    first = activation(run.copy(), "owner", [TimerScheduled(1, now + 10**12)], seen=1, now=now)
-    second = activation(run.copy(), "owner", [TimerScheduled(2, now + 10**12)], seen=1, now=now)
+    first = workflow_task(run.copy(), "owner", [TimerScheduled(1, now + 10**12)], seen=1, now=now)
+    second = workflow_task(run.copy(), "owner", [TimerScheduled(2, now + 10**12)], seen=1, now=now)
     await journal.apply(first)
     with pytest.raises(RefusedError) as caught:
         await journal.apply(second)

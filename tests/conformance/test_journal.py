@@ -370,9 +370,9 @@ async def test_a_commit_in_doubt_whose_row_is_gone_is_not_done_again(
     assert await journal.apply(AppendMany(run_id)) == 2 + done
 
 
-@pytest.mark.parametrize("insists", [False, True])
+@pytest.mark.parametrize("needs_locks", [False, True])
 async def test_a_transaction_that_arrives_after_it_was_given_up_is_refused(
-    on_disk: Database, faults: Faults, journal: Journal, insists: bool
+    on_disk: Database, faults: Faults, journal: Journal, needs_locks: bool
 ) -> None:
     """What a connection had sent when it was lost may reach the server late, out of a network that was cut."""
     journal.cache.owners.add("me")
@@ -392,7 +392,7 @@ async def test_a_transaction_that_arrives_after_it_was_given_up_is_refused(
 
     faults += [("COMMIT", held_up), ("BEGIN", arrives)]
     change = AppendMany(run_id)
-    change.insists = insists
+    change.needs_locks = needs_locks
     assert await journal.apply(change) == 2
     assert on_its_way[0][0].startswith("BEGIN")
     assert change.tried == 2

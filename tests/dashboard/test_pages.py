@@ -189,7 +189,9 @@ async def test_a_filter_that_can_not_be_is_told_beside_its_field_and_nothing_typ
 
 async def test_a_run_is_reset_from_its_page(served: Served) -> None:
     await served.client.execute("Greeting", "ada", id="g-1")
-    answer = await served.web.post("/workflows/g-1/reset", data={"to": "first-activation", "reason": "again"})
+    answer = await served.web.post(
+        "/workflows/g-1/reset", data={"to": "first-workflow-task", "reason": "again"}
+    )
     assert answer.status_code == 303
     assert (await served.client.describe("g-1")).run.run_number == 2
     assert await served.client.handle("g-1").result() == "hello ada"

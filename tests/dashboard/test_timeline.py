@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.engine.run_rows import run_row
 
 from outlast_dashboard.pages.timeline import WIDTH, Lane, Mark, Span, Timeline, timeline
-from outlast_store.reads.timeline import Chronicle, Happening
+from outlast_store.reads.timeline import Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow
 
 S = 1_000_000
@@ -44,7 +44,7 @@ def drawing(
     now: int = 10 * S,
     **run: Any,
 ) -> Timeline:
-    told = Chronicle(list(activities), list(attempts), list(events), False, False, [], None)
+    told = RunTimeline(list(activities), list(attempts), list(events), False, False, [], None)
     row = run_row(1, created_at=0, **run)
     return timeline(row, told, now)
 

@@ -207,7 +207,7 @@ async def test_a_query_that_nobody_can_answer_says_so_at_once(served: Served) ->
 
 async def test_an_update_happens_once_for_its_id_and_a_rejected_one_is_a_conflict(served: Served) -> None:
     id = await started(served)
-    await served.client.handle(id).query("heard")  # its first activation is over
+    await served.client.handle(id).query("heard")  # its first workflow task is over
     rejected = await served.web.post(f"/api/workflows/{id}/updates/correct", json={"args": [""]})
     assert (rejected.status_code, rejected.json()["type"]) == (409, "urn:outlast:problem:update-rejected")
     assert "was rejected: ValueError: a word must not be empty; to ask again" in rejected.json()["detail"]
@@ -266,7 +266,7 @@ async def test_runs_are_found_by_prefix_and_attribute(served: Served) -> None:
 async def test_a_workflow_is_reset_and_what_can_not_be_is_a_conflict(served: Served) -> None:
     id = await started(served, workflow_type="Greeting", args=["ada"])
     await served.client.handle(id).result()
-    answer = await served.web.post(f"/api/workflows/{id}/reset", json={"to": "first-activation"})
+    answer = await served.web.post(f"/api/workflows/{id}/reset", json={"to": "first-workflow-task"})
     assert answer.status_code == 201, answer.text
     assert (await served.client.describe(id)).run.run_id == answer.json()["run_id"]
     assert await served.client.handle(id).result() == "hello ada"

@@ -287,7 +287,7 @@ class Ordered:
 
 @workflow.defn
 class Broken:
-    """Its task fails after the first activation, while this is True."""
+    """Its task fails after the first workflow task, while this is True."""
 
     failing = True
 

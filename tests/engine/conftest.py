@@ -45,7 +45,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def max_cached(mode: str) -> int:
-    """Runs that stay in memory, and runs that come back by replay for every activation."""
+    """Runs that stay in memory, and runs that come back by replay for every workflow task."""
     return 0 if mode == "always_replay" else 1000
 
 

@@ -1,10 +1,10 @@
 """The ways in which the engine's tests are run.
 
 normal:           one worker, whose runs stay in memory.
-always_replay:    one worker, whose runs leave memory after each activation and come back by replay.
+always_replay:    one worker, whose runs leave memory after each workflow task and come back by replay.
 two_workers:      two workers share the queue: each is given every second run to start with, and only one of them
                   runs activities, so that half of the results come from elsewhere.
-double_delivery:  whatever tells a worker that there may be news is delivered twice: what was committed, the doorbell,
+double_delivery:  whatever tells a worker that there may be news is delivered twice: what was committed, the notifier,
                   calls to look at a run or to load it again, and what waits for anybody is looked for twice. Keyed
                   signals and the ends of attempts are written twice, as by a caller that did not hear the answer.
 """
@@ -19,10 +19,10 @@ from typing import Any, Final, Self
 
 import pytest
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.testing import TestEnvironment
-from outlast.worker.activities.claimer import Claimer
-from outlast.worker.runs.claimer import RunTaker
+from outlast.worker.activities.claimer import ActivityClaimer
+from outlast.worker.runs.claimer import RunClaimer
 from outlast.worker.runs.loader import RunLoader
 from outlast.worker.runs.owner import RunOwner
 from outlast.worker.worker import Worker
@@ -65,8 +65,8 @@ class TwoWorkers(TestEnvironment):
             return self
         self.other = self.new_worker(workflows=self._workflows)
         await self.other.start()
-        hub = self.client.hub
-        hub.workers = InTurn(hub.workers)
+        runtime = self.client.runtime
+        runtime.workers = InTurn(runtime.workers)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -96,10 +96,10 @@ def deliver_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "subscribe", subscribe_twice)
     monkeypatch.setattr(Journal, "unsubscribe", unsubscribe_both)
     monkeypatch.setattr(Journal, "submit", _written_again(Journal.submit))
-    for owner, name in ((Hub, "_ring"), (RunOwner, "look_again"), (RunLoader, "load")):
+    for owner, name in ((Runtime, "_notify"), (RunOwner, "look_again"), (RunLoader, "load")):
         monkeypatch.setattr(owner, name, _doubled(getattr(owner, name)))
-    monkeypatch.setattr(RunTaker, "claim", _soon_again(RunTaker.claim))
-    monkeypatch.setattr(Claimer, "claim", _soon_again(Claimer.claim))
+    monkeypatch.setattr(RunClaimer, "claim", _soon_again(RunClaimer.claim))
+    monkeypatch.setattr(ActivityClaimer, "claim", _soon_again(ActivityClaimer.claim))
 
 
 def _written_again(submit: Any) -> Any:

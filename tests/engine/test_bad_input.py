@@ -43,7 +43,7 @@ class Sized:
 
 
 async def nothing_was_written(client: Client, workflow_id: str = "w") -> None:
-    assert await client.hub.read(queries.instance, workflow_id) is None
+    assert await client.runtime.read(queries.instance, workflow_id) is None
     with pytest.raises(WorkflowNotFoundError):
         await client.handle(workflow_id).describe()
 

@@ -217,7 +217,7 @@ def test_one_thing_is_done_to_many(client: Client) -> None:
     gone = [one.workflow_id for one in client.bulk(id_prefix="late-", open=False).delete() if one.done]
     assert gone == ["late-4", "late-3", "late-2", "late-1", "late-0"]
     client.execute(Doubling.run, 2, id="d", options=OPTIONS)
-    assert [one.done for one in client.bulk(workflow_id="d").reset("first-activation")] == [True]
+    assert [one.done for one in client.bulk(workflow_id="d").reset("first-workflow-task")] == [True]
     assert client.handle("d").result(timeout=20) == 4
     with pytest.raises(InvalidOptionError, match="at once"):
         client.bulk(at_once=0)
@@ -238,7 +238,7 @@ def test_clients_share_one_thread_which_ends_with_the_last(url: str) -> None:
     first = Client.connect(url)
     second = Client.connect(url)
     assert _blocking_threads() == 1
-    assert first._client.hub is second._client.hub
+    assert first._client.runtime is second._client.runtime
     first.close()
     first.close()
     with pytest.raises(JournalClosedError):

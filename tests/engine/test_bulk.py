@@ -78,7 +78,7 @@ async def test_what_can_not_be_done_is_an_outcome_and_the_walk_goes_on(made: Mak
         assert isinstance(outcomes[1].error, WorkflowClosedError)
         refused = await walk(env.client.bulk().reset(99))
         assert {type(outcome.error) for outcome in refused} == {ResetRefusedError}
-        assert len(await walk(env.client.bulk(status="terminated").reset("first-activation"))) == 3
+        assert len(await walk(env.client.bulk(status="terminated").reset("first-workflow-task"))) == 3
         assert await env.client.count(open=True) == 3
 
 

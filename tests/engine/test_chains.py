@@ -29,7 +29,7 @@ async def chain_of(client: Client, first_run_id: str) -> list[RunRow]:
     found: list[RunRow] = []
     run_id: str | None = first_run_id
     while run_id is not None:
-        row = await client.hub.read(queries.run, run_id)
+        row = await client.runtime.read(queries.run, run_id)
         assert row is not None
         found.append(row)
         run_id = row.next_run_id

@@ -127,7 +127,7 @@ async def test_a_child_with_a_closed_id_begins_a_new_chain(families: MakeEnviron
         assert await env.client.handle("child").result() == 4
 
 
-async def test_a_child_starts_even_if_its_parent_ends_in_the_same_activation(
+async def test_a_child_starts_even_if_its_parent_ends_in_the_same_workflow_task(
     families: MakeEnvironment,
 ) -> None:
     async with families() as env:
@@ -155,7 +155,7 @@ async def test_a_child_that_is_terminated_with_its_parent_gets_the_parents_deadl
         handle = await env.client.start(family.told_how_it_ended, "slow", id="parent", options=options)
         await env.settle()
         row = await env.client.handle("child").run()
-        parent = await env.client.hub.read(queries.run, str(handle.run_id))
+        parent = await env.client.runtime.read(queries.run, str(handle.run_id))
         assert parent is not None
         assert row.execution_deadline_at == parent.execution_deadline_at
         assert row.execution_timeout is None

@@ -34,8 +34,8 @@ async def long_and_impatient() -> list[str]:
 async def test_what_nobody_may_claim_any_more_is_not_asked_for_again_and_again() -> None:
     """Its time is over, and the watchdog that would end it is away: its worker waits, and does not spin."""
     async with TestEnvironment() as env:
-        hub = env.client.hub
-        submit, claims = hub.journal.submit, []
+        runtime = env.client.runtime
+        submit, claims = runtime.journal.submit, []
 
         def counted(change: Any, callback: Any) -> None:
             if isinstance(change, ClaimActivities):
@@ -43,7 +43,7 @@ async def test_what_nobody_may_claim_any_more_is_not_asked_for_again_and_again()
             if len(claims) < 100:  # or this would go on for ever
                 submit(change, callback)
 
-        hub.journal.submit = counted  # type: ignore[method-assign]
+        runtime.journal.submit = counted  # type: ignore[method-assign]
         async with env.new_worker(
             workflows=[long_and_impatient], activities=[take], watchdog=False, max_concurrent_activities=1
         ):

@@ -24,7 +24,7 @@ async def test_whoever_sets_the_machines_clock_moves_no_deadline(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Client.connect(postgresql_url) as client:
-        clock = client.hub.environment.clock
+        clock = client.runtime.environment.clock
         before = clock.now()
         set_to = time.time_ns() + HOUR_US * 1000
         monkeypatch.setattr(time, "time_ns", lambda: set_to)
@@ -36,7 +36,7 @@ async def test_the_databases_clock_is_measured_again_and_again(
 ) -> None:
     monkeypatch.setattr(runtime, "CLOCK_INTERVAL_S", 0.02)
     async with Client.connect(postgresql_url) as client:
-        clock = client.hub.environment.clock
+        clock = client.runtime.environment.clock
         assert isinstance(clock, SystemClock)
         clock.follow(HOUR_US)
 
@@ -51,4 +51,4 @@ async def test_a_file_has_the_machines_clock(sqlite_url: str, monkeypatch: pytes
     """All its processes are on one machine, and after a restart it is the same one."""
     async with Client.connect(sqlite_url) as client:
         monkeypatch.setattr(time, "time_ns", lambda: HOUR_US * 1000)
-        assert client.hub.environment.clock.now() == HOUR_US
+        assert client.runtime.environment.clock.now() == HOUR_US

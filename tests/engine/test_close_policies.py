@@ -155,7 +155,7 @@ async def test_many_children_end_in_bounded_steps_that_survive_a_crash(
         assert await terminated() == 0
         dying = TaskWatchdog(env.client)
         steps = 0
-        journal = env.client.hub.journal
+        journal = env.client.runtime.journal
         submit = journal.submit
 
         def crash_after_two_steps(change: Any, callback: Any) -> None:
@@ -176,6 +176,6 @@ async def test_many_children_end_in_bounded_steps_that_survive_a_crash(
         assert await terminated() == 10
         assert (await TaskWatchdog(env.client).run_pass()).counts == {}
         await worker.stop()
-        row = await env.client.hub.read(queries.run, str(handle.run_id))
+        row = await env.client.runtime.read(queries.run, str(handle.run_id))
         assert row is not None
         assert row.cascade_at is None

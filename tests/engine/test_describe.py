@@ -412,7 +412,7 @@ async def test_what_a_codec_wrote_is_decoded_and_without_it_shown_as_stored(data
         handle = await env.client.start(both, 9, id="b", options=StartOptions(memo={"a": 1}))
         await env.sleep(20)
         found = await handle.describe()
-        stored = await WorkflowHandle[int](env.client.hub, DataConverter(), "b", None).describe()
+        stored = await WorkflowHandle[int](env.client.runtime, DataConverter(), "b", None).describe()
         await handle.terminate()
     assert found.run.memo == {"a": 1}
     assert found.pending_activities[0].heartbeat_details == ({"row": 9}, "so far")
@@ -487,7 +487,7 @@ async def test_describing_takes_few_statements_however_much_is_open(database_url
     async with TestEnvironment(url=database_url, **PROGRAMS) as env:
         handle = await env.client.start(both, 9, id="b")
         await env.sleep(20)
-        engine = env.client.hub.database._reader_engine
+        engine = env.client.runtime.database._reader_engine
         event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
         await handle.describe()
         reads = [text for text in statements if text.startswith(("SELECT", "WITH"))]

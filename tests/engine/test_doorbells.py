@@ -21,7 +21,7 @@ from tests.engine.process import until_so
 
 from outlast import Client, Worker
 from outlast.runtime import notifier
-from outlast.runtime.notifier import CHANNEL, POLL_INTERVAL
+from outlast.runtime.notifier import CHANNEL, POLL_INTERVAL_S
 from outlast.testing import TestEnvironment
 from outlast_store.reads import queries
 from outlast_store.reads.queries import fetch
@@ -63,9 +63,9 @@ async def test_an_idle_worker_asks_seldom(engine: MakeEnvironment, asked: Counte
             await env.worker.stop()
             await env.sleep(10)
             asked.clear()
-            batches = env.client.hub.journal.committer.statistics["batches"]
+            batches = env.client.runtime.journal.committer.statistics["batches"]
             await env.sleep(seconds)
-            assert env.client.hub.journal.committer.statistics["batches"] == batches
+            assert env.client.runtime.journal.committer.statistics["batches"] == batches
             assert asked.total() <= MOST_A_SECOND * seconds, asked
 
 
@@ -75,10 +75,10 @@ async def test_a_bell_that_rings_during_a_look_is_heard(
 ) -> None:
     """What it rings for may have been written behind the look, which would find it a poll later."""
     async with engine() as env:
-        hub = env.client.hub
-        await env.sleep(10.3 * POLL_INTERVAL)
+        runtime = env.client.runtime
+        await env.sleep(10.3 * POLL_INTERVAL_S)
         looks = 0
-        read = hub.read
+        read = runtime.read
 
         async def read_slowly(question: Any, *args: Any) -> Any:
             nonlocal looks
@@ -86,12 +86,12 @@ async def test_a_bell_that_rings_during_a_look_is_heard(
             if question is queries.look:
                 looks += 1
                 if looks == 1:
-                    await hub._ring()
+                    await runtime._notify()
             return found
 
-        monkeypatch.setattr(hub, "read", read_slowly)
-        await hub._ring()
-        await env.sleep(0.1 * POLL_INTERVAL)
+        monkeypatch.setattr(runtime, "read", read_slowly)
+        await runtime._notify()
+        await env.sleep(0.1 * POLL_INTERVAL_S)
         assert looks == 2
 
 
@@ -116,7 +116,7 @@ async def test_what_another_writes_to_a_file_is_seen_at_once(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the worker there, and by who waits here; polling comes too late by an hour."""
-    monkeypatch.setattr(notifier, "POLL_INTERVAL", 3600)
+    monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 3600)
     async with (
         TestEnvironment(url=sqlite_url, workflows=[programs.nothing]) as env,
         Client.connect(sqlite_url, environment=env.environment) as other,
@@ -133,32 +133,32 @@ async def test_however_much_is_committed_the_bell_rings_once_in_a_while(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
 ) -> None:
     """Here that is an hour; who leaves rings for what came last."""
-    monkeypatch.setattr(notifier, "RING_GAP", 3600)
+    monkeypatch.setattr(notifier, "NOTIFY_GAP_S", 3600)
     with psycopg.connect(postgresql_url, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
         async with Client.connect(postgresql_url) as client:
             for _ in range(30):
                 await client.start(programs.nothing)
-            batches = client.hub.journal.committer.statistics["batches"]
+            batches = client.runtime.journal.committer.statistics["batches"]
         assert batches >= 30
         assert 1 <= len(bells(listener)) <= 2
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_no_commit_rings_the_bell_itself(postgresql_url: str, anyio_backend: Any) -> None:
-    """A NOTIFY makes its transaction wait for all others that have one: it goes by the pulse's connection."""
+    """A NOTIFY makes its transaction wait for all others that have one: it goes by the ticker's connection."""
     with psycopg.connect(postgresql_url, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
         async with Client.connect(postgresql_url) as client:
             for _ in range(10):
                 await client.start(programs.nothing)
             _ = await asyncio.to_thread(lambda: list(listener.notifies(timeout=20, stop_after=1)))
-            journal, pulse = (
-                backend(one._connection) for one in (client.hub.journal.committer, client.hub.pulse)
+            journal, ticker = (
+                backend(one._connection) for one in (client.runtime.journal.committer, client.runtime.ticker)
             )
             await client.start(programs.nothing)
-        assert journal != pulse
-        assert {bell.pid for bell in bells(listener)} == {pulse}
+        assert journal != ticker
+        assert {bell.pid for bell in bells(listener)} == {ticker}
 
 
 def backend(connection: Any) -> int:
@@ -187,20 +187,20 @@ async def test_a_database_without_bells_is_asked_once(
 ) -> None:
     """It does not know the words (here: not the name), and all goes on by polling, without a word more."""
     monkeypatch.setattr(notifier, "CHANNEL", "'no name'")
-    monkeypatch.setattr(notifier, "POLL_INTERVAL", 0.05)
-    monkeypatch.setattr(notifier, "RECONNECT_AFTER", 0.001)
+    monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr(notifier, "RECONNECT_AFTER_S", 0.001)
     caplog.set_level(logging.INFO, "outlast")
     async with Client.connect(postgresql_url) as client:
         async with Worker(client, workflows=[programs.nothing], watchdog=False):
-            bell: Any = client.hub._doorbell
+            bell: Any = client.runtime._notifier
             for _ in range(5):
                 await client.execute(programs.nothing)
-                bell._ring()
+                bell._notify()
             await until_so(lambda: _ended(bell._thread))
     said = [record.getMessage() for record in caplog.records if "LISTEN" in record.getMessage()]
     assert len(said) == 1
     assert not [record for record in caplog.records if "cut off" in record.getMessage()]
-    assert not [record for record in caplog.records if record.name == "outlast.pulse"]
+    assert not [record for record in caplog.records if record.name == "outlast.ticker"]
 
 
 async def _ended(thread: threading.Thread) -> bool:
@@ -212,22 +212,22 @@ async def test_a_bell_that_was_cut_off_is_hung_up_again(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
 ) -> None:
     """Nothing but the bell tells here: polling comes too late by an hour."""
-    monkeypatch.setattr(notifier, "POLL_INTERVAL", 3600)
-    monkeypatch.setattr(notifier, "RECONNECT_AFTER", 0.01)
+    monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 3600)
+    monkeypatch.setattr(notifier, "RECONNECT_AFTER_S", 0.01)
     async with Client.connect(postgresql_url) as client:
         rung = asyncio.Event()
         async with Worker(client, workflows=[programs.nothing], watchdog=False):
             listening = await listener(client)
-            client.hub.on_news(rung.set)
+            client.runtime.on_news(rung.set)
             async with asyncio.timeout(30):
-                await client.hub.read(fetch, "SELECT pg_terminate_backend(?)", (listening,))
+                await client.runtime.read(fetch, "SELECT pg_terminate_backend(?)", (listening,))
                 while await listener(client) == listening:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 await rung.wait()  # something may have happened while nobody listened
                 rung.clear()
-                await client.hub.read(fetch, "SELECT pg_notify(?, '')", (CHANNEL,))
+                await client.runtime.read(fetch, "SELECT pg_notify(?, '')", (CHANNEL,))
                 await rung.wait()
-            client.hub.off_news(rung.set)
+            client.runtime.off_news(rung.set)
 
 
 async def listener(client: Client) -> int | None:
@@ -236,7 +236,7 @@ async def listener(client: Client) -> int | None:
     found: list[int] = []
 
     async def there() -> bool:
-        found[:] = [row[0] for row in await client.hub.read(fetch, text, (f"LISTEN {CHANNEL}",))]
+        found[:] = [row[0] for row in await client.runtime.read(fetch, text, (f"LISTEN {CHANNEL}",))]
         return bool(found)
 
     await until_so(there)

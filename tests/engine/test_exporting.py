@@ -164,9 +164,9 @@ async def test_every_database_takes_them_in_and_runs_none_of_them(
     programs.calls.clear()
     async with in_memory(workflows=WORKFLOWS, url=database_url) as env:
         await env.client.import_histories(documents)
-        before = env.client.hub.journal.committer.batches
+        before = env.client.runtime.journal.committer.batches
         await env.sleep(100)
-        assert env.client.hub.journal.committer.batches == before
+        assert env.client.runtime.journal.committer.batches == before
         assert not programs.calls
         assert by_run(await documents_of(env)) == by_run(documents)
         handle = await env.client.start(programs.nothing, id="retrying")

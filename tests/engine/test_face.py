@@ -128,7 +128,7 @@ def test_importing_it_loads_no_migrations_scheduler_or_command_line() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["start", "hub", "handle"])
+@pytest.mark.parametrize("name", ["start", "runtime", "handle"])
 def test_a_client_that_was_not_awaited_says_how_to_connect(name: str) -> None:
     with pytest.raises(AttributeError, match=r"not connected.*client = await Client\.connect"):
         getattr(outlast.Client.connect("sqlite://"), name)

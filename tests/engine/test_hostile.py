@@ -133,7 +133,7 @@ async def test_what_ended_outlives_a_database_that_is_away(
     def run_or_not(committer: Committer, changes: Any) -> Any:
         nonlocal away
         names = {type(change).__name__ for change in changes}
-        if away and names & {"Activate", "CompleteAttempt", "EndAttempt"}:
+        if away and names & {"CommitWorkflowTask", "CompleteAttempt", "EndAttempt"}:
             away -= 1
             return [Outcome(None, StoreUnreachableError("away")) for _ in changes], []
         return run(committer, changes)

@@ -536,7 +536,7 @@ async def test_a_handle_to_the_run_of_a_reset_is_intercepted_too(
     async with in_memory(**TALK, interceptors=[Teller()]) as env:
         handle = await env.client.start(Talk.run, 0, id="talk")
         await env.sleep(1)
-        again = await handle.reset("first-activation")
+        again = await handle.reset("first-workflow-task")
         await again.signal(Talk.hear, "hi")
         assert "signal hear('hi',) to talk" in seen
         await again.terminate()

@@ -18,11 +18,11 @@ async def test_a_run_that_comes_back_to_an_owner_that_kept_it_is_replayed(sqlite
         handle = await env.client.start(Collector.run, id="c")
         await handle.signal("take", 1)
         await env.sleep(5)
-        assert handle.run_id in env.worker.local.owner.actors
+        assert handle.run_id in env.worker.local.owner.cached_runs
         elsewhere = Environment(env.clock, rng=random.Random(1), threads=False)
         async with Client.connect(sqlite_url, environment=elsewhere) as other:
             # As if it had been taken from an owner that was paused and knows nothing of it.
-            await other.hub.journal.apply(ReleaseRuns(env.worker.worker_id, [handle.run_id or ""]))
+            await other.runtime.journal.apply(ReleaseRuns(env.worker.worker_id, [handle.run_id or ""]))
             async with Worker(other, workflows=[Collector], activities=[add], lease_duration=3600):
                 await other.signal("c", "take", 2)
                 await env.sleep(5)

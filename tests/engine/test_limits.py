@@ -32,7 +32,7 @@ class Greedy:
                 pending.append(asyncio.ensure_future(asyncio.sleep(1000)))
             elif kind == "open_children":
                 _ = workflow.start_child("Greedy", "waits", 0, id=f"{workflow.info().workflow_id}-{number}")
-            elif kind == "commands_per_activation":
+            elif kind == "commands_per_workflow_task":
                 workflow.side_effect(lambda: 1)
             elif kind == "memo_bytes":
                 workflow.upsert_memo({"text": "x" * 10 * number})
@@ -54,7 +54,7 @@ ALL_SMALL = StructuralLimits(
     search_attributes_bytes=150,
     pending_activities=5,
     pending_timers=6,
-    commands_per_activation=30,
+    commands_per_workflow_task=30,
     open_children=5,
     unhandled_signals=5,
     open_updates=5,
@@ -75,7 +75,7 @@ async def test_each_limit_of_a_run_is_warned_of_and_then_fails_the_run(
             "pending_activities",
             "pending_timers",
             "open_children",
-            "commands_per_activation",
+            "commands_per_workflow_task",
             "memo_bytes",
             "search_attributes_bytes",
             "payload_bytes",

@@ -172,7 +172,7 @@ async def test_another_worker_of_the_queue_does_not_take_a_retry_from_the_owner(
             assert set(owners.values()) <= {first.worker_id, second.worker_id}
             assert [await handle.result() for handle in handles] == [3] * 5
             text = "SELECT run_id, worker_id FROM activity_attempts"
-            attempts = await env.client.hub.read(lambda connection: queries.fetch(connection, text, ()))
+            attempts = await env.client.runtime.read(lambda connection: queries.fetch(connection, text, ()))
     assert len(attempts) == 10
     assert {(run_id, owner_id) for run_id, owner_id in attempts} == set(owners.items())
 
@@ -188,7 +188,7 @@ async def test_the_next_owner_goes_on_where_a_worker_stopped(engine: MakeEnviron
         assert ran == ["shaky 1"]
         async with env.new_worker(**ALL):
             assert await handle.result() == 3
-        with env.client.hub.database.reader() as connection:
+        with env.client.runtime.database.reader() as connection:
             assert check_database(connection) == []
     assert ran == ["shaky 1", "shaky 2", "shaky 3"]
 
@@ -214,7 +214,7 @@ async def test_a_worker_without_the_code_leaves_it(engine: MakeEnvironment) -> N
             await env.sleep(100)
             assert (await handle.run()).owner_id is None
         assert ran == ["shaky 1"]
-        row = (await env.client.hub.read(queries.open_activities, (await handle.run()).run_id))[0]
+        row = (await env.client.runtime.read(queries.open_activities, (await handle.run()).run_id))[0]
         assert row.task_queue == f"{LOCAL}default"
         async with env.new_worker(**ALL):
             assert await handle.result() == 3
@@ -308,7 +308,7 @@ async def test_it_takes_no_more_commits_than_an_eager_one(in_memory: Callable[..
             nonlocal commits
             commits += 1
 
-        env.client.hub.journal.subscribe(count)
+        env.client.runtime.journal.subscribe(count)
         assert await env.client.execute(eager, id="eager") == 1
         before, commits = commits, 0
         assert await env.client.execute(local, id="local") == 1

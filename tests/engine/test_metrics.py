@@ -139,7 +139,7 @@ async def test_runs_are_counted_once_by_type_and_how_they_ended(
     database_url: str, readings: Readings
 ) -> None:
     async with TestEnvironment(url=database_url, **PROGRAMS) as env:
-        env.client.hub.measure(readings.provider)
+        env.client.runtime.measure(readings.provider)
         await env.client.execute(counts_down, 2, id="c")
         with pytest.raises(WorkflowFailedError):
             await env.client.execute(calls, "hopeless", id="f")
@@ -152,7 +152,7 @@ async def test_runs_are_counted_once_by_type_and_how_they_ended(
         await env.settle()
         begun = await env.client.start(Open.run, id="z")
         await env.settle()
-        again = await begun.reset(to="first-activation")
+        again = await begun.reset(to="first-workflow-task")
         await again.terminate()
     assert readings.values("workflow.started", "workflow_type", "task_queue") == {
         ("counts_down", "default"): 3,
@@ -174,7 +174,7 @@ async def test_runs_are_counted_once_by_type_and_how_they_ended(
 
 async def test_activities_are_counted_with_their_attempts(database_url: str, readings: Readings) -> None:
     async with TestEnvironment(url=database_url, **PROGRAMS) as env:
-        env.client.hub.measure(readings.provider)
+        env.client.runtime.measure(readings.provider)
         await env.client.execute(calls, "third_time_lucky", id="3")
         await env.client.execute(locally, id="l")
         for name in ("hopeless", "hangs"):
@@ -207,7 +207,7 @@ async def test_activities_are_counted_with_their_attempts(database_url: str, rea
 
 async def test_requests_are_counted_and_rejected_updates_apart(database_url: str, readings: Readings) -> None:
     async with TestEnvironment(url=database_url, **PROGRAMS) as env:
-        env.client.hub.measure(readings.provider)
+        env.client.runtime.measure(readings.provider)
         handle = await env.client.start(Open.run, id="o")
         for _ in range(3):
             await handle.signal(Open.poke)
@@ -237,7 +237,7 @@ async def test_a_streak_of_failed_tasks_is_counted_when_it_begins(
         await hangs()
 
     async with in_memory(workflows=[one], activities=[hangs]) as env:
-        env.client.hub.measure(readings.provider)
+        env.client.runtime.measure(readings.provider)
         handle = await env.client.start(one, id="b")
         await env.settle()
         await env.worker.stop()
@@ -251,7 +251,7 @@ async def test_what_a_watchdog_alone_enforces_is_counted_where_it_runs(
     database_url: str, readings: Readings
 ) -> None:
     async with TestEnvironment(url=database_url) as env:
-        env.client.hub.measure(readings.provider)
+        env.client.runtime.measure(readings.provider)
         await env.client.start("nobody", id="n", options=StartOptions(run_timeout=30))
         await env.sleep(31)
         await TaskWatchdog(env.client).run_pass()
@@ -264,13 +264,13 @@ async def test_measuring_twice_counts_once_and_providers_that_do_nothing_are_not
     assert engine_metrics(readings.provider) is engine_metrics(readings.provider)
     assert engine_metrics(NoOpMeterProvider()) is None
     async with in_memory(**PROGRAMS) as env:
-        journal = env.client.hub.journal
+        journal = env.client.runtime.journal
         before = len(journal._listeners)
-        env.client.hub.measure()
-        env.client.hub.measure(NoOpMeterProvider())
+        env.client.runtime.measure()
+        env.client.runtime.measure(NoOpMeterProvider())
         assert len(journal._listeners) == before, "no provider is set in this process"
-        env.client.hub.measure(readings.provider)
-        env.client.hub.measure(readings.provider)
+        env.client.runtime.measure(readings.provider)
+        env.client.runtime.measure(readings.provider)
         assert len(journal._listeners) == before + 1
         await env.client.execute(counts_down, 0)
     assert readings.values("workflow.ended", "outcome") == {("completed",): 1}

@@ -13,7 +13,7 @@ from tests.engine.conftest import MakeEnvironment
 from outlast import RetryPolicy, activity, workflow
 from outlast.client import encoded_calls
 from outlast.testing import check_database
-from outlast.worker.runs.cached_run import Actor
+from outlast.worker.runs.cached_run import CachedRun
 from outlast_runs.signals import deliver
 from outlast_store.journal.batch import Batch
 from outlast_workflow.history.events import Event, SignalReceived
@@ -64,23 +64,23 @@ async def seen(make: MakeEnvironment) -> list[str]:
             found.append(f"it is {described.run.status}")
         elif (told := await handle.result()) != (["once", "over"], 3):
             found.append(f"it came to {told}")
-        found += await env.client.hub.read(check_database)
+        found += await env.client.runtime.read(check_database)
     return found
 
 
 def an_event_is_taken_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An actor that does not look whether it knows an event already."""
-    hear = Actor.hear
+    """A cached run that does not look whether it knows an event already."""
+    hear = CachedRun.hear
 
-    def forgetful(actor: Actor, run: Any, events: Iterable[tuple[int, Event, object]]) -> bool:
-        known = actor.seen_seq
-        ours = hear(actor, run, events)
-        actor.pending += [
+    def forgetful(cached_run: CachedRun, run: Any, events: Iterable[tuple[int, Event, object]]) -> bool:
+        known = cached_run.seen_seq
+        ours = hear(cached_run, run, events)
+        cached_run.pending += [
             event for seq, event, _ in events if seq <= known and event.type == "SignalReceived"
         ]
         return ours
 
-    monkeypatch.setattr(Actor, "hear", forgetful)
+    monkeypatch.setattr(CachedRun, "hear", forgetful)
 
 
 def a_keyed_signal_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from outlast import Client, Worker, workflow
 from outlast.errors import StoreError, StoreUnreachableError
 from outlast.testing import TestEnvironment
 from outlast_activities.changes import CompleteAttempt, EndAttempt
-from outlast_runs.activation import Activate
+from outlast_runs.workflow_task import CommitWorkflowTask
 from outlast_store.database.database import Database
 from outlast_store.journal import committer
 from outlast_store.journal.batch import Committed
@@ -50,7 +50,7 @@ ATTEMPTS = "SELECT attempt, outcome FROM activity_attempts ORDER BY attempt"
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Fault]]]:
     """What is to go wrong, in order."""
-    monkeypatch.setattr(committer, "Link", FaultyLink)
+    monkeypatch.setattr(committer, "RawConnection", FaultyLink)
     FaultyLink.plan.clear()
     yield FaultyLink.plan
     assert FaultyLink.plan == []
@@ -67,7 +67,7 @@ async def test_a_claim_older_than_the_lease_is_handed_back(engine: MakeEnvironme
                 slow.clear()
                 env.clock.jump(env.worker.settings.lease_duration)
 
-        env.client.hub.journal.subscribe(late)
+        env.client.runtime.journal.subscribe(late)
         handle = await env.client.start(programs.Sum.run, [1, 2], id="w")
         assert await handle.result() == 3
         assert fetch_all(env.client, ATTEMPTS) == [(1, "handed_back")]
@@ -83,12 +83,12 @@ async def test_what_an_unheard_commit_claimed_is_handed_back(
     monkeypatch: pytest.MonkeyPatch,
     anyio_backend: Any,
 ) -> None:
-    """The start, the first activation and the claim of its activity are one commit, which nobody heard of."""
+    """The start, the first workflow task and the claim of its activity are one commit, which nobody heard of."""
     monkeypatch.setattr("outlast_store.journal.journal.ASK_AGAIN_AFTER", 0.01)
     async with Client.connect(database_url) as client:
         async with Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES):
             with monkeypatch.context() as away:
-                away.setattr(client.hub.journal.committer, "_patience", 0.0)
+                away.setattr(client.runtime.journal.committer, "_patience", 0.0)
                 away.setattr(Database, "writer", _unreachable)
                 faults.append(("COMMIT", lost_after))
                 with pytest.raises(StoreError):
@@ -133,7 +133,7 @@ async def test_a_decision_that_can_not_be_written_fails_its_task(
     engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the value's fault, so no time mends it: it counts, and shows, and the run waits for other code."""
-    apply = Activate.apply
+    apply = CommitWorkflowTask.apply
     broken = [True]
 
     def refuse(self: Any, batch: Any) -> Any:
@@ -143,7 +143,7 @@ async def test_a_decision_that_can_not_be_written_fails_its_task(
 
     async with engine(workflows=[adds_elsewhere]) as env:
         handle = await env.client.start(adds_elsewhere, id="w")
-        monkeypatch.setattr(Activate, "apply", refuse)
+        monkeypatch.setattr(CommitWorkflowTask, "apply", refuse)
         async with env.new_worker(task_queue="other", activities=programs.ACTIVITIES):
             await env.sleep(20)
             assert (await handle.describe()).run.task_failures > 0
@@ -166,43 +166,43 @@ async def test_a_worker_stops_though_the_database_is_away(
         await worker.start()
         with monkeypatch.context() as away:
             away.setattr(Database, "writer", _unreachable)
-            client.hub.journal.committer._drop_connection()
+            client.runtime.journal.committer._drop_connection()
             await worker.stop()
         assert "runs could not be released: the database did not answer within 0.05 s" in caplog.text
-        assert [row.worker_id for row in await client.hub.read(queries.workers)] == [worker.worker_id]
+        assert [row.worker_id for row in await client.runtime.read(queries.workers)] == [worker.worker_id]
 
 
 def fetch_all(client: Client, text: str) -> list[Any]:
-    with client.hub.database.reader() as connection:
+    with client.runtime.database.reader() as connection:
         return fetch(connection, text)
 
 
-async def test_an_activation_that_was_given_up_and_arrives_late_is_not_done_again() -> None:
+async def test_a_workflow_task_that_was_given_up_and_arrives_late_is_not_done_again() -> None:
     """Its run is in memory again by then, as it was before; a busy loop lets it stand so for a while."""
     async with TestEnvironment() as env, env.new_worker(workflows=[naps, naps_and_waits_for_a_nap]):
-        hub = env.client.hub
-        owner: Any = hub.workers[0]
-        submit, activate = hub.journal.submit, owner._activate
-        given_up: list[Activate] = []
+        runtime = env.client.runtime
+        owner: Any = runtime.workers[0]
+        submit, run_workflow_task = runtime.journal.submit, owner._run_workflow_task
+        given_up: list[CommitWorkflowTask] = []
         late: list[Any] = []
 
         def submitted(change: Any, callback: Any) -> None:
-            if type(change) is Activate and not given_up:
+            if type(change) is CommitWorkflowTask and not given_up:
                 given_up.append(change)
-                hub.loop.call_soon(callback, None, StoreUnreachableError("nobody answers"))
+                runtime.loop.call_soon(callback, None, StoreUnreachableError("nobody answers"))
             else:
                 submit(change, callback)
 
-        def activated(actor: Any) -> None:
+        def activated(cached_run: Any) -> None:
             if given_up and not late:
-                late.append(actor)
+                late.append(cached_run)
                 submit(given_up[0], lambda value, error: None)
-                hub.loop.call_later(0.05, activate, actor)
+                runtime.loop.call_later(0.05, run_workflow_task, cached_run)
             else:
-                activate(actor)
+                run_workflow_task(cached_run)
 
-        hub.journal.submit = submitted  # type: ignore[method-assign]
-        owner._activate = activated
+        runtime.journal.submit = submitted  # type: ignore[method-assign]
+        owner._run_workflow_task = activated
         handle = await env.client.start(naps_and_waits_for_a_nap, id="w")
         await handle.result()
         assert late

@@ -8,11 +8,11 @@ import pytest
 from tests.engine import programs
 
 from outlast import Client
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.testing import TestEnvironment
-from outlast_runs.activation import Activate, Activation
 from outlast_runs.claims import STEAL_AFTER, ClaimRuns, RegisterWorker, StealRuns
 from outlast_runs.start import StartRun
+from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.reads import queries
 from outlast_store.reads.queries import fetch
@@ -36,16 +36,16 @@ class SteppedClock:
         return self.us / 1e6
 
 
-def neglected(hub: Hub, before: int) -> list[str]:
-    return hub.read_now(queries.look, "other", ["q"], ["W"], [], 0, before).neglected
+def neglected(runtime: Runtime, before: int) -> list[str]:
+    return runtime.read_now(queries.look, "other", ["q"], ["W"], [], 0, before).neglected
 
 
-async def started(hub: Hub, owner: str) -> RunRow:
+async def started(runtime: Runtime, owner: str) -> RunRow:
     """A run that wants to be activated, owned by a registered worker."""
-    environment = hub.environment
+    environment = runtime.environment
     for worker_id in (owner, "other"):
         row = WorkerRow(worker_id, "host", 1, "[]", "{}", None, 0, 0)
-        await hub.journal.apply(RegisterWorker(row, 3600 * 1_000_000))
+        await runtime.journal.apply(RegisterWorker(row, 3600 * 1_000_000))
     run = first_run(
         run_id=environment.ids.next(),
         workflow_id="w",
@@ -57,8 +57,8 @@ async def started(hub: Hub, owner: str) -> RunRow:
         owner_id=None,
     )
     event = started_event(run, input=Payload.of([]), seed=1)
-    await hub.journal.apply(StartRun(run, event, DuplicatePolicy.ALLOW_DUPLICATE))
-    (claimed,) = await hub.journal.apply(ClaimRuns(owner, ["q"], frozenset({"W"}), 10))
+    await runtime.journal.apply(StartRun(run, event, DuplicatePolicy.ALLOW_DUPLICATE))
+    (claimed,) = await runtime.journal.apply(ClaimRuns(owner, ["q"], frozenset({"W"}), 10))
     return claimed
 
 
@@ -66,27 +66,29 @@ async def test_a_run_that_its_owner_leaves_waiting_is_stolen_and_the_owner_is_re
     database_url: str,
 ) -> None:
     clock = SteppedClock()
-    hub = await Hub.open(DatabaseUrl.parse(database_url), Environment(clock, threads=False))
+    runtime = await Runtime.open(DatabaseUrl.parse(database_url), Environment(clock, threads=False))
     try:
-        run = await started(hub, "owner")
-        assert neglected(hub, clock.us - STEAL_AFTER) == []
-        assert await hub.journal.apply(StealRuns("other", [run.run_id])) == []
+        run = await started(runtime, "owner")
+        assert neglected(runtime, clock.us - STEAL_AFTER) == []
+        assert await runtime.journal.apply(StealRuns("other", [run.run_id])) == []
 
         clock.us += STEAL_AFTER
-        assert neglected(hub, clock.us - STEAL_AFTER) == [run.run_id]
-        (stolen,) = await hub.journal.apply(StealRuns("other", [run.run_id]))
+        assert neglected(runtime, clock.us - STEAL_AFTER) == [run.run_id]
+        (stolen,) = await runtime.journal.apply(StealRuns("other", [run.run_id]))
         assert (stolen.owner_id, stolen.fence, stolen.owner_losses) == ("other", run.fence + 1, 1)
 
-        late = Activation("owner", run.fence, 1, 0, record=None, commands=[])
+        late = WorkflowTask("owner", run.fence, 1, 0, record=None, commands=[])
         with pytest.raises(RefusedError, match="owned by another"):
-            await hub.journal.apply(Activate(run, late))
+            await runtime.journal.apply(CommitWorkflowTask(run, late))
 
         clock.us += STEAL_AFTER - 1
-        assert await hub.journal.apply(StealRuns("owner", [run.run_id])) == []  # each loss doubles the wait
+        assert (
+            await runtime.journal.apply(StealRuns("owner", [run.run_id])) == []
+        )  # each loss doubles the wait
         clock.us += 1
-        assert await hub.journal.apply(StealRuns("owner", [run.run_id]))
+        assert await runtime.journal.apply(StealRuns("owner", [run.run_id]))
     finally:
-        await hub.leave()
+        await runtime.leave()
 
 
 async def test_a_run_that_is_stolen_again_and_again_waits_longer_and_then_needs_a_person(
@@ -94,22 +96,22 @@ async def test_a_run_that_is_stolen_again_and_again_waits_longer_and_then_needs_
 ) -> None:
     """As one whose owners die: see ``tests/watchdog/test_lost_workers.py``."""
     clock = SteppedClock()
-    hub = await Hub.open(DatabaseUrl.parse(database_url), Environment(clock, threads=False))
+    runtime = await Runtime.open(DatabaseUrl.parse(database_url), Environment(clock, threads=False))
     try:
-        run = await started(hub, "owner")
+        run = await started(runtime, "owner")
         waits, attention = [], []
         for losses in range(5):
             theft = StealRuns("owner" if losses % 2 else "other", [run.run_id])
             clock.us = max(run.wake_at or 0, run.not_before) + (STEAL_AFTER << losses) - 1
-            assert await hub.journal.apply(theft) == []
+            assert await runtime.journal.apply(theft) == []
             clock.us += 1
-            (run,) = await hub.journal.apply(theft)
+            (run,) = await runtime.journal.apply(theft)
             waits.append(max(0, run.not_before - clock.us) / 1_000_000)
             attention.append(run.attention)
         assert waits == [0, 1, 2, 4, 8]
         assert attention == [None, None, *["owners_keep_dying"] * 3]
     finally:
-        await hub.leave()
+        await runtime.leave()
 
 
 @pytest.mark.parametrize(("losses", "after_s"), [(0, 10), (2, 42)])
@@ -118,17 +120,17 @@ async def test_a_worker_takes_over_what_another_leaves_waiting(
 ) -> None:
     """That one's lease goes on, on a thread of its own; but its loop is blocked and activates nothing."""
     async with TestEnvironment(url=shared_url) as env:
-        hub = env.client.hub
+        runtime = env.client.runtime
         handle = await env.client.start(programs.nothing, id="w")
-        with hub.database.writer() as writer:
+        with runtime.database.writer() as writer:
             writer.exec_driver_sql(f"UPDATE workflow_runs SET owner_losses = {losses}")
         began = env.now()
         async with env.new_worker(workflows=[programs.nothing], lease_duration=30) as blocked:
-            monkeypatch.setattr(blocked.local.owner._pump, "enqueue", lambda action: None)
+            monkeypatch.setattr(blocked.local.owner._ready_queue, "enqueue", lambda action: None)
             await env.sleep(1)
             async with env.new_worker(workflows=[programs.nothing], lease_duration=30):
                 await env.sleep(after_s - 2)
-                rows = await hub.read(fetch, "SELECT run_id FROM workflow_runs WHERE started_at IS NULL")
+                rows = await runtime.read(fetch, "SELECT run_id FROM workflow_runs WHERE started_at IS NULL")
                 assert len(rows) == 1
                 await handle.result(timeout=20)
                 assert env.now() - began < timedelta(seconds=after_s + 4)

@@ -102,7 +102,7 @@ async def test_a_killed_worker_is_replaced_and_nothing_is_done_again(
         assert lines["hold 1000 parent"] == 1
         row = await handle.run()
         assert row.owner_losses == 0, "a commit forgets the losses before it"
-        with client.hub.database.reader() as connection:
+        with client.runtime.database.reader() as connection:
             attempts = fetch(connection, "SELECT outcome FROM activity_attempts")
         assert attempts == [("rescued",)]
 
@@ -124,7 +124,7 @@ async def test_a_worker_killed_in_a_local_activity_is_replaced_by_the_next_owner
         assert lines == Counter(["step 5", "hold 1000 first", "hold 1000 parent", "step 1", "working first"])
         results = [event async for event in handle.history() if event.type == "ActivityCompleted"]
         assert [event.payload["result"] for event in results] == [5, 1000, 1]
-        with client.hub.database.reader() as connection:
+        with client.runtime.database.reader() as connection:
             assert fetch(connection, "SELECT outcome FROM activity_attempts") == [("rescued",)]
             assert check_database(connection) == []
 
@@ -157,7 +157,7 @@ async def test_a_worker_that_stops_hands_its_activities_back_uncharged(
             await until(diary, f"{line} first")
             assert first.stop() == 0
         assert told(diary)["stopped first"] == 1
-        with client.hub.database.reader() as connection:
+        with client.runtime.database.reader() as connection:
             found = fetch(
                 connection,
                 "SELECT status, attempt, uncharged, rescues, claimed_by FROM activity_executions "
@@ -200,7 +200,7 @@ async def test_a_rolling_restart_under_load_loses_and_repeats_nothing(shared_url
             f"mark w-{n} {step}" for n, count in enumerate(steps) for step in range(count)
         )
         assert min(steps) > 10
-        with client.hub.database.reader() as connection:
+        with client.runtime.database.reader() as connection:
             assert fetch(connection, "SELECT outcome FROM activity_attempts") == []
 
 
@@ -219,7 +219,7 @@ async def test_two_workers_in_one_process_share_the_work(shared_url: str, diary:
 
 async def test_two_clients_of_one_process_share_a_journal(shared_url: str, diary: Path) -> None:
     async with Client.connect(shared_url) as one, Client.connect(shared_url) as two:
-        assert one.hub is two.hub
+        assert one.runtime is two.runtime
         async with worker_of(one):
             assert await two.execute(process.fan_out, 3) == 3
 
@@ -270,7 +270,7 @@ async def test_a_paused_worker_is_replaced_and_goes_on_under_another_id(shared_u
         handle = await client.start(process.steps, 3, id="w")
         with WorkerProcess("first", shared_url, diary, lease=1) as first:
             await until(diary, "hold 1000 first")
-            before = (await client.hub.read(queries.workers))[0].worker_id
+            before = (await client.runtime.read(queries.workers))[0].worker_id
             first.process.send_signal(signal.SIGSTOP)
             async with worker_of(client, lease_duration=1):
                 async with asyncio.timeout(30):
@@ -278,7 +278,7 @@ async def test_a_paused_worker_is_replaced_and_goes_on_under_another_id(shared_u
             first.process.send_signal(signal.SIGCONT)
 
             async def registered_anew() -> bool:
-                return any(row.worker_id != before for row in await client.hub.read(queries.workers))
+                return any(row.worker_id != before for row in await client.runtime.read(queries.workers))
 
             await until_so(registered_anew)
             assert await client.execute(process.fan_out, 3, id="again") == 3

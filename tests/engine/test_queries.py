@@ -49,7 +49,7 @@ async def test_a_query_is_answered_and_changes_nothing(answering: MakeEnvironmen
     async with answering() as env:
         handle = await env.client.start(Cart.run, "ada", id="c")
         await handle.execute_update(Cart.put, Line(name="tea"))
-        before = await last_seq(env.client, "c"), env.client.hub.journal.committer.batches
+        before = await last_seq(env.client, "c"), env.client.runtime.journal.committer.batches
         assert await handle.query(Cart.count) == 1
         assert await handle.query(Cart.line, 0) == Line(name="tea")
         assert await handle.query(Cart.line(0)) == Line(name="tea")
@@ -61,7 +61,7 @@ async def test_a_query_is_answered_and_changes_nothing(answering: MakeEnvironmen
             "closed": False,
         }
         await env.settle()
-        assert (await last_seq(env.client, "c"), env.client.hub.journal.committer.batches) == before
+        assert (await last_seq(env.client, "c"), env.client.runtime.journal.committer.batches) == before
 
 
 async def test_a_query_sees_what_was_sent_before(answering: MakeEnvironment) -> None:
@@ -74,7 +74,7 @@ async def test_a_query_sees_what_was_sent_before(answering: MakeEnvironment) -> 
             assert await handle.query(Cart.count) == 0
 
 
-async def test_a_query_waits_for_the_activation_that_is_due(
+async def test_a_query_waits_for_the_workflow_task_that_is_due(
     in_memory: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with in_memory(workflows=answerers.WORKFLOWS) as env:
@@ -82,12 +82,12 @@ async def test_a_query_waits_for_the_activation_that_is_due(
         await handle.execute_update(Cart.put, Line(name="tea"))
         held: list[Any] = []
         with monkeypatch.context() as patch:
-            patch.setattr(RunOwner, "wake", lambda owner, actor: held.append(actor))
+            patch.setattr(RunOwner, "wake", lambda owner, cached_run: held.append(cached_run))
             await handle.signal(Cart.drop, "tea")
             asked = asyncio.ensure_future(handle.query(Cart.count))
             await env.settle()
             assert not asked.done()
-        env.client.hub.workers[0].wake(held[0])
+        env.client.runtime.workers[0].wake(held[0])
         assert await asked == 0
 
 
@@ -138,7 +138,7 @@ async def test_a_run_that_has_not_begun_answers_as_its_constructor_makes_it(
         assert (await handle.run()).status == "pending"
 
 
-async def test_a_run_whose_task_fails_answers_from_its_last_good_activation(
+async def test_a_run_whose_task_fails_answers_from_its_last_good_workflow_task(
     answering: MakeEnvironment,
 ) -> None:
     async with answering() as env:
@@ -270,8 +270,10 @@ async def test_a_worker_elsewhere_answers(
         assert await outside.execute_update(Cart.close, timeout=60) == "close begun=True"
         assert await outside.result() == ["tea", "cups"]
         assert await outside.query(Cart.count) == 2  # closed, and no code here
-        await client.hub.journal.settled()
-        rows = client.hub.read_now(fetch, "SELECT COUNT(*) FROM workflow_requests WHERE kind = ?", ("query",))
+        await client.runtime.journal.settled()
+        rows = client.runtime.read_now(
+            fetch, "SELECT COUNT(*) FROM workflow_requests WHERE kind = ?", ("query",)
+        )
         assert rows[0][0] == 0
 
 
@@ -284,12 +286,12 @@ async def test_nobody_answers_in_time(
     ):
         await working.client.start(Cart.run, "ada", id="c")
         await working.settle()
-        deaf = list(working.client.hub.ringers)
-        working.client.hub.ringers.clear()  # deaf
+        deaf = list(working.client.runtime.listeners)
+        working.client.runtime.listeners.clear()  # deaf
         with pytest.raises(RequestTimeoutError):
             await client.handle("c").query(Cart.count, timeout=3)
-        for ringer in deaf:
-            working.client.hub.on_news(ringer)
+        for listener in deaf:
+            working.client.runtime.on_news(listener)
 
 
 async def test_two_workers_answer_for_each_other(

@@ -1,4 +1,7 @@
-"""A run that is evicted at every activation leaves the same history as one that never is; and what is large works."""
+"""A run that is evicted at every workflow task leaves the same history as one that never is.
+
+And what is large works.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ async def tell(client: Client, run_id: str | None) -> Told:
         async for event in client.handle("w", run_id=run_id).history():
             payload = UUID.sub("an-id", str(event.payload))
             told.append((event.type, event.recorded_at.isoformat(), payload))
-        row = await client.hub.read(queries.run, run_id)
+        row = await client.runtime.read(queries.run, run_id)
         assert row is not None
         run_id = row.next_run_id
     return told
@@ -132,7 +135,7 @@ async def _until_so_long(env: TestEnvironment, run_id: str | None, events: int) 
     """Let the loop go round until a run's history has so many events."""
     assert run_id is not None
     while True:
-        row = await env.client.hub.read(queries.run, run_id)
+        row = await env.client.runtime.read(queries.run, run_id)
         assert row is not None
         if row.last_seq >= events:
             return

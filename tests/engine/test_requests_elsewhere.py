@@ -14,7 +14,7 @@ from tests.engine.conftest import MakeEnvironment
 from outlast.client.client import Client
 from outlast.testing import TestEnvironment
 from outlast_runs.claims import ReleaseRuns
-from outlast_runs.queries import Question, Reply
+from outlast_runs.queries import QueryRequest, QueryResult
 from outlast_store.database.database import Database
 from outlast_workflow.errors import WorkflowClosedError, WorkflowTerminatedError
 from outlast_workflow.errors.request import UpdateFailedError
@@ -56,7 +56,7 @@ async def test_what_others_ask_costs_the_owner_no_refused_batch(answering: MakeE
         await first.client.start(Cart.run, "ada", id="c")
         cart = second.client.handle("c")
         await cart.execute_update(Cart.put, Line(name="tea"), timeout=600)
-        statistics = first.client.hub.journal.committer.statistics
+        statistics = first.client.runtime.journal.committer.statistics
         before = dict(statistics)
         for _ in range(5):
             await cart.execute_update(Cart.put, Line(name="tea"), timeout=600)
@@ -145,17 +145,17 @@ async def test_who_has_lost_a_run_unawares_does_not_answer_from_memory(
         handle = await first.client.start(Cart.run, "ada", id="c")
         await handle.execute_update(Cart.put, Line(name="tea"))
         frozen: Any = first.worker.local
-        frozen.owner.taker.paused = True
+        frozen.owner.run_claimer.paused = True
         run_id = await handle.resolve()
-        await second.client.hub.journal.apply(ReleaseRuns(frozen.worker_id, [run_id]))
+        await second.client.runtime.journal.apply(ReleaseRuns(frozen.worker_id, [run_id]))
         cart = second.client.handle("c")
         assert await cart.execute_update(Cart.put, Line(name="milk"), timeout=600) == 2
         if where == "here":
             assert await handle.query(Cart.count) == 2
         else:
-            reply = await frozen.owner.queries.answer(run_id, Question("count", Payload.of([])))
-            assert reply == Reply(Payload.of(2))
-        frozen.owner.taker.paused = False
+            reply = await frozen.owner.queries.answer(run_id, QueryRequest("count", Payload.of([])))
+            assert reply == QueryResult(Payload.of(2))
+        frozen.owner.run_claimer.paused = False
         await cart.execute_update(Cart.close, timeout=600)
 
 

@@ -155,7 +155,7 @@ async def test_every_point_is_taken_up_or_refused_with_the_points_around_it(made
         assert all("can be" in refusal for refusal in refusals)
 
 
-@pytest.mark.parametrize("to", ["first-activation", "last-activation"])
+@pytest.mark.parametrize("to", ["first-workflow-task", "last-workflow-task"])
 async def test_an_open_run_ends_in_the_same_change(made: MakeEnvironment, to: str) -> None:
     async with made() as env:
         handle = await env.client.start(waiting, id="w")
@@ -178,7 +178,7 @@ async def test_what_is_random_is_as_it_was_before_the_point_and_another_after_it
         again = await (await handle.reset(fired[0])).result()
         assert again[0] == before
         assert again[1] != after
-        afresh = await (await env.client.reset("w", "first-activation")).result()
+        afresh = await (await env.client.reset("w", "first-workflow-task")).result()
         assert afresh[0] not in (before, again[0])
 
 
@@ -187,7 +187,7 @@ async def test_timers_keep_their_time_and_activities_begin_again(made: MakeEnvir
         handle = await env.client.start(waiting, id="w")
         await env.sleep(30)
         calls.clear()
-        again = await handle.reset("last-activation")
+        again = await handle.reset("last-workflow-task")
         found = await again.describe()
         assert [timer.timer_id for timer in found.pending_timers] != []
         assert found.run.started_at == found.run.created_at
@@ -206,12 +206,12 @@ async def test_signals_after_the_point_follow_in_order(made: MakeEnvironment) ->
         await env.sleep(1)
         await env.client.signal("w", "say", "b", request_id="k")
         await env.sleep(1)
-        again = await handle.reset("first-activation")
+        again = await handle.reset("first-workflow-task")
         await env.client.signal("w", "say", "b", request_id="k")  # it is there already
         await env.client.signal("w", "say", "c")
         assert await again.result() == ["a", "b", "c"]
         assert await handle.result() == ["a", "b", "c"]
-        last = await env.client.reset("w", "last-activation")
+        last = await env.client.reset("w", "last-workflow-task")
         assert await last.result() == ["a", "b", "c"]
 
 
@@ -220,7 +220,7 @@ async def test_of_two_resets_at_once_one_is_refused(made: MakeEnvironment) -> No
         handle = await env.client.start(three, ["a", "b", "c"], id="w")
         await handle.result()
         outcomes = await asyncio.gather(
-            *(env.client.reset("w", "first-activation") for _ in range(3)), return_exceptions=True
+            *(env.client.reset("w", "first-workflow-task") for _ in range(3)), return_exceptions=True
         )
         refused = [one for one in outcomes if isinstance(one, ResetRefusedError)]
         assert len(refused) == 2
@@ -235,13 +235,13 @@ async def test_a_child_that_has_not_ended_at_the_point_is_in_the_way(made: MakeE
         with pytest.raises(
             ResetRefusedError, match=r"its child .* has not ended there: \d+ can be"
         ) as refusal:
-            await handle.reset("last-activation")
+            await handle.reset("last-workflow-task")
         assert (await handle.describe()).run.status is RunStatus.RUNNING
         point = int(str(refusal.value).split()[-3])
         again = await handle.reset(point)
         assert await again.result() == "grown"
         assert await env.client.count(workflow_type="child") == 2
-        ended = await env.client.reset("p", "last-activation")
+        ended = await env.client.reset("p", "last-workflow-task")
         assert await ended.result() == "grown"
 
 
@@ -250,7 +250,7 @@ async def test_the_execution_deadline_is_kept(made: MakeEnvironment) -> None:
         options = StartOptions(execution_timeout=30)
         handle = await env.client.start(waiting, id="w", options=options)
         await env.sleep(15)
-        again = await handle.reset("first-activation")
+        again = await handle.reset("first-workflow-task")
         found = (await again.describe()).run
         assert (
             found.execution_deadline_at
@@ -259,8 +259,8 @@ async def test_the_execution_deadline_is_kept(made: MakeEnvironment) -> None:
         with pytest.raises(WorkflowTimeoutError):
             await again.result()
         with pytest.raises(ResetRefusedError, match="give a new execution timeout"):
-            await again.reset("first-activation")
-        last = await again.reset("first-activation", execution_timeout=300)
+            await again.reset("first-workflow-task")
+        last = await again.reset("first-workflow-task", execution_timeout=300)
         assert (await last.describe()).execution_timeout_seconds == 300
         assert len(await last.result()) == 3
 
@@ -272,7 +272,7 @@ async def test_a_cancelled_or_terminated_workflow_can_be_taken_up(made: MakeEnvi
         await handle.terminate("by mistake")
         with pytest.raises(WorkflowTerminatedError):
             await handle.result()
-        again = await handle.reset("last-activation")
+        again = await handle.reset("last-workflow-task")
         assert len(await again.result()) == 3
 
 
@@ -284,7 +284,7 @@ async def test_what_can_not_be_reset_is_refused(made: MakeEnvironment) -> None:
         with pytest.raises(RunNotFoundError):
             await env.client.reset("w", run_id="nonsense")
         with pytest.raises(
-            InvalidOptionError, match="to must be the number of an event, or one of first-activation"
+            InvalidOptionError, match="to must be the number of an event, or one of first-workflow-task"
         ):
             await env.client.reset("w", "yesterday")
         with pytest.raises(InvalidOptionError, match="execution timeout must be at least 1 second"):

@@ -91,7 +91,7 @@ async def rows_left(env: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     for table in tables.TABLES:
         if table.name not in ("workers", "journals"):
-            rows = await env.client.hub.read(fetch, f"SELECT count(*) FROM {table.name}")
+            rows = await env.client.runtime.read(fetch, f"SELECT count(*) FROM {table.name}")
             if rows[0][0]:
                 found[table.name] = rows[0][0]
     return found
@@ -139,19 +139,19 @@ async def test_an_id_whose_newest_chain_is_deleted_stands_for_the_one_before(mad
             await handle.result()
             assert handle.run_id is not None
         steps = [DeleteStep(run_id, run_id, "w") for run_id in (str(second.run_id), str(first.run_id))]
-        assert await env.client.hub.journal.apply(steps[0])
+        assert await env.client.runtime.journal.apply(steps[0])
         assert (await env.client.handle("w").describe()).run.run_id == first.run_id
-        assert await env.client.hub.journal.apply(steps[1])
+        assert await env.client.runtime.journal.apply(steps[1])
         assert await rows_left(env) == {}
 
 
 async def test_what_was_interrupted_is_found_again_and_ended(made: MakeEnvironment) -> None:
     async with made() as env:
         await (await env.client.start(Busy.run, 2, id="w")).result()
-        (last,) = await env.client.hub.read(deletion.last_runs, "w")
-        chain = await env.client.hub.read(deletion.chain_backwards, last[0])
-        assert await env.client.hub.journal.apply(DeleteStep(chain[0], last[0], "w"))
-        assert not await env.client.hub.journal.apply(DeleteStep(chain[1], last[0], "w", 3))
+        (last,) = await env.client.runtime.read(deletion.last_runs, "w")
+        chain = await env.client.runtime.read(deletion.chain_backwards, last[0])
+        assert await env.client.runtime.journal.apply(DeleteStep(chain[0], last[0], "w"))
+        assert not await env.client.runtime.journal.apply(DeleteStep(chain[1], last[0], "w", 3))
         assert await env.client.delete("w") == 2
         assert await rows_left(env) == {}
 
@@ -268,13 +268,13 @@ async def test_a_chain_that_another_is_deleting_keeps_its_whole_export(
         await (await env.client.start(Busy.run, 2, id="w")).result()
         await env.sleep(100)
         policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
-        (last,) = await env.client.hub.read(deletion.last_runs, "w")
-        first, *_ = await env.client.hub.read(deletion.chain_backwards, last[0])
+        (last,) = await env.client.runtime.read(deletion.last_runs, "w")
+        first, *_ = await env.client.runtime.read(deletion.chain_backwards, last[0])
 
         class Dies(Retention):
             async def _delete(self, chain: Any, report: RetentionReport) -> None:
                 await self._export(tmp_path, chain)
-                assert await env.client.hub.journal.apply(DeleteStep(first, chain.last_run_id, "w"))
+                assert await env.client.runtime.journal.apply(DeleteStep(first, chain.last_run_id, "w"))
 
         await Dies(env.client, policy).run_pass()
         (file,) = files_in(tmp_path)
@@ -319,7 +319,7 @@ async def test_a_chain_that_a_reset_takes_up_is_exported_as_it_was_and_stays(
 
         class TooLate(Retention):
             async def _delete(self, chain: Any, report: RetentionReport) -> None:
-                await handle.reset("first-activation")
+                await handle.reset("first-workflow-task")
                 await super()._delete(chain, report)
 
         report = await TooLate(env.client, policy).run_pass()
@@ -350,7 +350,7 @@ async def test_a_reset_chain_is_deleted_whole(made: MakeEnvironment) -> None:
             Busy.run, 0, id="w", options=StartOptions(retry_policy=RetryPolicy(max_attempts=1))
         )
         await handle.result()
-        await (await handle.reset("first-activation")).result()
+        await (await handle.reset("first-workflow-task")).result()
         assert await env.client.delete("w") == 2
         assert await rows_left(env) == {}
 

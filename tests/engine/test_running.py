@@ -39,9 +39,9 @@ async def test_a_function_workflow_runs_a_plain_activity(engine: MakeEnvironment
 
 async def test_a_workflow_with_nothing_to_do_is_one_change(engine: MakeEnvironment) -> None:
     async with engine() as env:
-        before = env.client.hub.journal.committer.batches
+        before = env.client.runtime.journal.committer.batches
         handle = await env.client.start(programs.nothing, id="nothing")
-        assert env.client.hub.journal.committer.batches == before + 1
+        assert env.client.runtime.journal.committer.batches == before + 1
         await handle.result()
         assert await types_of(env.client, "nothing") == [
             "WorkflowStarted",
@@ -52,10 +52,10 @@ async def test_a_workflow_with_nothing_to_do_is_one_change(engine: MakeEnvironme
 
 async def test_a_workflow_with_one_activity_costs_two_commits(in_memory: MakeEnvironment) -> None:
     async with in_memory() as env:
-        before = env.client.hub.journal.committer.batches
+        before = env.client.runtime.journal.committer.batches
         handle = await env.client.start(programs.double, 4)
         assert await handle.result() == 8
-        assert env.client.hub.journal.committer.batches == before + 2
+        assert env.client.runtime.journal.committer.batches == before + 2
 
 
 async def test_a_workflow_may_be_named(engine: MakeEnvironment) -> None:

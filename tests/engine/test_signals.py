@@ -110,7 +110,7 @@ async def test_a_signal_by_name_that_can_not_be_handled_says_which_and_a_reset_l
         assert await again.result() == ["made for o-1", "begun", "one", "approved by ada"]
 
 
-async def test_signals_before_the_first_activation_find_an_instance_that_knows_its_input(
+async def test_signals_before_the_first_workflow_task_find_an_instance_that_knows_its_input(
     talking: MakeEnvironment,
 ) -> None:
     async with talking() as env:
@@ -267,22 +267,24 @@ async def test_signals_that_race_with_the_end_are_handled_or_refused(talking: Ma
 async def test_a_run_in_a_storm_of_signals_comes_to_its_end(
     talking: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A signal lands between each of its last activations and their commit; still it ends."""
+    """A signal lands between each of its last workflow tasks and their commit; still it ends."""
     from outlast.worker.runs import owner as owners
-    from outlast_runs.activation import Activate
     from outlast_runs.signals import SendSignal
+    from outlast_runs.workflow_task import CommitWorkflowTask
     from outlast_workflow.history.events import SignalReceived
     from outlast_workflow.primitives.payloads import Payload
 
     sent: list[Any] = []
     change_of = owners.RunOwner._change
 
-    def change_after_a_signal(self: Any, actor: Any, commands: Any, own: Any, seen: int) -> Activate:
+    def change_after_a_signal(
+        self: Any, cached_run: Any, commands: Any, own: Any, seen: int
+    ) -> CommitWorkflowTask:
         if commands and commands[-1].terminal:
             ping = SignalReceived("ping", Payload.of([]))
-            signal = SendSignal(actor.run.workflow_id, actor.run_id, ping, StructuralLimits())
-            self.hub.journal.submit(signal, lambda value, error: sent.append(error))
-        return change_of(self, actor, commands, own, seen)
+            signal = SendSignal(cached_run.run.workflow_id, cached_run.run_id, ping, StructuralLimits())
+            self.runtime.journal.submit(signal, lambda value, error: sent.append(error))
+        return change_of(self, cached_run, commands, own, seen)
 
     monkeypatch.setattr(owners.RunOwner, "_change", change_after_a_signal)
     async with talking() as env:

@@ -25,7 +25,7 @@ from outlast_workflow.primitives.enums import DuplicatePolicy
 
 async def row_of(client: Client, run_id: str | None) -> RunRow:
     assert run_id is not None
-    row = await client.hub.read(queries.run, run_id)
+    row = await client.runtime.read(queries.run, run_id)
     assert row is not None
     return row
 
@@ -148,7 +148,7 @@ async def test_terminate_existing_leaves_nothing_open(engine: MakeEnvironment) -
         assert (await row_of(env.client, first.run_id)).status == "terminated"
 
 
-async def test_a_start_whose_first_activation_fails_is_started_alone(engine: MakeEnvironment) -> None:
+async def test_a_start_whose_first_workflow_task_fails_is_started_alone(engine: MakeEnvironment) -> None:
     async with engine() as env:
         handle = await env.client.start("strict", "not a number", "nor a date", id="w")
         row = await row_of(env.client, handle.run_id)

@@ -16,7 +16,7 @@ from outlast_workflow.errors import WorkflowCancelledError, WorkflowClosedError,
 from outlast_workflow.options.options import StartOptions
 
 
-async def test_a_cancel_before_the_first_activation(engine: MakeEnvironment) -> None:
+async def test_a_cancel_before_the_first_workflow_task(engine: MakeEnvironment) -> None:
     async with engine(workflows=(), activities=()) as env:
         handle = await env.client.start(Careful.run, 10, id="w")
         await handle.cancel("never mind")
@@ -138,7 +138,7 @@ async def test_terminate_ends_everything_at_once(engine: MakeEnvironment) -> Non
         assert types[-2:] == ["ActivityCancelled", "WorkflowTerminated"]
 
 
-async def test_terminate_before_the_first_activation(engine: MakeEnvironment) -> None:
+async def test_terminate_before_the_first_workflow_task(engine: MakeEnvironment) -> None:
     async with engine(workflows=(), activities=()) as env:
         handle = await env.client.start(Sum.run, [1], id="w")
         await handle.terminate()

@@ -40,7 +40,7 @@ async def at_once(number: int) -> int:
 
 
 async def unowned(client: Client) -> int:
-    rows = await client.hub.read(fetch, AWAY)
+    rows = await client.runtime.read(fetch, AWAY)
     return int(rows[0][0])
 
 
@@ -53,7 +53,9 @@ async def test_a_backlog_is_taken_as_slots_become_free() -> None:
             await env.sleep(0.1)
             assert await unowned(env.client) == 22
             assert await asyncio.gather(*(handle.result() for handle in handles)) == [0.1] * 30
-        rows = await env.client.hub.read(fetch, "SELECT max(attempt), min(attempt) FROM activity_executions")
+        rows = await env.client.runtime.read(
+            fetch, "SELECT max(attempt), min(attempt) FROM activity_executions"
+        )
         assert rows == [(1, 1)]
 
 
@@ -87,27 +89,27 @@ async def test_a_worker_without_slots_takes_all_runs() -> None:
 async def test_nothing_is_claimed_while_its_worker_is_not_registered() -> None:
     """Who lost the lease has a new id, which nobody knows yet: what it claimed would be taken for a dead worker's."""
     async with TestEnvironment() as env, env.new_worker(workflows=[at_once]) as worker:
-        hub = env.client.hub
-        submit, told = hub.journal.submit, []
+        runtime = env.client.runtime
+        submit, told = runtime.journal.submit, []
 
         def noted(change: Any, callback: Any) -> None:
             if isinstance(change, ClaimRuns | RegisterWorker):
                 told.append(type(change).__name__)
             submit(change, callback)
 
-        hub.journal.submit = noted  # type: ignore[method-assign]
+        runtime.journal.submit = noted  # type: ignore[method-assign]
         worker.local._declared_dead()
-        worker.local.owner.taker.claim()
+        worker.local.owner.run_claimer.claim()
         await env.sleep(1)
-        worker.local.owner.taker.claim()
+        worker.local.owner.run_claimer.claim()
         assert told == ["RegisterWorker", "ClaimRuns"]
 
 
 async def test_a_worker_that_can_not_know_whether_it_is_registered_tries_another_id() -> None:
     """The row may be there: the same id would be refused for ever, and the lease of a worker that rests renewed."""
     async with TestEnvironment() as env, env.new_worker(workflows=[at_once]) as worker:
-        hub = env.client.hub
-        apply, tried = hub.journal.apply, []
+        runtime = env.client.runtime
+        apply, tried = runtime.journal.apply, []
 
         async def unheard(change: Any) -> Any:
             done = await apply(change)
@@ -117,7 +119,7 @@ async def test_a_worker_that_can_not_know_whether_it_is_registered_tries_another
                     raise OutcomeUnknownError("nobody knows")
             return done
 
-        hub.journal.apply = unheard  # type: ignore[method-assign]
+        runtime.journal.apply = unheard  # type: ignore[method-assign]
         worker.local._declared_dead()
         handle = await env.client.start(at_once, 1, id="w")
         await asyncio.wait_for(handle.result(), 60)
@@ -133,7 +135,7 @@ async def test_a_run_that_comes_in_the_batch_of_a_claim_is_claimed_too() -> None
     """The claim has looked before; in memory nobody polls."""
     async with TestEnvironment() as env, env.new_worker(workflows=[tried]):
         await env.sleep(0.1)
-        hub = env.client.hub
-        hub.workers[0].taker.claim()
-        await hub.journal.apply(start(hub.environment, "w", input=[None]))
+        runtime = env.client.runtime
+        runtime.workers[0].run_claimer.claim()
+        await runtime.journal.apply(start(runtime.environment, "w", input=[None]))
         assert await asyncio.wait_for(env.client.handle("w").result(), 60) == "done"

@@ -233,7 +233,7 @@ async def test_histories_of_others_are_left_alone(engine: MakeEnvironment) -> No
         assert results == [2] * 20
         await env.client.handle("w").terminate()
         worker_id, now = env.worker.worker_id, env.clock.now()
-        waiting = await env.client.hub.read(queries.look, worker_id, ["default"], [], [], now, None)
+        waiting = await env.client.runtime.read(queries.look, worker_id, ["default"], [], [], now, None)
         assert waiting.awake == []
 
 

@@ -87,5 +87,5 @@ async def test_a_handler_is_told_that_its_time_is_over(
         history = [event.type async for event in client.handle("asks").history()]
         assert history.count("ActivityTimedOut") == 1
         assert "ActivityCompleted" not in history, "what came late was refused"
-        with client.hub.database.reader() as connection:
+        with client.runtime.database.reader() as connection:
             assert check_database(connection) == []

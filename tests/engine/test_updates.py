@@ -277,11 +277,11 @@ async def test_an_update_ends_a_start_delay(answering: MakeEnvironment) -> None:
 
 async def test_an_update_comes_with_a_start(answering: MakeEnvironment) -> None:
     async with answering() as env:
-        before = env.client.hub.journal.committer.batches
+        before = env.client.runtime.journal.committer.batches
         made = await env.client.update_with_start(
             Cart.run, "ada", update=Cart.put(Line(name="tea")), update_id="tea", id="c"
         )
-        assert env.client.hub.journal.committer.batches == before + 1
+        assert env.client.runtime.journal.committer.batches == before + 1
         assert await made.result() == 1
         again = await env.client.update_with_start(
             Cart.run, "bob", update="put", update_args=[Line(name="tea")], update_id="tea", id="c"
@@ -470,7 +470,7 @@ async def test_updates_that_race_with_a_new_run_are_handled_once(answering: Make
 async def test_a_run_in_a_storm_of_updates_comes_to_its_end(
     answering: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An update lands between each of its last activations and their commit; still it ends, and all are answered."""
+    """An update lands between each of its last workflow tasks and their commit; still it ends, and all are answered."""
     from outlast.worker.runs.owner import RunOwner
 
     async with answering() as env:
@@ -478,19 +478,19 @@ async def test_a_run_in_a_storm_of_updates_comes_to_its_end(
         asked: list[asyncio.Future[int]] = []
         decide = RunOwner._decide
 
-        def decide_while_asked(owner: Any, actor: Any, *args: Any, **options: Any) -> Any:
-            if actor.machine.terminal is not None and options.get("here", True) and len(asked) < 20:
+        def decide_while_asked(owner: Any, cached_run: Any, *args: Any, **options: Any) -> Any:
+            if cached_run.machine.terminal is not None and options.get("here", True) and len(asked) < 20:
                 line = Line(name=f"late {len(asked)}")
                 asked.append(asyncio.ensure_future(handle.execute_update(Cart.put, line)))
-                monkeypatch.setattr(env.client.hub.journal, "submit", hold)
-            return decide(owner, actor, *args, **options)
+                monkeypatch.setattr(env.client.runtime.journal, "submit", hold)
+            return decide(owner, cached_run, *args, **options)
 
-        submit = env.client.hub.journal.submit
+        submit = env.client.runtime.journal.submit
 
         def hold(change: Any, callback: Any) -> None:
-            """The update gets into the queue before the activation."""
-            monkeypatch.setattr(env.client.hub.journal, "submit", submit)
-            env.client.hub.loop.call_soon(submit, change, callback)
+            """The update gets into the queue before the workflow task."""
+            monkeypatch.setattr(env.client.runtime.journal, "submit", submit)
+            env.client.runtime.loop.call_soon(submit, change, callback)
 
         monkeypatch.setattr(RunOwner, "_decide", decide_while_asked)
         await handle.execute_update(Cart.close)
@@ -507,7 +507,7 @@ async def test_what_cannot_be_asked_is_refused_before_anything_is_written(answer
     limits = StructuralLimits(open_updates=2, payload_bytes=500)
     async with answering(limits=limits) as env:
         handle: Any = await env.client.start(Cart.run, "ada", id="c")
-        before = env.client.hub.journal.committer.batches
+        before = env.client.runtime.journal.committer.batches
         with pytest.raises(InvalidOptionError, match="is not an update"):
             await handle.execute_update(Cart.drop, "x")
         with pytest.raises(DurableCallError, match="put"):
@@ -522,7 +522,7 @@ async def test_what_cannot_be_asked_is_refused_before_anything_is_written(answer
             await handle.execute_update(Cart.put, Line(name="x" * 600))
         with pytest.raises(WorkflowNotFoundError):
             await env.client.handle("nobody").execute_update(Cart.close)
-        assert env.client.hub.journal.committer.batches == before
+        assert env.client.runtime.journal.committer.batches == before
         for number in range(2):
             await handle.start_update(Cart.wait_for, 1, id=f"{number}")
         with pytest.raises(StructuralLimitError) as caught:

@@ -123,7 +123,7 @@ def rows_of(client: Client) -> dict[str, int]:
     """How many rows each table has."""
     counts = {}
     for table in tables.metadata.sorted_tables:
-        counts[table.name] = client.hub.read_now(fetch, f"SELECT COUNT(*) FROM {table.name}", ())[0][0]
+        counts[table.name] = client.runtime.read_now(fetch, f"SELECT COUNT(*) FROM {table.name}", ())[0][0]
     return counts
 
 

@@ -328,7 +328,7 @@ async def sleeper(seconds: float) -> str:
 
 @workflow.defn
 class Unlucky:
-    """Its first activation fails, and the next one does not."""
+    """Its first workflow task fails, and the next one does not."""
 
     @workflow.run
     async def run(self) -> int:

@@ -15,8 +15,8 @@ from outlast.worker.runs import locked_close
 from outlast_activities import attempts, changes
 from outlast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
 from outlast_activities.deadlines import passed, refresh
-from outlast_runs import activation, resets, start
-from outlast_runs import run_changes as client_requests
+from outlast_runs import resets, start, workflow_task
+from outlast_runs import run_change as client_requests
 from outlast_runs import signals as signalling
 from outlast_runs.deadlines import Enforced, enforce_run
 from outlast_store.journal import batch as batches
@@ -24,7 +24,7 @@ from outlast_store.journal import committer
 from outlast_store.journal.batch import Batch
 from outlast_store.reads import queries
 from outlast_store.transitions import parents, requests, runs
-from outlast_store.transitions.children import Cascaded, cascade
+from outlast_store.transitions.children import AppliedClosePolicy, cascade
 from outlast_watchdog import enforcement
 from outlast_watchdog.enforcement import Fired, Rescued
 from outlast_workflow.errors import RefusedError
@@ -57,16 +57,16 @@ def _patch(stack: ExitStack, target: Any, name: str, wrong: Any) -> None:
 
 @bug
 def no_fence(stack: ExitStack) -> None:
-    """An activation is taken from whoever sends it."""
-    right = activation.apply_activation
+    """A workflow task is taken from whoever sends it."""
+    right = workflow_task.apply_workflow_task
 
     def wrong(batch: Batch, run: Any, decided: Any) -> Any:
         if run.is_open:
             decided = replace(decided, worker_id=run.owner_id, fence=run.fence)
         return right(batch, run, decided)
 
-    for module in (activation, locked_close, start):
-        _patch(stack, module, "apply_activation", wrong)
+    for module in (workflow_task, locked_close, start):
+        _patch(stack, module, "apply_workflow_task", wrong)
 
 
 @bug
@@ -110,19 +110,19 @@ def rescue_without_looking_again(stack: ExitStack) -> None:
 
 @bug
 def woken_for_nothing(stack: ExitStack) -> None:
-    """The call to wake is cleared, though there is news that the activation has not seen."""
-    right = activation._settle
+    """The call to wake is cleared, though there is news that the workflow task has not seen."""
+    right = workflow_task._settle
 
     def wrong(run: Any, decided: Any, *, seen_all: bool, now: int) -> None:
         right(run, decided, seen_all=True, now=now)
 
-    _patch(stack, activation, "_settle", wrong)
+    _patch(stack, workflow_task, "_settle", wrong)
 
 
 @bug
 def ends_without_looking(stack: ExitStack) -> None:
     """Signals that were not seen don't hold back the end."""
-    _patch(stack, activation, "HOLD_BACK_TERMINAL", frozenset())
+    _patch(stack, workflow_task, "HOLD_BACK_TERMINAL", frozenset())
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def signals_after_the_end(stack: ExitStack) -> None:
 @bug
 def signals_left_behind(stack: ExitStack) -> None:
     """A run that continues as new hands nothing on."""
-    _patch(stack, activation, "move_signals", lambda batch, following, signals: None)
+    _patch(stack, workflow_task, "move_signals", lambda batch, following, signals: None)
 
 
 # --- timers and deadlines ---------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def late_results_count(stack: ExitStack) -> None:
         return True
 
     _patch(stack, changes.CompleteAttempt, "apply", wrong)
-    _patch(stack, activation, "passed", lambda row, now: None)
+    _patch(stack, workflow_task, "passed", lambda row, now: None)
 
 
 # --- activities -------------------------------------------------------------------------------------------------------
@@ -332,11 +332,11 @@ def deleted_before_exported(stack: ExitStack) -> None:
     """What retention exports is what it has left of a chain."""
     right = delete_chain
 
-    async def wrong(hub: Any, last_run_id: str, workflow_id: str) -> int:
+    async def wrong(runtime: Any, last_run_id: str, workflow_id: str) -> int:
         return 0
 
     async def nothing(self: Any, folder: Any, chain: Any) -> bool:
-        await right(self._hub, chain.last_run_id, chain.workflow_id)
+        await right(self._runtime, chain.last_run_id, chain.workflow_id)
         return False
 
     _patch(stack, retention.Retention, "_export", nothing)
@@ -356,7 +356,7 @@ def cascade_in_memory(stack: ExitStack) -> None:
             return None
         if run.cascade_at is not None and run.cascade_at <= batch.now:
             run.cascade_at = None
-            return Cascaded(due=[run.run_id])
+            return AppliedClosePolicy(due=[run.run_id])
         return cascade(batch, run)
 
     _patch(stack, enforcement.ApplyClosePolicy, "apply", wrong)

@@ -303,7 +303,7 @@ def _further(rng: random.Random, workflow_id: str, ids: list[str]) -> Action:
         action["fits"] = rng.random() < 0.8
         action["patience"] = rng.choice((None, None, 1.0, 5.0))
     if kind == "reset":
-        points = ("first-activation", "last-activation", "last-successful", rng.randint(2, 30))
+        points = ("first-workflow-task", "last-workflow-task", "last-successful", rng.randint(2, 30))
         action["to"] = rng.choice(points)
     if kind == "signal_with_start":
         if rng.random() < 0.5:

@@ -16,7 +16,7 @@ class Rates:
     freeze: float = 0.0
     """At each callback and each statement: it stops there, for longer than its lease perhaps."""
     freeze_decided: float = 0.0
-    """Between an activation and its commit, for longer than the lease: who goes on then is a zombie."""
+    """Between a workflow task and its commit, for longer than the lease: who goes on then is a zombie."""
     freeze_enforcing: float = 0.0
     """Between what a watchdog has seen and its commit: others have acted by then, and what it saw is old."""
     crash_enforced: float = 0.0

@@ -1,6 +1,6 @@
 """The loop of a simulation: several processes take turns in one thread, and a seed decides whose turn it is.
 
-Every callback belongs to a *strand*: a thread of a simulated process (its loop, its pulse, its executor's threads).
+Every callback belongs to a *strand*: a thread of a simulated process (its loop, its ticker, its executor's threads).
 Which one is said by a context variable, which tasks and callbacks inherit as they inherit every other. Within a strand
 callbacks run in the order that asyncio promises; between strands the order is the seed's. A strand can be frozen (its
 callbacks wait) and ended (they never run again).
@@ -18,7 +18,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple
 
 from outlast.testing import VirtualLoop, VirtualTimeError
-from outlast_store.database.background import LoopDriver
+from outlast_store.database.ticker import LoopDriver
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -154,7 +154,7 @@ class SimulationLoop(VirtualLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run it in the strand of its context, or in the pulse's if it is a beat."""
+        """Run it in the strand of its context, or in the ticker's if it is a beat."""
         if context is None:
             context = copy_context()
         strand = context.get(STRAND, self.world)

@@ -17,7 +17,7 @@ from tests.simulation.loop import Crashed, SimulatedExecutor, SimulationLoop, St
 from tests.simulation.views import WorldView
 
 from outlast import Client, DataConverter, RetentionPolicy, StructuralLimits, Worker
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_store.journal.batch import Change
 from outlast_store.journal.journal import Callback
 from outlast_watchdog.watchdog import TaskWatchdog
@@ -69,7 +69,7 @@ class SimulatedDoorbell:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._loop = process.loop
-        self._rung: asyncio.Future[None] | None = None
+        self._notified: asyncio.Future[None] | None = None
         self.coming = False
 
     def start(self) -> None:
@@ -87,11 +87,11 @@ class SimulatedDoorbell:
         self.ring()
 
     def ring(self) -> None:
-        if self._rung is not None and not self._rung.done():
-            self._rung.set_result(None)
+        if self._notified is not None and not self._notified.done():
+            self._notified.set_result(None)
 
     async def wait(self) -> None:
-        self._rung = rung = self._loop.create_future()
+        self._notified = rung = self._loop.create_future()
         timer = self._loop.call_later(self._process.world.poll_s, self.ring)
         try:
             await rung
@@ -124,7 +124,7 @@ class Process:
         )
         self.environment.pid = number
         self.worker: Worker | None = None
-        self.hub: Hub | None = None
+        self.runtime: Runtime | None = None
         self._watchdog: TaskWatchdog | None = None
         self.frozen = False
 
@@ -207,9 +207,9 @@ class Process:
                 pass
 
     def freeze(self, seconds: float, *, whole: bool) -> None:
-        """Stop for a while: the whole process, or its loop only, while its pulse goes on."""
+        """Stop for a while: the whole process, or its loop only, while its ticker goes on."""
         self.frozen = True
-        self.world.note(self, f"is frozen for {seconds} s" + ("" if whole else ", but for its pulse"))
+        self.world.note(self, f"is frozen for {seconds} s" + ("" if whole else ", but for its ticker"))
         for strand in self.strands if whole else (self._loop_strand,):
             self.loop.freeze(strand)
         self.loop.call_later(seconds, self._thaw, context=self.loop.world.context.copy())
@@ -244,13 +244,15 @@ class Process:
 
     async def _connect(self) -> Client:
         database = SimulatedDatabase(self.world.shared, self)
-        self.hub = hub = Hub(SIMULATED_URL, self.environment, database, doorbell=SimulatedDoorbell(self))
-        hub.journal.committer.connect()
-        hub.pulse.start()
+        self.runtime = runtime = Runtime(
+            SIMULATED_URL, self.environment, database, notifier=SimulatedDoorbell(self)
+        )
+        runtime.journal.committer.connect()
+        runtime.ticker.start()
         rates = self.faults.rates
         if any(getattr(rates, name) for name in DISTURBING):
-            self._disturb(hub)
-        return Client("simulated", hub, CONVERTER, LIMITS)
+            self._disturb(runtime)
+        return Client("simulated", runtime, CONVERTER, LIMITS)
 
     async def _begin(self, client: Client) -> None:
         role = self.role
@@ -299,11 +301,11 @@ class Process:
 
     # --- what comes twice, late or not at all -----------------------------------------------------------------------
 
-    def _disturb(self, hub: Hub) -> None:
+    def _disturb(self, runtime: Runtime) -> None:
         """Some changes reach the database late, or twice, as if somebody who had no answer had sent them again; and
         some watchdogs never hear what became of theirs.
         """
-        submit = hub.journal.submit
+        submit = runtime.journal.submit
 
         def disturbed(change: Change[Any], callback: Callback) -> None:
             name = type(change).__name__
@@ -311,7 +313,13 @@ class Process:
             if enforcing:
                 callback = partial(self._told, callback)
             submit(change, callback)
-            decided = "freeze_decided" if name == "Activate" else "freeze_enforcing" if enforcing else None
+            decided = (
+                "freeze_decided"
+                if name == "CommitWorkflowTask"
+                else "freeze_enforcing"
+                if enforcing
+                else None
+            )
             if decided is not None and not self.frozen and self.faults.happens(decided):
                 leases = (0.2, 0.5, 1.0, 2.0) if enforcing else (2.0, 3.0)
                 self.freeze(self.rng.choice(leases) * self.role.lease, whole=True)
@@ -323,7 +331,7 @@ class Process:
             if enforcing and self.faults.happens("enforced_twice"):
                 self.loop.call_later(self.rng.random() * 2 * self.role.lease, self._again, submit, change)
 
-        hub.journal.submit = disturbed  # type: ignore[method-assign]
+        runtime.journal.submit = disturbed  # type: ignore[method-assign]
 
     def _told(self, callback: Callback, value: Any, error: BaseException | None) -> None:
         crashes = self.faults.happens("crash_enforced")
@@ -355,7 +363,7 @@ ENFORCING = frozenset(
 """What a watchdog, or retention, writes because of what it saw."""
 MAY_COME_TWICE = frozenset(
     {
-        "Activate",
+        "CommitWorkflowTask",
         "ApplyClosePolicy",
         "CompleteAttempt",
         "DeleteStep",
@@ -368,7 +376,7 @@ MAY_COME_TWICE = frozenset(
         "RequestCancel",
         "ResetRun",
         "RescueActivity",
-        "TaskFailed",
+        "FailWorkflowTask",
     }
 )
 """Not claims, whose answer is what they are for; nor signals without a key, which are two signals then."""

@@ -23,7 +23,7 @@ async def turns(session: Session, client: Client) -> None:
 async def statements(session: Session, client: Client) -> None:
     while True:
         try:
-            with client.hub.database.reader() as connection:
+            with client.runtime.database.reader() as connection:
                 while True:
                     connection.exec_driver_sql("SELECT 1")
         except (OutlastError, SQLAlchemyError):

@@ -53,7 +53,7 @@ def judge(
 
 
 def check_prefixes(connection: Connection) -> Iterator[str]:
-    """A run may leave memory after any activation: what it asks for after a replay is what it asked for."""
+    """A run may leave memory after any workflow task: what it asks for after a replay is what it asked for."""
     definition = definition_of(Program.run)
     for (run_id,) in fetch(connection, "SELECT run_id FROM workflow_runs ORDER BY run_id"):
         rows = history(connection, run_id)

@@ -1,7 +1,7 @@
 """What must hold at each step, not only at the end: a batch that looks at what it is asked to write.
 
 The checker reads what is there when all is over. Some wrongs leave no trace by then, because the protocol heals them:
-an activation by a worker that does not own the run, a worker declared dead while its lease lasts. The witness stands
+a workflow task by a worker that does not own the run, a worker declared dead while its lease lasts. The witness stands
 beside the journal's batches and notes them; what it notes counts when the batch is committed.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from outlast_activities.deadlines import options_of
-from outlast_runs.activation import Activate
 from outlast_runs.start import StartRun
+from outlast_runs.workflow_task import CommitWorkflowTask
 from outlast_store.database.statements import Values
 from outlast_store.journal.batch import ActivityKey, Batch
 from outlast_store.schema.rows import AttemptRow, RunRow
@@ -37,22 +37,22 @@ class WitnessBatch(Batch):
 
     def _activated(self, run: RunRow) -> None:
         change = self.change
-        activation = change.activation if isinstance(change, Activate | StartRun) else None
-        if activation is None:
+        workflow_task = change.workflow_task if isinstance(change, CommitWorkflowTask | StartRun) else None
+        if workflow_task is None:
             return
-        if (run.owner_id, run.fence) != (activation.worker_id, activation.fence):
+        if (run.owner_id, run.fence) != (workflow_task.worker_id, workflow_task.fence):
             self._noted.append(
-                f"run {run.run_id} was activated by {activation.worker_id} with fence {activation.fence}; "
+                f"run {run.run_id} was activated by {workflow_task.worker_id} with fence {workflow_task.fence}; "
                 f"its owner is {run.owner_id} with fence {run.fence}"
             )
 
-        accepted = activation.considered.accepted if activation.considered is not None else ()
-        seen = run.last_seq - len(activation.own) - len(accepted)
-        if seen > activation.seen_seq:
-            types = self.event_types(run.run_id, activation.seen_seq)[: seen - activation.seen_seq]
+        accepted = workflow_task.considered.accepted if workflow_task.considered is not None else ()
+        seen = run.last_seq - len(workflow_task.own) - len(accepted)
+        if seen > workflow_task.seen_seq:
+            types = self.event_types(run.run_id, workflow_task.seen_seq)[: seen - workflow_task.seen_seq]
             if any(REGISTRY[name].inbound and name != ChildWorkflowStarted.type for name in types):
                 self._unseen.append((run, types))
-        if run.inbox > activation.seen_inbox:
+        if run.inbox > workflow_task.seen_inbox:
             self._unseen.append((run, ["an update that waits"]))
 
     def add_attempt(self, row: AttemptRow) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from outlast_store.database.background import Pulse
 from outlast_store.database.database import Database
+from outlast_store.database.ticker import Ticker
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.environment import Environment
 
@@ -44,24 +44,24 @@ def select_one(connection: Connection, now: int) -> None:
 
 
 @pytest.fixture(params=[True, False], ids=["threads", "no-threads"])
-def pulse(request: pytest.FixtureRequest, database: Database) -> Pulse:
-    return Pulse(database, Environment(threads=request.param))
+def ticker(request: pytest.FixtureRequest, database: Database) -> Ticker:
+    return Ticker(database, Environment(threads=request.param))
 
 
 @pytest.fixture
-async def started(pulse: Pulse) -> AsyncIterator[Pulse]:
-    pulse.start()
-    yield pulse
-    pulse.stop()
+async def started(ticker: Ticker) -> AsyncIterator[Ticker]:
+    ticker.start()
+    yield ticker
+    ticker.stop()
 
 
-async def test_a_beat_runs_at_once_and_then_at_its_interval(started: Pulse):
+async def test_a_beat_runs_at_once_and_then_at_its_interval(started: Ticker):
     beats = Beats(select_one)
     started.add("lease", 0.01, beats)
     assert [await beats.next() for _ in range(3)] == [1, 2, 3]
 
 
-async def test_now_is_the_engines_clock(started: Pulse):
+async def test_now_is_the_engines_clock(started: Ticker):
     seen: list[int] = []
     beats = Beats(lambda connection, now: seen.append(now))
     before = Environment().clock.now()
@@ -70,7 +70,7 @@ async def test_now_is_the_engines_clock(started: Pulse):
     assert before <= seen[0] <= Environment().clock.now()
 
 
-async def test_a_beat_is_woken_from_any_thread(started: Pulse):
+async def test_a_beat_is_woken_from_any_thread(started: Ticker):
     lease, heartbeats = Beats(), Beats()
     started.add("lease", LONG, lease)
     started.add("heartbeats", LONG, heartbeats)
@@ -84,7 +84,7 @@ async def test_a_beat_is_woken_from_any_thread(started: Pulse):
     started.wake("no such beat")
 
 
-async def test_a_wake_during_a_beat_asks_for_another(started: Pulse):
+async def test_a_wake_during_a_beat_asks_for_another(started: Ticker):
     def wake_once(connection: Connection, now: int) -> None:
         if beats.count == 1:
             started.wake("heartbeats")
@@ -94,39 +94,39 @@ async def test_a_wake_during_a_beat_asks_for_another(started: Pulse):
     assert [await beats.next(), await beats.next()] == [1, 2]
 
 
-async def test_a_beat_may_ask_to_run_sooner(started: Pulse):
+async def test_a_beat_may_ask_to_run_sooner(started: Ticker):
     beats = Beats(lambda connection, now: 0.005 if beats.count < 3 else None)
     started.add("heartbeats", LONG, beats)
     assert [await beats.next() for _ in range(3)] == [1, 2, 3]
 
 
-async def test_beats_added_before_the_start_run_after_it(pulse: Pulse):
+async def test_beats_added_before_the_start_run_after_it(ticker: Ticker):
     beats = Beats()
-    pulse.add("lease", LONG, beats)
+    ticker.add("lease", LONG, beats)
     await asyncio.sleep(0)
     assert beats.count == 0
-    pulse.start()
+    ticker.start()
     assert await beats.next() == 1
-    pulse.stop()
+    ticker.stop()
 
 
-async def test_no_beat_runs_after_stop(pulse: Pulse):
+async def test_no_beat_runs_after_stop(ticker: Ticker):
     beats = Beats(select_one)
-    pulse.start()
-    pulse.add("lease", 0.001, beats)
+    ticker.start()
+    ticker.add("lease", 0.001, beats)
     await beats.next()
-    pulse.stop()
+    ticker.stop()
     count = beats.count
-    pulse.wake("lease")
+    ticker.wake("lease")
     await asyncio.sleep(0.01)
     assert beats.count == count
-    pulse.stop()
-    pulse.start()
+    ticker.stop()
+    ticker.start()
     await beats.next()
-    pulse.stop()
+    ticker.stop()
 
 
-async def test_a_removed_beat_runs_no_more(started: Pulse):
+async def test_a_removed_beat_runs_no_more(started: Ticker):
     beats, other = Beats(), Beats()
     started.add("lease", LONG, beats)
     await beats.next()
@@ -137,16 +137,16 @@ async def test_a_removed_beat_runs_no_more(started: Pulse):
     assert beats.count == 1
 
 
-async def test_it_is_a_thread_of_its_own_unless_there_may_be_none(started: Pulse, database: Database):
+async def test_it_is_a_thread_of_its_own_unless_there_may_be_none(started: Ticker, database: Database):
     beats = Beats()
     started.add("lease", LONG, beats)
     await beats.next()
     on_loop = database.url.memory or not started._driver.__class__.__name__.startswith("Thread")
-    assert beats.threads == ({"MainThread"} if on_loop else {"outlast-pulse"})
+    assert beats.threads == ({"MainThread"} if on_loop else {"outlast-ticker"})
 
 
 async def test_a_failed_beat_leaves_no_transaction_and_is_tried_again(
-    started: Pulse, caplog: pytest.LogCaptureFixture
+    started: Ticker, caplog: pytest.LogCaptureFixture
 ):
     def fail_twice(connection: Connection, now: int) -> None:
         connection.exec_driver_sql("BEGIN")
@@ -162,7 +162,7 @@ async def test_a_failed_beat_leaves_no_transaction_and_is_tried_again(
     assert "the lease beat failed" in errors[0].getMessage()
 
 
-async def test_one_beat_that_fails_does_not_keep_others_from_running(started: Pulse):
+async def test_one_beat_that_fails_does_not_keep_others_from_running(started: Ticker):
     def fail(connection: Connection, now: int) -> None:
         raise KeyError("a bug")
 
@@ -172,7 +172,7 @@ async def test_one_beat_that_fails_does_not_keep_others_from_running(started: Pu
     assert [await fine.next() for _ in range(5)] == [1, 2, 3, 4, 5]
 
 
-async def test_connected_time_is_what_beats_have_proved(started: Pulse):
+async def test_connected_time_is_what_beats_have_proved(started: Ticker):
     asked, idle = Beats(select_one), Beats()
     started.add("idle", LONG, idle)
     await idle.next()
@@ -185,10 +185,10 @@ async def test_connected_time_is_what_beats_have_proved(started: Pulse):
     assert started.connected_for_s >= 0.01
 
 
-async def settled(pulse: Pulse) -> None:
+async def settled(ticker: Ticker) -> None:
     """Let the beat that has just said that it ran be accounted for: run another, quiet one after it."""
     beats = Beats()
-    pulse.add("settled", LONG, beats)
+    ticker.add("settled", LONG, beats)
     await beats.next()
 
 
@@ -196,18 +196,18 @@ async def test_a_lost_connection_is_replaced_and_connected_time_begins_anew(
     postgresql_url: str, caplog: pytest.LogCaptureFixture
 ):
     database = Database(DatabaseUrl.parse(postgresql_url), Environment())
-    pulse = Pulse(database, Environment())
+    ticker = Ticker(database, Environment())
     pids: list[int] = []
     connected: list[float] = []
 
     def note(connection: Connection, now: int) -> None:
         pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
-        connected.append(pulse.connected_for_s)
+        connected.append(ticker.connected_for_s)
         pids.append(pid)
 
     beats = Beats(note)
-    pulse.start()
-    pulse.add("lease", 0.01, beats)
+    ticker.start()
+    ticker.add("lease", 0.01, beats)
     try:
         while len(pids) < 3:
             await beats.next()
@@ -217,13 +217,13 @@ async def test_a_lost_connection_is_replaced_and_connected_time_begins_anew(
             await beats.next()
         await beats.next()
     finally:
-        pulse.stop()
+        ticker.stop()
         database.dispose()
     first = next(place for place, pid in enumerate(pids) if pid != pids[0])
     assert connected[first] == 0.0
     assert max(connected[:first]) > 0.0
-    assert pulse.connected_for_s == 0.0
-    warnings = [record.getMessage() for record in caplog.records if record.name == "outlast.pulse"]
+    assert ticker.connected_for_s == 0.0
+    warnings = [record.getMessage() for record in caplog.records if record.name == "outlast.ticker"]
     assert any(line.startswith("the lease beat failed and is tried again: ") for line in warnings)
 
 
@@ -232,7 +232,7 @@ async def test_a_database_that_is_away_is_tried_until_it_comes(
 ):
     folder = tmp_path / "later"
     database = Database(DatabaseUrl.parse(f"sqlite:///{folder}/app.db"), Environment())
-    pulse = Pulse(database, Environment())
+    ticker = Ticker(database, Environment())
     beats = Beats(select_one)
     warned = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -242,16 +242,16 @@ async def test_a_database_that_is_away_is_tried_until_it_comes(
             loop.call_soon_threadsafe(warned.set)
 
     listener = Listener()
-    logging.getLogger("outlast.pulse").addHandler(listener)
+    logging.getLogger("outlast.ticker").addHandler(listener)
     try:
-        pulse.start()
-        pulse.add("lease", LONG, beats)
+        ticker.start()
+        ticker.add("lease", LONG, beats)
         await asyncio.wait_for(warned.wait(), 30)
         assert beats.count == 0
         folder.mkdir()
         assert await beats.next() == 1
     finally:
-        logging.getLogger("outlast.pulse").removeHandler(listener)
-        pulse.stop()
+        logging.getLogger("outlast.ticker").removeHandler(listener)
+        ticker.stop()
         database.dispose()
     assert "there is no folder" in caplog.text

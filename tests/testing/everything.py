@@ -86,7 +86,7 @@ async def live() -> bytes:
         await _speak(env)
         await env.client.start(programs.retrying, "still-flaky", 99, id="backing-off")
         await env.sleep(5)
-        with env.client.hub.database.reader() as connection:
+        with env.client.runtime.database.reader() as connection:
             assert check_database(connection) == []
             driver: Any = connection.connection.driver_connection
             saved: bytes = driver.serialize()
@@ -152,8 +152,8 @@ async def _speak(env: TestEnvironment) -> None:
     await collector.signal("take", 1)
     await env.sleep(1)
     await collector.signal("take", 2)
-    await (await collector.reset("first-activation")).signal("take", 3)
+    await (await collector.reset("first-workflow-task")).signal("take", 3)
     await env.sleep(1)
-    again = await client.handle("collector").reset("last-activation")
+    again = await client.handle("collector").reset("last-workflow-task")
     await again.signal("stop")
     await again.result()

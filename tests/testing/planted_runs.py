@@ -29,7 +29,7 @@ SAID_AT_THE_START = (
 HISTORIES: Planted = [
     (remove("history_events", "timers", "seq = 1"), "(WorkflowTaskCompleted) is first"),
     (append("timers", "WorkflowTaskFailed", FAILED_TASK), "stands after the terminal event"),
-    (say_in("flaky", "WorkflowTaskCompleted", "commands", "0"), "is a command that no activation record"),
+    (say_in("flaky", "WorkflowTaskCompleted", "commands", "0"), "is a command that no workflow task record"),
 ]
 
 LATE_TERMINATION = (
@@ -59,8 +59,8 @@ PLANTED: Planted = [
     (change_run("timers", "status = 'running'"), "the history says completed"),
     (change_run("asleep", "status = 'completed'"), "the history says running"),
     (change_run("queued", "status = 'running'"), "the history says pending"),
-    (change_run("asleep", "started_at = NULL"), "started_at is None after 1 activations"),
-    (change_run("queued", "started_at = 1"), "started_at is 1 after 0 activations"),
+    (change_run("asleep", "started_at = NULL"), "started_at is None after 1 workflow tasks"),
+    (change_run("queued", "started_at = 1"), "started_at is 1 after 0 workflow tasks"),
     (change_run("timers", "closed_at = NULL"), "closed_at is None"),
     (change_run("timers", "closed_at = closed_at - 1"), "closed_at is"),
     (change_run("asleep", "closed_at = 1"), "but has closed_at"),

@@ -13,10 +13,10 @@ def left(*statements: str, url: str = "sqlite://") -> None:
     async def body() -> None:
         async with TestEnvironment(url=url) as env:
             await env.client.start(programs.nothing, id="w")
-            with env.client.hub.database.writer() as connection:
+            with env.client.runtime.database.writer() as connection:
                 for statement in statements:
                     connection.exec_driver_sql(statement)
-            path = env.client.hub.url.path
+            path = env.client.runtime.url.path
             if path is not None:
                 for file in path.parent.glob(f"{path.name}*"):
                     file.unlink()

@@ -75,7 +75,7 @@ def test_what_may_be_late_is_not_found(saved: bytes, statement: str, said: str) 
 def test_an_empty_database_is_in_order() -> None:
     async def body() -> list[str]:
         async with TestEnvironment() as env:
-            with env.client.hub.database.reader() as connection:
+            with env.client.runtime.database.reader() as connection:
                 return check_database(connection)
 
     assert TestEnvironment.run(body) == []

@@ -50,7 +50,7 @@ async def record(program: Any, *args: Any) -> tuple[list[Row], str]:
         handle = await env.client.start(program, *args, id="w")
         await handle.result()
         assert handle.run_id is not None
-        return await env.client.hub.read(queries.history, handle.run_id), handle.run_id
+        return await env.client.runtime.read(queries.history, handle.run_id), handle.run_id
 
 
 def machines(program: Any, run_id: str) -> Callable[[], WorkflowMachine]:
@@ -68,7 +68,7 @@ async def test_the_order_of_a_set_is_found_by_another_hash_seed(
     definition = definition_of(in_the_order_of_a_set)
     async with TestEnvironment(workflows=[in_the_order_of_a_set]) as env:
         await env.client.execute(in_the_order_of_a_set, id="w")
-        with env.client.hub.database.reader() as connection:
+        with env.client.runtime.database.reader() as connection:
             known = known_code([(settings, {definition.name: definition})])
             assert list(own.take(connection, known)) == []
     assert own.count == 1
@@ -118,5 +118,8 @@ async def test_a_prefix_that_leads_elsewhere_is_found(
     entered[:] = [1]
     found = check_every_prefix(machines(of_changing_mind, run_id), rows)
     assert found == [
-        "after a replay of 3 events, the activation of event 5 asks for ['TimerScheduled'], not ['WorkflowCompleted']"
+        (
+            "after a replay of 3 events, "
+            "the workflow task of event 5 asks for ['TimerScheduled'], not ['WorkflowCompleted']"
+        )
     ]

@@ -68,7 +68,7 @@ async def test_a_document_and_a_list_of_them_replay() -> None:
         documents = [document async for document in env.client.export_histories()]
     replayer = Replayer(WORKFLOWS)
     report = replayer.replay(one)
-    assert (report.runs, report.events, report.activations, report.ok) == (1, len(one["events"]), 4, True)
+    assert (report.runs, report.events, report.workflow_tasks, report.ok) == (1, len(one["events"]), 4, True)
     report = replayer.replay(documents)
     assert report.runs == len(documents)
     assert report.events == sum(len(document["events"]) for document in documents)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_activities.attempts import AttemptEnd, request_cancel, schedule
 from outlast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
 from outlast_activities.deadlines import passed
@@ -72,7 +72,7 @@ class StillClock:
 
 
 class Decide(BaseChange):
-    """An activation, as far as the rows can tell: some commands, recorded and carried out."""
+    """A workflow task, as far as the rows can tell: some commands, recorded and carried out."""
 
     def __init__(
         self, run_id: str, commands: Sequence[Event], options: ActivityOptions, claimed_by: str | None
@@ -116,7 +116,7 @@ class Decide(BaseChange):
 
 
 class Beat(BaseChange):
-    """A heartbeat, as the pulse writes it: under the lock, unless the deadline came first."""
+    """A heartbeat, as the ticker writes it: under the lock, unless the deadline came first."""
 
     def __init__(self, run_id: str, activity_id: int, details: Any) -> None:
         self.activities = ((run_id, activity_id),)
@@ -142,10 +142,10 @@ class Sql(BaseChange):
 
 
 class Stage:
-    """A hub, a clock, a watchdog, and short words for what happens in a test."""
+    """A runtime, a clock, a watchdog, and short words for what happens in a test."""
 
-    def __init__(self, hub: Hub, clock: StillClock | Any) -> None:
-        self.hub = hub
+    def __init__(self, runtime: Runtime, clock: StillClock | Any) -> None:
+        self.runtime = runtime
         self.clock: Any = clock
         self.watchdog = TaskWatchdog(self)
         self._commands: dict[str, int] = {}
@@ -156,14 +156,14 @@ class Stage:
         """On a clock that stands still if none is given."""
         clock = clock or StillClock()
         environment = Environment(clock, rng=random.Random(seed), threads=threads)
-        return cls(await Hub.open(DatabaseUrl.parse(url), environment), clock)
+        return cls(await Runtime.open(DatabaseUrl.parse(url), environment), clock)
 
     async def close(self) -> None:
         await self.watchdog.stop()
-        await self.hub.leave()
+        await self.runtime.leave()
 
     async def apply(self, change: Any) -> Any:
-        return await self.hub.journal.apply(change)
+        return await self.runtime.journal.apply(change)
 
     async def sql(self, text: str, *values: Any) -> int:
         changed: int = await self.apply(Sql(text, values))
@@ -192,7 +192,7 @@ class Stage:
         workflow_id: str | None = None,
     ) -> str:
         self._runs += 1
-        environment = self.hub.environment
+        environment = self.runtime.environment
         run = first_run(
             run_id=environment.ids.next(),
             workflow_id=workflow_id or f"workflow-{self._runs}",
@@ -295,7 +295,7 @@ class Stage:
     def rows(self, table: str, where: str = "1 = 1", *values: Any) -> list[tuple[Any, ...]]:
         columns = ", ".join(columns_of(tables.metadata.tables[table]))
         text = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY 1, 2"
-        return self.hub.read_now(queries.fetch, text, values)
+        return self.runtime.read_now(queries.fetch, text, values)
 
     def run(self, run_id: str) -> RunRow:
         return RunRow(*self.rows("workflow_runs", "run_id = ?", run_id)[0])
@@ -313,7 +313,9 @@ class Stage:
         return [FailureRow(*row) for row in self.rows("workflow_failures", "run_id = ?", run_id)]
 
     def history(self, run_id: str) -> list[Event]:
-        return [from_json(kind, payload) for _, kind, payload in self.hub.read_now(queries.history, run_id)]
+        return [
+            from_json(kind, payload) for _, kind, payload in self.runtime.read_now(queries.history, run_id)
+        ]
 
     def types(self, run_id: str) -> list[str]:
         return [event.type for event in self.history(run_id)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outlast import Client, DataConverter, StructuralLimits, workflow
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.testing import TestEnvironment, VirtualLoop
 from outlast_store.database.database import Database
 from outlast_store.database.urls import DatabaseUrl
@@ -32,9 +32,9 @@ async def parent() -> None:
 
 def as_another_process(env: TestEnvironment, sqlite_url: str) -> Client:
     """A client with a journal, and so a cache, of its own."""
-    url, environment = DatabaseUrl.parse(sqlite_url), env.client.hub.environment
-    hub = Hub(url, environment, Database(url, environment))
-    return Client("other", hub, DataConverter(), StructuralLimits())
+    url, environment = DatabaseUrl.parse(sqlite_url), env.client.runtime.environment
+    runtime = Runtime(url, environment, Database(url, environment))
+    return Client("other", runtime, DataConverter(), StructuralLimits())
 
 
 async def test_the_children_of_a_run_that_was_ended_elsewhere_meet_their_policy(sqlite_url: str) -> None:
@@ -53,7 +53,7 @@ async def test_a_run_that_was_taken_and_lost_elsewhere_is_released(sqlite_url: s
         run_id = str(handle.run_id)
         await env.sleep(1)
         async with as_another_process(env, sqlite_url) as other:
-            connection = other.hub.journal.committer.connect()
+            connection = other.runtime.journal.committer.connect()
             connection.exec_driver_sql("UPDATE workflow_runs SET owner_id = 'dead', fence = fence + 1")
-        released = await env.client.hub.journal.apply(ReleaseLostRuns("dead", [run_id]))
+        released = await env.client.runtime.journal.apply(ReleaseLostRuns("dead", [run_id]))
         assert released == [run_id]

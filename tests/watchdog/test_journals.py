@@ -25,20 +25,20 @@ async def nothing() -> int:
 
 async def test_a_row_goes_that_is_a_day_old_and_has_not_changed_for_an_hour() -> None:
     async with TestEnvironment() as env:
-        hub, ids = env.client.hub, env.client.hub.environment.ids
+        runtime, ids = env.client.runtime, env.client.runtime.environment.ids
         dead, busy = ids.next(), ids.next()
         await env.sleep(90_000)
         young = ids.next()
-        connection = hub.journal.committer.connect()
+        connection = runtime.journal.committer.connect()
         for journal_id in (dead, busy, young):
             connection.exec_driver_sql("INSERT INTO journals VALUES (?, 1)", (journal_id,))
         watchdog = TaskWatchdog(env.client)
-        own = hub.journal.committer.journal_id
+        own = runtime.journal.committer.journal_id
 
         async def left() -> set[str]:
             await env.sleep(3600)
             await watchdog.run_pass()
-            return {row[0] for row in await hub.read(fetch, "SELECT journal_id FROM journals")}
+            return {row[0] for row in await runtime.read(fetch, "SELECT journal_id FROM journals")}
 
         assert await left() == {own, dead, busy, young}
         connection.exec_driver_sql("UPDATE journals SET batch_no = 2 WHERE journal_id = ?", (busy,))
@@ -48,9 +48,9 @@ async def test_a_row_goes_that_is_a_day_old_and_has_not_changed_for_an_hour() ->
 
 async def test_what_has_written_meanwhile_is_not_forgotten() -> None:
     async with TestEnvironment(workflows=[nothing]) as env:
-        hub = env.client.hub
-        connection = hub.journal.committer.connect()
+        runtime = env.client.runtime
+        connection = runtime.journal.committer.connect()
         connection.exec_driver_sql("INSERT INTO journals VALUES ('j', 2)")
-        assert await hub.journal.apply(dead_journals.ForgetJournals([("j", 1)])) == 0
-        assert await hub.journal.apply(dead_journals.ForgetJournals([("j", 2), ("k", 1)])) == 1
+        assert await runtime.journal.apply(dead_journals.ForgetJournals([("j", 1)])) == 0
+        assert await runtime.journal.apply(dead_journals.ForgetJournals([("j", 2), ("k", 1)])) == 1
         assert await env.client.execute(nothing, id="w") == 1

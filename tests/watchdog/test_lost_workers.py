@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.watchdog.stage import POLICY, SECOND, Stage
 
-from outlast_runs.activation import Activate, Activation
 from outlast_runs.claims import ClaimRuns
+from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
 from outlast_watchdog.enforcement import LoseWorker, ReleaseLostRuns, RescueActivity
 from outlast_workflow.errors import RefusedError, StoreUnreachableError
 from outlast_workflow.options.options import ActivityOptions, StartOptions
@@ -137,11 +137,11 @@ async def test_a_worker_declared_dead_can_neither_renew_nor_commit(stage: Stage)
     assert await stage.renew("zombie") == 0
     run = stage.run(run_id)
     await stage.apply(ReleaseLostRuns("zombie", [run_id]))
-    stage.hub.journal.cache.owners.add("zombie")
-    stage.hub.journal.cache.runs[run_id] = run  # what the zombie still has in memory
-    activation = Activation("zombie", run.fence, run.last_seq, run.inbox, None, [])
+    stage.runtime.journal.cache.owners.add("zombie")
+    stage.runtime.journal.cache.runs[run_id] = run  # what the zombie still has in memory
+    workflow_task = WorkflowTask("zombie", run.fence, run.last_seq, run.inbox, None, [])
     with pytest.raises(RefusedError) as caught:
-        await stage.apply(Activate(run, activation))
+        await stage.apply(CommitWorkflowTask(run, workflow_task))
     assert caught.value.reason == "fenced"
 
 
@@ -171,7 +171,7 @@ async def test_nobody_is_declared_dead_before_half_a_lease_of_unbroken_connectio
     assert await lost(0) == 0, "this process has only just come"
     assert await lost(14) == 0
     with monkeypatch.context() as patch:
-        patch.setattr(stage.hub, "read", unreachable)
+        patch.setattr(stage.runtime, "read", unreachable)
         with pytest.raises(StoreUnreachableError):
             await stage.watchdog.run_pass()
     assert await lost(2) == 0, "the connection broke: all may renew first"

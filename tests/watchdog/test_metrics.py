@@ -176,7 +176,7 @@ async def test_rows_set_aside_and_passes_that_were_skipped_or_failed(
         async def unreachable(*_: object) -> None:
             raise StoreError("gone")
 
-        patched.setattr(stage.hub, "read", unreachable)
+        patched.setattr(stage.runtime, "read", unreachable)
         with pytest.raises(StoreError):
             await watchdog.run_pass()
     await stage.sql("UPDATE activity_executions SET options = ?", options)
@@ -191,7 +191,7 @@ async def test_without_an_sdk_nothing_is_measured_and_nothing_is_asked(memory_st
     stage.clock.advance(1)
     assert (await TaskWatchdog(stage).run_pass()).done == 1
     assert watchdog_metrics() is watchdog_metrics()
-    assert not watchdog_metrics().wants_open(stage.hub)
+    assert not watchdog_metrics().wants_open(stage.runtime)
 
 
 def test_the_page_lists_each_metric_as_the_code_has_it() -> None:

@@ -26,15 +26,15 @@ from hypothesis.stateful import (
 from tests.watchdog.model import Activity, Model, Policy, Run, Story
 from tests.watchdog.stage import SECOND, Stage, StillClock
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.testing import check_database
 from outlast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
 from outlast_activities.changes import EndAttempt
-from outlast_runs.activation import Activate, Activation
 from outlast_runs.claims import ClaimRuns, ReleaseRuns
 from outlast_runs.deadlines import EnforceRunDeadline
-from outlast_runs.run_changes import RequestCancel, Terminate
+from outlast_runs.run_change import RequestCancel, Terminate
 from outlast_runs.updates import SendUpdate, UpdateRequest
+from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, RequestRow, RunRow
@@ -171,8 +171,8 @@ class WatchdogMachine(RuleBasedStateMachine):
 
     async def open(self) -> Stage:
         environment = Environment(self.clock, rng=random.Random(1), threads=False)
-        hub = await Hub.open(DatabaseUrl.parse(self.url), environment)
-        return Stage(hub, self.clock)
+        runtime = await Runtime.open(DatabaseUrl.parse(self.url), environment)
+        return Stage(runtime, self.clock)
 
     def wait(self, work: Any) -> Any:
         return self.runner.run(work)
@@ -308,7 +308,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         blind: bool,
         end: str | None,
     ) -> None:
-        """An activation, of all that has happened or (``blind``) only of what was known after the one before."""
+        """A workflow task, of all that has happened or (``blind``) only of what was known after the one before."""
         model = self.model
         if not all(run.owner for run in model.open_runs()):
             self.a_worker_claims_runs(data)
@@ -378,7 +378,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             history_bytes=0,
             python=11,
         )
-        activation = Activation(
+        workflow_task = WorkflowTask(
             owner,
             run.fence,
             seen,
@@ -388,7 +388,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             considered=considered,
             eager=eager,
             children=born,
-            next_run_id=self.stage.hub.environment.ids.next() if end == "continued_as_new" else None,
+            next_run_id=self.stage.runtime.environment.ids.next() if end == "continued_as_new" else None,
             next_owner_id=owner if end == "continued_as_new" else None,
         )
         unseen = [event.type for event in self.stage.history(run_id)[seen:]]
@@ -399,7 +399,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             and run.passed(model.now) is None
         )
         try:
-            self.apply(Activate(row, activation))
+            self.apply(CommitWorkflowTask(row, workflow_task))
             assert not held_back
         except RefusedError as refused:
             if not held_back or refused.reason != "unseen":
@@ -462,7 +462,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         )
 
     def new_child(self, command: Any, owner: str | None) -> NewChild:
-        return new_child(command, self.stage.hub.environment.ids.next(), owner, awaited=False)
+        return new_child(command, self.stage.runtime.environment.ids.next(), owner, awaited=False)
 
     def child_starts(
         self, parent: Run, number: int, born: NewChild, given: tuple[str, dict[str, Any], RetryPolicy | None]
@@ -800,7 +800,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             for run, one in model.open_activities()
             if one.passed(model.now) is None
         ]
-        outcomes = self.wait(apply_all(self.stage.hub.journal, changes)) if changes else []
+        outcomes = self.wait(apply_all(self.stage.runtime.journal, changes)) if changes else []
         assert outcomes == [None] * len(changes)
 
     @rule(data=st.data(), number=st.integers(0, 8))
@@ -893,7 +893,7 @@ class WatchdogMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_invariants_hold(self) -> None:
-        with self.stage.hub.database.reader() as connection:
+        with self.stage.runtime.database.reader() as connection:
             found = check_database(connection)
         assert not found, "\n".join(found)
 

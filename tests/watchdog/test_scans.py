@@ -64,15 +64,15 @@ PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
 
 
 async def test_every_scan_reads_its_partial_index_and_no_table(stage: Stage) -> None:
-    backend = stage.hub.database.backend
+    backend = stage.runtime.database.backend
     false = "0" if backend == "sqlite" else "false"
     for text in (FILL_RUNS, FILL_ACTIVITIES, FILL_TIMERS):
         await stage.sql(text.format(start=START, false=false, numbers=NUMBERS[backend]))
-    with stage.hub.database.writer() as connection:
+    with stage.runtime.database.writer() as connection:
         connection.exec_driver_sql("ANALYZE")
     explain = "EXPLAIN QUERY PLAN" if backend == "sqlite" else "EXPLAIN"
     for text, values, indexes in PLANS:
-        plan = "\n".join(str(row) for row in stage.hub.read_now(fetch, f"{explain} {text}", values))
+        plan = "\n".join(str(row) for row in stage.runtime.read_now(fetch, f"{explain} {text}", values))
         for index in indexes:
             assert index in plan, f"{text}\n{plan}"
         for table in ("workflow_runs", "activity_executions", "timers"):
@@ -94,10 +94,10 @@ async def test_an_idle_pass_is_one_statement(stage: Stage, monkeypatch: pytest.M
         return fetch(connection, text, values)
 
     monkeypatch.setattr("outlast_watchdog.scans.fetch", count)
-    changes = stage.hub.journal.committer.statistics["changes"]
+    changes = stage.runtime.journal.committer.statistics["changes"]
     report = await stage.watchdog.run_pass()
     assert asked == [scans.LOOK]
-    assert stage.hub.journal.committer.statistics["changes"] == changes
+    assert stage.runtime.journal.committer.statistics["changes"] == changes
     assert (report.done, report.left, report.next_deadline_at) == (0, {}, stage.clock.us + 20 * SECOND)
 
 
@@ -108,7 +108,7 @@ async def test_what_is_due_of_all_kinds_shares_a_commit(stage: Stage) -> None:
     await stage.claim()
     await stage.set_timer(busy, 60)
     stage.clock.advance(60)
-    statistics = stage.hub.journal.committer.statistics
+    statistics = stage.runtime.journal.committer.statistics
     batches, stale = statistics["batches"], statistics["stale"]
     report = await stage.watchdog.run_pass()
     assert report.counts == {"execution_timeout": 1, "start_to_close": 1, "timer_fired": 1}

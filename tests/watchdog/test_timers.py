@@ -33,9 +33,9 @@ async def test_the_timers_of_a_run_fire_in_the_order_of_their_times_in_one_chang
     run_id = await stage.start()
     ids = [await stage.set_timer(run_id, seconds) for seconds in (30, 10, 20, 300)]
     stage.clock.advance(60)
-    batches = stage.hub.journal.committer.statistics["batches"]
+    batches = stage.runtime.journal.committer.statistics["batches"]
     assert (await stage.watchdog.run_pass()).counts == {"timer_fired": 3}
-    assert stage.hub.journal.committer.statistics["batches"] == batches + 1
+    assert stage.runtime.journal.committer.statistics["batches"] == batches + 1
     fired = [event.command_id for event in stage.history(run_id) if isinstance(event, TimerFired)]
     assert fired == [ids[1], ids[2], ids[0]]
     assert [row[1] for row in stage.rows("timers")] == [ids[3]]
@@ -56,7 +56,7 @@ async def test_a_timer_cancelled_earlier_in_the_same_batch_does_not_fire(memory_
     stage.clock.advance(30)
     outcomes: list[object] = []
     for change in (Cancel(run_id, timer_id), FireTimers(run_id, [timer_id]), FireTimers(run_id, [timer_id])):
-        stage.hub.journal.submit(change, lambda value, error: outcomes.append(error or value))
+        stage.runtime.journal.submit(change, lambda value, error: outcomes.append(error or value))
     await stage.apply(FireTimers(run_id, [timer_id]))
     assert outcomes[1:] == [Fired(stage.clock.us)] * 2
     assert "TimerFired" not in stage.types(run_id)
@@ -67,7 +67,7 @@ async def test_two_firings_of_a_timer_in_one_batch_are_one(memory_stage: Stage) 
     run_id = await stage.start()
     timer_id = await stage.set_timer(run_id, 30)
     stage.clock.advance(30)
-    stage.hub.journal.submit(FireTimers(run_id, [timer_id]), lambda value, error: None)
+    stage.runtime.journal.submit(FireTimers(run_id, [timer_id]), lambda value, error: None)
     assert (await stage.apply(FireTimers(run_id, [timer_id]))).timers == []
     assert stage.types(run_id).count("TimerFired") == 1
 
@@ -82,7 +82,7 @@ async def test_a_timer_of_a_run_whose_own_time_is_over_ends_the_run_instead(stag
     assert stage.types(run_id)[-2:] == ["TimerCancelled", "WorkflowTimedOut"]
 
 
-async def test_a_timer_due_at_an_activation_that_has_not_seen_it_still_fires(memory_stage: Stage) -> None:
+async def test_a_timer_due_at_a_workflow_task_that_has_not_seen_it_still_fires(memory_stage: Stage) -> None:
     stage = memory_stage
     run_id = await stage.start()
     await stage.set_timer(run_id, 10)
@@ -109,7 +109,7 @@ async def test_what_becomes_due_while_a_pass_is_on_its_way_goes_with_it_and_noth
 ) -> None:
     """A pass reads as far ahead as the one before it took; each change looks at the clock again."""
     stage = memory_stage
-    journal = stage.hub.journal
+    journal = stage.runtime.journal
     submit = journal.submit
 
     def slow(change: Any, callback: Any) -> None:

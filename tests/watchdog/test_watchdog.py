@@ -110,14 +110,14 @@ def test_wake_makes_it_look_now() -> None:
 def test_a_pass_that_failed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(stage: Stage) -> None:
         run_id = await stage.start(StartOptions(execution_timeout=5))
-        read, errors = stage.hub.read, [StoreUnreachableError("away"), ValueError("a defect")]
+        read, errors = stage.runtime.read, [StoreUnreachableError("away"), ValueError("a defect")]
 
         async def fail(*args: Any) -> Any:
             if errors:
                 raise errors.pop(0)
             return await read(*args)
 
-        vars(stage.hub)["read"] = fail
+        vars(stage.runtime)["read"] = fail
         await asyncio.sleep(1100)
         assert stage.run(run_id).status == "pending"
         assert len(errors) == 0
@@ -157,9 +157,9 @@ def test_rows_set_aside_do_not_keep_it_awake() -> None:
     async def scenario(stage: Stage) -> None:
         run_id = await stage.start(StartOptions(run_timeout=5, retry_policy=POLICY))
         await stage.sql("UPDATE workflow_runs SET retry_policy = '{'")
-        before = stage.hub.journal.committer.statistics["batches"]
+        before = stage.runtime.journal.committer.statistics["batches"]
         await asyncio.sleep(900)
-        assert stage.hub.journal.committer.statistics["batches"] - before <= 2
+        assert stage.runtime.journal.committer.statistics["batches"] - before <= 2
         assert stage.run(run_id).status == "pending"
         await stage.wipe()
 
@@ -173,7 +173,7 @@ async def test_in_a_real_process_a_timer_fires_by_itself(database_url: str) -> N
         stage.watchdog.start()
         fired = asyncio.Event()
         run_id = await stage.start()
-        stage.hub.journal.subscribe(
+        stage.runtime.journal.subscribe(
             lambda news: fired.set() if len(news.events.get(run_id, ())) == 1 else None
         )
         await stage.set_timer(run_id, 0.02)
@@ -274,7 +274,7 @@ async def test_enforcing_twice_in_one_batch_is_once(memory_stage: Stage) -> None
     for _ in range(2):
         changes += [EnforceRunDeadline(ended, "workflow-1"), EnforceActivityDeadline(busy, activity_id)]
         changes += [FireTimers(busy, [timer_id])]
-    outcomes = await passes.apply_all(stage.hub.journal, changes)
+    outcomes = await passes.apply_all(stage.runtime.journal, changes)
     assert outcomes[:2] != [None, None]
     assert outcomes[3:5] == [None, None]
     assert [len(outcome.timers) for outcome in (outcomes[2], outcomes[5])] == [1, 0]
@@ -294,9 +294,9 @@ async def test_many_enforcements_share_a_commit(stage: Stage) -> None:
     for _ in range(150):
         await stage.start(StartOptions(execution_timeout=20))
     stage.clock.advance(20)
-    before = stage.hub.journal.committer.statistics["batches"]
+    before = stage.runtime.journal.committer.statistics["batches"]
     assert (await stage.watchdog.run_pass()).done == 150
-    assert stage.hub.journal.committer.statistics["batches"] - before == 1
+    assert stage.runtime.journal.committer.statistics["batches"] - before == 1
 
 
 async def test_where_the_database_fails_the_pass_says_so_and_sets_nothing_aside(
@@ -308,7 +308,7 @@ async def test_where_the_database_fails_the_pass_says_so_and_sets_nothing_aside(
     stage.clock.advance(20)
     with monkeypatch.context() as patch:
         gone = lambda change, callback: callback(None, StoreUnreachableError("away"))  # noqa: E731
-        patch.setattr(stage.hub.journal, "submit", gone)
+        patch.setattr(stage.runtime.journal, "submit", gone)
         with pytest.raises(StoreUnreachableError):
             await stage.watchdog.run_pass()
     assert (await stage.watchdog.run_pass()).done == 3
@@ -322,7 +322,7 @@ async def test_an_error_of_one_row_alone_sets_that_row_aside(
     run_id = await stage.start()
     await stage.set_timer(run_id, 20)
     stage.clock.advance(20)
-    submit = stage.hub.journal.submit
+    submit = stage.runtime.journal.submit
 
     def fail_runs(change: Any, callback: Any) -> None:
         if isinstance(change, EnforceRunDeadline):
@@ -330,7 +330,7 @@ async def test_an_error_of_one_row_alone_sets_that_row_aside(
         else:
             submit(change, callback)
 
-    monkeypatch.setattr(stage.hub.journal, "submit", fail_runs)
+    monkeypatch.setattr(stage.runtime.journal, "submit", fail_runs)
     report = await stage.watchdog.run_pass()
     assert (report.counts, report.set_aside) == ({"timer_fired": 1}, 1)
 
@@ -345,7 +345,9 @@ async def test_an_outcome_that_nobody_knows_is_no_fault_of_the_row(
     stage.clock.advance(20)
     with monkeypatch.context() as patch:
         patch.setattr(
-            stage.hub.journal, "submit", lambda change, callback: callback(None, OutcomeUnknownError("lost"))
+            stage.runtime.journal,
+            "submit",
+            lambda change, callback: callback(None, OutcomeUnknownError("lost")),
         )
         with pytest.raises(OutcomeUnknownError):
             await stage.watchdog.run_pass()

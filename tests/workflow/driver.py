@@ -1,9 +1,10 @@
-"""A tiny engine in memory: it keeps one run's history by the rules of activation records, in a random but seeded way.
+"""A tiny engine in memory: it keeps one run's history by the rules of workflow task records, in a random but seeded
+way.
 
 Activities end in any order, some next to the decision they lead to (*own*), some landing from outside at any time, also
-while an activation runs; timers fire when the clock passes them; a cancel request may come. All choices are made by one
-seeded source and depend on nothing but the history so far, so two drives of the same run are the same, unless the run
-itself is not deterministic.
+while a workflow task runs; timers fire when the clock passes them; a cancel request may come. All choices are made by
+one seeded source and depend on nothing but the history so far, so two drives of the same run are the same, unless the
+run itself is not deterministic.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from outlast_workflow.primitives.enums import RetryState, TimeoutKind
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import iso
 from outlast_workflow.run.machine import WorkflowMachine
-from outlast_workflow.run.replay import Row, activation_record, replay
+from outlast_workflow.run.replay import Row, replay, task_record
 
 START = 1_700_000_000_000_000
 CONVERTER = DataConverter()
@@ -103,7 +104,7 @@ class Driver:
         self.activities: dict[int, ActivityScheduled] = {}
         self.cancel_requested: set[int] = set()
         self.timers: dict[int, int] = {}
-        self.activations = 0
+        self.workflow_tasks = 0
         self.machine = self.new_machine()
         self.land(started(*args, workflow_type=self.definition.name, seed=seed + 1))
 
@@ -132,10 +133,10 @@ class Driver:
 
     # --- the run --------------------------------------------------------------------------------------------------
 
-    def run(self, most_activations: int = 500) -> Event:
+    def run(self, most_workflow_tasks: int = 500) -> Event:
         """Drive the run to its end."""
         while self.machine.terminal is None:
-            assert self.activations < most_activations, "the run does not end"
+            assert self.workflow_tasks < most_workflow_tasks, "the run does not end"
             self.step()
         terminal = self.machine.terminal
         self.machine.evict()
@@ -149,10 +150,10 @@ class Driver:
         assert self.unapplied or own, "the run waits for nothing that could happen"
         if self.evictions.random() < self.evict:
             self.come_back()
-        self.activate(own)
+        self.run_workflow_task(own)
 
     def world_moves(self, own: list[Event]) -> None:
-        if self.cancel_at is not None and self.activations >= self.cancel_at:
+        if self.cancel_at is not None and self.workflow_tasks >= self.cancel_at:
             self.cancel_at = None
             self.land(WorkflowCancelRequested("enough"))
         for command_id in self.random.sample(
@@ -209,20 +210,20 @@ class Driver:
         self.machine = self.new_machine()
         replayed = replay(self.machine, self.rows)
         assert [seq for seq, _ in replayed.unapplied] == [seq for seq, _ in self.unapplied]
-        assert replayed.activations == self.activations
+        assert replayed.workflow_tasks == self.workflow_tasks
         self.unapplied = replayed.unapplied
 
-    def activate(self, own: list[Event]) -> None:
-        """One activation, as an owner does it; events may land while it runs."""
+    def run_workflow_task(self, own: list[Event]) -> None:
+        """One workflow task, as an owner does it; events may land while it runs."""
         self.now += self.random.randrange(0, 50_000)
         seen, self.unapplied = self.unapplied, []
         through = len(self.rows)
         # What is bundled is applied as it will be read again.
         own = [from_json(event.type, event.to_json()) for event in own]
-        commands = self.machine.activate(
+        commands = self.machine.run_workflow_task(
             [*(event for _, event in seen), *own], self.now, history_events=len(self.rows), history_bytes=0
         )
-        self.activations += 1
+        self.workflow_tasks += 1
         if self.activities and self.random.random() < 0.3 and self.machine.terminal is None:
             self.land(self.end_of(self.activities.pop(self.random.choice(sorted(self.activities)))))
         self.commit(own, commands, through)
@@ -230,7 +231,7 @@ class Driver:
     def commit(self, own: list[Event], commands: list[Event], through: int) -> None:
         for event in own:
             self.append(event)
-        record = activation_record(self.machine, commands, through=through, own=len(own), python=11)
+        record = task_record(self.machine, commands, through=through, own=len(own), python=11)
         if record is not None:
             self.append(record)
         for command in commands:

@@ -23,7 +23,7 @@ def test_as_completed_begins_coroutines_in_the_order_given():
         return [await one for one in as_completed([work(n) for n in range(50)])]
 
     machine = new_machine(order)
-    machine.activate([started()], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     assert begun == list(range(50))
     assert sorted(result_of(machine)) == begun
 
@@ -55,7 +55,7 @@ def test_as_completed_refuses_in_a_workflow_what_it_refuses_elsewhere():
         return "taken"
 
     machine = new_machine(order)
-    machine.activate([started()], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     assert "an iterable of" in result_of(machine)
 
 

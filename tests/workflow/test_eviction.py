@@ -71,7 +71,7 @@ async def waits_for_everything() -> None:
 
 def test_nothing_is_left_to_the_garbage_collector(no_collector: None):
     machine = new_machine(waits_for_everything)
-    machine.activate([started()], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     assert len(left_behind()) > 300
     loop = weakref.ref(machine.loop)
     machine.evict()
@@ -100,7 +100,7 @@ def test_a_run_that_failed_leaves_nothing_either(no_collector: None):
             raise ValueError("outer") from error
 
     machine = new_machine(order)
-    machine.activate([started()], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     loop = weakref.ref(machine.loop)
     machine.evict()
     driver.made.clear()
@@ -136,7 +136,7 @@ def test_finally_blocks_run_but_ask_for_nothing_and_wait_for_nothing():
                 seen.append("never")
 
     machine = new_machine(order)
-    machine.activate([started()], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     machine.evict()
     assert seen == [True, "called", "cut short"]
     assert machine.log.entries == []
@@ -154,7 +154,7 @@ def test_code_that_swallows_everything_is_given_up_and_named(caplog: pytest.LogC
                 pass
 
     machine = new_machine(order)
-    machine.activate([started()], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     with caplog.at_level(logging.ERROR, "outlast.workflow"):
         machine.evict()
     assert "w-1" in caplog.text
@@ -173,7 +173,7 @@ def test_tasks_that_never_began_are_ended_too(no_collector: None):
 
     machine = new_machine(order)
     with pytest.raises(RuntimeError):
-        machine.activate([started()], START, history_events=1, history_bytes=1)
+        machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     machine.evict()
     driver.made.clear()
     del machine
@@ -197,7 +197,7 @@ def test_tasks_made_on_the_way_out_are_ended_too(no_collector: None):
             await asyncio.gather(*(other(n) for n in range(3)))
 
     machine = new_machine(order)
-    machine.activate([started()], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     machine.evict()
     driver.made.clear()
     del machine
@@ -217,7 +217,7 @@ def test_an_exception_that_nobody_saw_is_told_when_the_run_has_ended(caplog: pyt
         await asyncio.sleep(0)
 
     machine = new_machine(order)
-    machine.activate([started()], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     machine.evict()
     assert "nobody awaited it" in caplog.text
 

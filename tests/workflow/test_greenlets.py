@@ -41,9 +41,9 @@ from outlast_workflow.run.replay import replay
 
 
 def begin(code: Any, *args: Any) -> WorkflowMachine:
-    """A machine after its first activation."""
+    """A machine after its first workflow task."""
     machine = new_machine(code)
-    machine.activate([started(*args)], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([started(*args)], START, history_events=1, history_bytes=1)
     return machine
 
 
@@ -112,7 +112,7 @@ def test_its_context_is_the_tasks():
 
     machine = begin(order)
     assert variable.get() == "outside"
-    machine.activate([TimerFired(1, START)], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([TimerFired(1, START)], START, history_events=1, history_bytes=1)
     assert result_of(machine) == ["outside", "mine", "mine", "outside"]
 
 
@@ -125,7 +125,9 @@ def test_a_result_that_is_there_is_had_at_once_and_again():
         return [first, handle.result(), handle.result(timeout=5), handle.cancel(), handle.cancelled()]
 
     machine = begin(order)
-    machine.activate([ActivityCompleted(1, Payload.of(7), 1)], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task(
+        [ActivityCompleted(1, Payload.of(7), 1)], START, history_events=1, history_bytes=1
+    )
     assert result_of(machine) == [7, 7, 7, False, False]
 
 
@@ -138,7 +140,7 @@ def test_a_function_that_returns_a_coroutine_after_all_is_awaited():
         return real()
 
     machine = begin(defn(traced))
-    machine.activate([TimerFired(1, START)], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([TimerFired(1, START)], START, history_events=1, history_bytes=1)
     assert result_of(machine) == "done"
 
 
@@ -168,7 +170,7 @@ def test_a_cancellation_arrives_where_it_blocks():
             raise
 
     machine = begin(order)
-    machine.activate([WorkflowCancelRequested("enough")], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task([WorkflowCancelRequested("enough")], START, history_events=1, history_bytes=1)
     assert isinstance(machine.terminal, WorkflowCancelled)
     assert "blocking.sleep(100)" in seen[0]
 
@@ -179,7 +181,9 @@ def test_it_is_cancelled_before_its_first_step_too():
         raise AssertionError
 
     machine = new_machine(order)
-    machine.activate([started(), WorkflowCancelRequested(None)], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task(
+        [started(), WorkflowCancelRequested(None)], START, history_events=1, history_bytes=1
+    )
     assert isinstance(machine.terminal, WorkflowFailed | WorkflowCancelled)
 
 
@@ -209,9 +213,11 @@ class Talker:
 def test_its_plain_handlers_may_block_and_its_coroutines_may_await():
     machine = begin(Talker)
     events = [SignalReceived("note", Payload.of(["a"])), SignalReceived("coroutine", Payload.of(["b"]))]
-    commands = machine.activate(events, START, history_events=1, history_bytes=1)
+    commands = machine.run_workflow_task(events, START, history_events=1, history_bytes=1)
     assert [type(command) for command in commands] == [TimerScheduled, TimerScheduled]
-    machine.activate([TimerFired(1, START), TimerFired(2, START)], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task(
+        [TimerFired(1, START), TimerFired(2, START)], START, history_events=1, history_bytes=1
+    )
     assert result_of(machine) == ["a", "a later", "b"]
 
 
@@ -341,7 +347,9 @@ def test_nothing_is_left_to_the_garbage_collector(no_collector: None):
             blocking.wait_condition(lambda: False)
 
     machine = begin(Order)
-    machine.activate([SignalReceived("note", Payload.of([]))], START, history_events=1, history_bytes=1)
+    machine.run_workflow_task(
+        [SignalReceived("note", Payload.of([]))], START, history_events=1, history_bytes=1
+    )
     assert len([thing for thing in left_behind() if isinstance(thing, PlainCode)]) == 3
     loop = weakref.ref(machine.loop)
     machine.evict()
@@ -413,7 +421,7 @@ def test_it_runs_below_any_greenlet_of_the_caller():
     machine = new_machine(order)
 
     def step(events: list[Any]) -> Any:
-        return machine.activate(events, START, history_events=1, history_bytes=1)
+        return machine.run_workflow_task(events, START, history_events=1, history_bytes=1)
 
     first = greenlet(step)
     assert [type(command) for command in first.switch([started()])] == [TimerScheduled]

@@ -77,6 +77,6 @@ def test_a_long_history_suggests_to_continue_as_new(events, size, suggested):
     off = StructuralLimits(continue_as_new_events=0, continue_as_new_bytes=0)
     for limits, wanted in ((StructuralLimits(), suggested), (off, False)):
         machine = new_machine(waits, limits)
-        machine.activate([started()], START, history_events=events, history_bytes=size)
+        machine.run_workflow_task([started()], START, history_events=events, history_bytes=size)
         assert machine.info().continue_as_new_suggested is wanted
         machine.evict()

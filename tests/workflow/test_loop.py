@@ -28,7 +28,7 @@ def loop_at(now: int = START, started_at: int = START) -> DeterministicLoop:
 
 def result_of(workflow_type: Any, *args: Any) -> Any:
     machine = new_machine(workflow_type)
-    (end,) = machine.activate([started(*args)], START, history_events=1, history_bytes=1)
+    (end,) = machine.run_workflow_task([started(*args)], START, history_events=1, history_bytes=1)
     assert isinstance(end, WorkflowCompleted), end
     return end.result.value
 
@@ -133,9 +133,9 @@ def test_a_durable_call_passes_for_a_coroutine_where_asyncio_takes_one():
         return [await task, third.result(), await call]
 
     machine = new_machine(order)
-    assert len(machine.activate([started()], START, history_events=1, history_bytes=1)) == 3
+    assert len(machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)) == 3
     results = [ActivityCompleted(n, Payload.of(n), 1) for n in (1, 3)]
-    (end,) = machine.activate(results, START, history_events=1, history_bytes=1)
+    (end,) = machine.run_workflow_task(results, START, history_events=1, history_bytes=1)
     assert isinstance(end, WorkflowCompleted), end
     assert end.result.value == [1, 3, 1]
 

@@ -59,7 +59,7 @@ def begin(workflow_type: Any, *args: Any, **options: Any) -> tuple[WorkflowMachi
 
 
 def go(machine: WorkflowMachine, *events: Event, at: int = START) -> list[Event]:
-    return machine.activate(events, at, history_events=len(events), history_bytes=100)
+    return machine.run_workflow_task(events, at, history_events=len(events), history_bytes=100)
 
 
 def completed(command_id: int, result: Any = None) -> ActivityCompleted:
@@ -266,7 +266,7 @@ def test_ten_thousand_activities_in_one_gather():
 # --- timers and time --------------------------------------------------------------------------------------------------
 
 
-def test_sleeping_is_a_durable_timer_and_time_is_the_activations():
+def test_sleeping_is_a_durable_timer_and_time_is_the_workflow_tasks():
     @defn
     async def order() -> list[Any]:
         loop = asyncio.get_running_loop()
@@ -372,7 +372,7 @@ def test_waiting_for_ever_needs_no_timer(never: float):
     assert kinds(commands) == ["ActivityScheduled"]
 
 
-def test_a_timer_that_fired_and_was_cancelled_in_one_activation_is_not_cancelled_again():
+def test_a_timer_that_fired_and_was_cancelled_in_one_workflow_task_is_not_cancelled_again():
     @defn
     async def order() -> str:
         sleeper = asyncio.create_task(asyncio.sleep(1))
@@ -489,7 +489,7 @@ def test_a_cancel_request_arrives_as_cancelled_error():
     assert go(machine, completed(2)) == [WorkflowCancelled("enough")]
 
 
-def test_a_cancel_request_in_the_first_activation_lets_the_code_begin():
+def test_a_cancel_request_in_the_first_workflow_task_lets_the_code_begin():
     @defn
     async def order() -> str:
         try:
@@ -631,7 +631,7 @@ def test_code_that_swallows_a_refusal_gets_no_further_than_its_next_await():
     assert reached == ["swallowed"]
 
 
-def test_an_interrupted_activation_fails_whatever_its_code_swallows():
+def test_an_interrupted_workflow_task_fails_whatever_its_code_swallows():
     class Blocked(Exception): ...
 
     @defn
@@ -653,7 +653,7 @@ def test_an_interrupted_activation_fails_whatever_its_code_swallows():
     ("limits", "kind"),
     [
         (StructuralLimits(pending_activities=3), "pending_activities"),
-        (StructuralLimits(commands_per_activation=3), "commands_per_activation"),
+        (StructuralLimits(commands_per_workflow_task=3), "commands_per_workflow_task"),
         (StructuralLimits(payload_bytes=100), "payload_bytes"),
     ],
 )
@@ -677,7 +677,7 @@ def test_what_is_at_its_limit_is_not_past_it():
     async def order() -> None:
         await asyncio.gather(*(workflow.execute_activity("a") for _ in range(3)))
 
-    _, commands = begin(order, limits=StructuralLimits(pending_activities=3, commands_per_activation=3))
+    _, commands = begin(order, limits=StructuralLimits(pending_activities=3, commands_per_workflow_task=3))
     assert len(commands) == 3
 
 
@@ -703,7 +703,7 @@ def test_a_result_over_the_payload_limit_fails_the_run():
 # --- what the code may ask --------------------------------------------------------------------------------------------
 
 
-def test_info_tells_what_the_run_began_with_and_this_activations_history():
+def test_info_tells_what_the_run_began_with_and_this_workflow_tasks_history():
     @defn
     async def order() -> None:
         info = workflow.info()
@@ -734,7 +734,7 @@ def test_info_tells_what_the_run_began_with_and_this_activations_history():
         "memo": Payload.of({"k": "v"}),
     }
     machine, _ = begin(order, fields=fields)
-    (end,) = machine.activate([completed(1)], START, history_events=4096, history_bytes=0)
+    (end,) = machine.run_workflow_task([completed(1)], START, history_events=4096, history_bytes=0)
     assert isinstance(end, WorkflowCompleted), end
 
 
@@ -859,4 +859,4 @@ async def has_a_wrong_child(number: int) -> None:
 def test_what_the_next_run_or_a_child_could_not_read_fails_the_task_while_it_can_be_mended(program):
     machine = new_machine(program)
     with pytest.raises(DurableCallError, match=r"'number' .* can't be read as int"):
-        machine.activate([started(1)], START, history_events=1, history_bytes=1)
+        machine.run_workflow_task([started(1)], START, history_events=1, history_bytes=1)

@@ -28,7 +28,7 @@ from outlast_workflow.history.events import (
 from outlast_workflow.history.transitions import check_history
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
-from outlast_workflow.run.replay import Row, activation_record, replay
+from outlast_workflow.run.replay import Row, replay, task_record
 
 
 @defn
@@ -67,25 +67,25 @@ HALF = [
 def test_a_replay_stops_where_history_does():
     machine = new_machine(pays)
     replayed = replay(machine, rows(*HALF))
-    assert (replayed.last_seq, replayed.activations, replayed.last_activation_at) == (7, 2, START + 5)
+    assert (replayed.last_seq, replayed.workflow_tasks, replayed.last_task_at) == (7, 2, START + 5)
     assert not replayed.closed
     assert replayed.unapplied == []
     assert not machine.replaying
-    commands = machine.activate(
+    commands = machine.run_workflow_task(
         [completed(2), TimerFired(3, START + 60_000_005)], START, history_events=9, history_bytes=1
     )
     assert commands == [WorkflowCompleted(Payload.of("paid"))]
     assert machine.time == START + 60_000_005
 
 
-def test_events_that_no_activation_applied_are_the_next_ones():
+def test_events_that_no_workflow_task_applied_are_the_next_ones():
     machine = new_machine(pays)
     replayed = replay(machine, rows(*BEGUN, completed(1), WorkflowTaskFailed({"type": "x"})))
     assert replayed.unapplied == [(4, completed(1))]
     assert replayed.last_seq == 5
 
 
-def test_an_event_that_landed_beside_an_own_result_waits_for_the_next_activation():
+def test_an_event_that_landed_beside_an_own_result_waits_for_the_next_workflow_task():
     @defn
     async def order() -> list[str]:
         first, second = workflow.start_activity("a"), workflow.start_activity("b")
@@ -98,7 +98,7 @@ def test_an_event_that_landed_beside_an_own_result_waits_for_the_next_activation
         record(1, 0, 2),
         scheduled(1, "a"),
         scheduled(2, "b"),
-        completed(2),  # landed while the activation of the record below was running
+        completed(2),  # landed while the workflow task of the record below was running
         completed(1),
         record(4, 1, 1),
         scheduled(3, "c"),
@@ -107,7 +107,7 @@ def test_an_event_that_landed_beside_an_own_result_waits_for_the_next_activation
     machine = new_machine(order)
     replayed = replay(machine, rows(*history))
     assert replayed.unapplied == [(5, completed(2))]
-    (end,) = machine.activate([completed(2), completed(3)], START, history_events=9, history_bytes=1)
+    (end,) = machine.run_workflow_task([completed(2), completed(3)], START, history_events=9, history_bytes=1)
     assert isinstance(end, WorkflowCompleted)
     assert end.result.value == ["a"]
 
@@ -138,10 +138,10 @@ def test_what_the_engine_wrote_by_itself_is_neither_counted_nor_compared():
         [ActivityCancelled(2, by="t"), TimerCancelled(3, by="t"), WorkflowFailed({"type": "x"}, by="limit")],
     ],
 )
-def test_a_run_that_the_engine_ended_replays_up_to_its_last_activation(ending: list[Event]):
+def test_a_run_that_the_engine_ended_replays_up_to_its_last_workflow_task(ending: list[Event]):
     replayed = replay(new_machine(pays), rows(*HALF, completed(2), *ending))
     assert replayed.closed
-    assert replayed.activations == 2
+    assert replayed.workflow_tasks == 2
     assert replayed.unapplied == [(8, completed(2))]
 
 
@@ -174,7 +174,7 @@ def test_any_difference_in_a_block_of_commands_is_non_determinism(recorded: list
     assert int(line) == pays.__code__.co_firstlineno + 2  # the line of the call, not the decorator's
 
 
-def test_a_surplus_command_is_found_in_its_own_activation_and_its_line_is_named():
+def test_a_surplus_command_is_found_in_its_own_workflow_task_and_its_line_is_named():
     @defn(name="pays")
     async def changed(amount: int) -> str:
         await workflow.execute_activity("reserve")
@@ -216,8 +216,10 @@ def test_inputs_durations_and_options_are_not_compared_and_not_looked_at():
         await asyncio.gather(workflow.execute_activity("charge", "more"), asyncio.sleep(5))
         return "paid"
 
-    machine = new_machine(changed, StructuralLimits(commands_per_activation=1), default_activity_options=None)
-    assert replay(machine, rows(*HALF)).activations == 2
+    machine = new_machine(
+        changed, StructuralLimits(commands_per_workflow_task=1), default_activity_options=None
+    )
+    assert replay(machine, rows(*HALF)).workflow_tasks == 2
 
 
 def test_every_command_compares_alike_live_and_read():
@@ -237,10 +239,10 @@ def test_every_command_compares_alike_live_and_read():
             assert event.signature()[0] == event.type
 
 
-def test_the_record_of_an_activation_says_what_info_showed():
+def test_the_record_of_a_workflow_task_says_what_info_showed():
     machine = new_machine(pays)
-    commands = machine.activate([started(5)], START, history_events=7, history_bytes=70)
-    made = activation_record(machine, commands, through=1, own=0, python=sys.version_info.minor, build_id="b")
+    commands = machine.run_workflow_task([started(5)], START, history_events=7, history_bytes=70)
+    made = task_record(machine, commands, through=1, own=0, python=sys.version_info.minor, build_id="b")
     assert made == WorkflowTaskCompleted(1, 0, START, 1, 7, 70, sys.version_info.minor, "b")
 
 
@@ -255,27 +257,27 @@ def test_what_was_suggested_is_suggested_again_under_other_limits(suggested: boo
     suggesting, other = StructuralLimits(continue_as_new_events=1), StructuralLimits(continue_as_new_events=2)
     limits = [suggesting, other] if suggested else [other, suggesting]
     machine = new_machine(cleans_up_when_told, limits[0])
-    commands = machine.activate([started()], START, history_events=1, history_bytes=1)
-    made = activation_record(machine, commands, through=1, own=0, python=11)
+    commands = machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
+    made = task_record(machine, commands, through=1, own=0, python=11)
     assert made is not None
     assert made.suggested is (True if suggested else None)
     recorded = [started(), made, *commands]
     assert isinstance(commands[0], TimerScheduled)
     fired = TimerFired(1, commands[0].fire_at)
-    commands = machine.activate([fired], fired.fire_at, history_events=1, history_bytes=1)
-    made = activation_record(machine, commands, through=4, own=0, python=11)
+    commands = machine.run_workflow_task([fired], fired.fire_at, history_events=1, history_bytes=1)
+    made = task_record(machine, commands, through=4, own=0, python=11)
     assert made is not None
     assert made.suggested is None  # it is known
     recorded += [fired, made, *commands]
     again = new_machine(cleans_up_when_told, limits[1])
-    assert replay(again, rows(*recorded)).activations == 2
+    assert replay(again, rows(*recorded)).workflow_tasks == 2
     assert again.info().continue_as_new_suggested is suggested
 
 
-def test_an_activation_that_a_limit_ended_has_no_record():
+def test_a_workflow_task_that_a_limit_ended_has_no_record():
     machine = new_machine(pays, StructuralLimits(payload_bytes=1))
-    commands = machine.activate([started(5)], START, history_events=1, history_bytes=1)
-    assert activation_record(machine, commands, through=1, own=0, python=11) is None
+    commands = machine.run_workflow_task([started(5)], START, history_events=1, history_bytes=1)
+    assert task_record(machine, commands, through=1, own=0, python=11) is None
     assert isinstance(machine.terminal, WorkflowFailed)
 
 
@@ -292,11 +294,11 @@ async def long(count: int) -> int:
 def test_a_history_of_twenty_thousand_events_replays():
     driver = Driver(long, 6_600, seed=1)
     driver.end_of = lambda command: ActivityCompleted(command.command_id, Payload.of("xy"), 1)  # type: ignore[method-assign]
-    driver.run(most_activations=10_000)
+    driver.run(most_workflow_tasks=10_000)
     assert len(driver.rows) > 20_000
     machine = new_machine(long)
     replayed = replay(machine, iter(driver.rows))
     assert replayed.closed
-    assert replayed.activations == driver.activations
+    assert replayed.workflow_tasks == driver.workflow_tasks
     assert isinstance(machine.terminal, WorkflowCompleted)
     assert definition_of(long).name == "long"

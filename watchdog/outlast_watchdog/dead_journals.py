@@ -7,7 +7,7 @@ from typing import Final
 
 from outlast_store.transitions import dead_journals
 from outlast_store.transitions.dead_journals import ForgetJournals
-from outlast_watchdog.passes import WatchedHub
+from outlast_watchdog.passes import WatchedRuntime
 
 logger = logging.getLogger("outlast.watchdog")
 
@@ -19,9 +19,9 @@ MOST_AT_ONCE: Final = 500
 class DeadJournals:
     """Looks now and then; see :mod:`outlast_store.transitions.dead_journals` for why this is safe."""
 
-    def __init__(self, hub: WatchedHub) -> None:
-        self._hub = hub
-        self._looked_at = hub.environment.clock.monotonic()
+    def __init__(self, runtime: WatchedRuntime) -> None:
+        self._runtime = runtime
+        self._looked_at = runtime.environment.clock.monotonic()
         self._seen: dict[str, int] = {}
 
     async def forget(self, now: float) -> int:
@@ -36,13 +36,13 @@ class DeadJournals:
         if now - self._looked_at < LOOK_EVERY_S:
             return 0
         self._looked_at = now
-        made_before = self._hub.environment.clock.now() - int(GONE_AFTER_S * 1_000_000)
-        found = await self._hub.read(dead_journals.oldest, made_before, MOST_AT_ONCE)
-        own = self._hub.journal.committer.journal_id
+        made_before = self._runtime.environment.clock.now() - int(GONE_AFTER_S * 1_000_000)
+        found = await self._runtime.read(dead_journals.oldest, made_before, MOST_AT_ONCE)
+        own = self._runtime.journal.committer.journal_id
         gone = [one for one in found if self._seen.get(one[0]) == one[1] and one[0] != own]
         self._seen = dict(found)
         if not gone:
             return 0
-        forgotten: int = await self._hub.journal.apply(ForgetJournals(gone))
+        forgotten: int = await self._runtime.journal.apply(ForgetJournals(gone))
         logger.debug("forgot %d journals of processes that are long gone", forgotten)
         return forgotten

@@ -20,7 +20,7 @@ from outlast_runs.claims import is_alive, release
 from outlast_runs.deadlines import Enforced, enforce_run
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import ActivityRow, RunRow
-from outlast_store.transitions.children import Cascaded, cascade
+from outlast_store.transitions.children import AppliedClosePolicy, cascade
 from outlast_store.transitions.runs import deadline_passed
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import TimerFired
@@ -53,7 +53,7 @@ class Rescued:
 class EnforceActivityDeadline(BaseChange):
     """End the attempt (or the wait) of an activity one of whose deadlines has passed."""
 
-    insists = True
+    needs_locks = True
 
     def __init__(self, run_id: str, activity_id: int) -> None:
         self.runs = (run_id,)
@@ -72,7 +72,7 @@ class EnforceActivityDeadline(BaseChange):
             return None
         due = passed(row, batch.now)
         if due is None:
-            batch.insist()
+            batch.require_locks()
             refresh(row)
             return None
         run = _open_run(run, f"activity {row.activity_id}", row.run_id)
@@ -145,13 +145,13 @@ class ApplyClosePolicy(BaseChange):
     again.
     """
 
-    insists = True  # a process that owned the run may know it as it was, and find nothing to do for ever
+    needs_locks = True  # a process that owned the run may know it as it was, and find nothing to do for ever
 
     def __init__(self, run_id: str, children: Sequence[str]) -> None:
         self.runs = (run_id, *children)
         self.weight = 512 * (1 + len(self.runs))
 
-    def apply(self, batch: Batch) -> Cascaded | None:
+    def apply(self, batch: Batch) -> AppliedClosePolicy | None:
         """Returns what was done; ``None`` where another watchdog came first."""
         run = batch.run(self.runs[0])
         if run is None or run.cascade_at is None or run.cascade_at > batch.now:
@@ -181,7 +181,7 @@ class LoseWorker(BaseChange):
 class RescueActivity(BaseChange):
     """Hand the activity of a dead worker to another: at once, not charged, a few times at most."""
 
-    insists = True
+    needs_locks = True
 
     def __init__(self, run_id: str, activity_id: int, worker_id: str) -> None:
         self.runs = (run_id,)
@@ -209,10 +209,11 @@ class ReleaseLostRuns(BaseChange):
     """Let go of the runs of a dead worker. Whatever it may still send is refused: the fence rises.
 
     A run that was awake when its owner died may be the cause: from its second owner on it waits, each time twice as
-    long, before it is activated again, and from the third it needs a person. One that was asleep is not to blame.
+    long, before it gets a workflow task again, and from the third it needs a person. One that was asleep is not to
+    blame.
     """
 
-    insists = True  # as above: a process may take itself for the owner still
+    needs_locks = True  # as above: a process may take itself for the owner still
 
     def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
         self.worker_id = worker_id

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from outlast_runs.deadlines import Enforced
-from outlast_store.transitions.children import Cascaded
+from outlast_store.transitions.children import AppliedClosePolicy
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.primitives.times import iso
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("outlast.watchdog")
 MOST_REMEMBERED = 10_000
 
 
-class Scribe:
+class EventLog:
     """Writes the log; remembers which rows it has complained of."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Scribe:
         facts = {"run_id": run_id, "timer_id": timer_id, "deadline_at": iso(fire_at), "lateness_s": lateness}
         logger.debug("timer %s of run %s fired, %.3f s late", timer_id, run_id, lateness, extra=facts)
 
-    def cascaded(self, run_id: str, cascaded: Cascaded) -> None:
+    def cascaded(self, run_id: str, cascaded: AppliedClosePolicy) -> None:
         """A step of parent-close policy."""
         facts = {
             "run_id": run_id,

@@ -26,7 +26,7 @@ from opentelemetry.metrics import (
 )
 
 from outlast_runs.deadlines import Enforced
-from outlast_watchdog.event_log import Scribe
+from outlast_watchdog.event_log import EventLog
 from outlast_watchdog.report import TIMER_FIRED, WatchdogReport
 from outlast_workflow.primitives.enums import TimeoutKind
 
@@ -157,20 +157,20 @@ class WatchdogMetrics:
         return [Observation(number, {"of": of}) for of, number in total.items()]
 
 
-class MeasuringScribe(Scribe):
-    """A scribe that also measures how late each thing was that it writes down."""
+class MeasuringEventLog(EventLog):
+    """A event log that also measures how late each thing was that it writes down."""
 
     def __init__(self, metrics: WatchdogMetrics) -> None:
         super().__init__()
         self._metrics = metrics
 
     def enforced(self, enforced: Enforced, **ids: Any) -> None:
-        """See :class:`Scribe`."""
+        """See :class:`EventLog`."""
         self._metrics.late(enforced.kind.value, enforced.at - enforced.deadline_at)
         super().enforced(enforced, **ids)
 
     def timer_fired(self, run_id: str, timer_id: int, fire_at: int, at: int) -> None:
-        """See :class:`Scribe`."""
+        """See :class:`EventLog`."""
         self._metrics.late(TIMER_FIRED, at - fire_at)
         super().timer_fired(run_id, timer_id, fire_at, at)
 

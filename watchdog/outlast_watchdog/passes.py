@@ -27,7 +27,7 @@ from sqlalchemy import Connection
 from outlast_runs.deadlines import Enforced, EnforceRunDeadline
 from outlast_store.journal.batch import Change
 from outlast_store.journal.journal import Journal
-from outlast_store.transitions.children import Cascaded, next_children
+from outlast_store.transitions.children import AppliedClosePolicy, next_children
 from outlast_watchdog import scans
 from outlast_watchdog.enforcement import (
     ApplyClosePolicy,
@@ -39,7 +39,7 @@ from outlast_watchdog.enforcement import (
     RescueActivity,
     Rescued,
 )
-from outlast_watchdog.event_log import Scribe
+from outlast_watchdog.event_log import EventLog
 from outlast_watchdog.report import (
     ACTIVITY_RESCUED,
     CHILD_CANCEL_REQUESTED,
@@ -71,8 +71,8 @@ NOT_THE_ROWS = (ForkedConnectionError, JournalClosedError, OutcomeUnknownError, 
 """What keeps a change from being written whatever row it is for."""
 
 
-class WatchedHub(Protocol):
-    """What the watchdog needs of a process's hub."""
+class WatchedRuntime(Protocol):
+    """What the watchdog needs of a process's runtime."""
 
     @property
     def journal(self) -> Journal:
@@ -122,8 +122,8 @@ class Pass:
     """One pass over what was due when it began.
 
     Args:
-        hub: Database, journal and clock.
-        scribe: Writes the log.
+        runtime: Database, journal and clock.
+        event log: Writes the log.
         batch: How many rows are read, and handled together, at a time.
         limit: How many of each kind are handled at most; ``None`` handles all.
         declare: Whether it may declare workers dead.
@@ -133,18 +133,18 @@ class Pass:
 
     def __init__(
         self,
-        hub: WatchedHub,
-        scribe: Scribe,
+        runtime: WatchedRuntime,
+        event_log: EventLog,
         *,
         batch: int,
         limit: int | None,
         declare: bool,
         ahead: int = 0,
     ) -> None:
-        self.now = hub.environment.clock.now()
+        self.now = runtime.environment.clock.now()
         self.report = WatchdogReport(self.now)
-        self._hub = hub
-        self._scribe = scribe
+        self._runtime = runtime
+        self._event_log = event_log
         self._batch = batch
         self._limit = limit
         self._declare = declare
@@ -154,9 +154,9 @@ class Pass:
 
     async def run(self) -> WatchdogReport:
         """Do what is due. Raises ``StoreError`` where the database can't be read or written."""
-        report, now, hub = self.report, self.now, self._hub
+        report, now, runtime = self.report, self.now, self._runtime
         first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
-        found = await hub.read(scans.survey, now, self._until, first)
+        found = await runtime.read(scans.survey, now, self._until, first)
         look, steps = found.look, []
         if found.runs is not None:
             steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))
@@ -174,7 +174,7 @@ class Pass:
         lapsed = look.leases is not None and look.leases <= now
         if lapsed and not self._declare:
             lapsed = False
-            report.note_left("workers", await hub.read(scans.count_due, "workers", now))
+            report.note_left("workers", await runtime.read(scans.count_due, "workers", now))
         if lapsed:
             await self._drain("workers", scans.lapsed_workers, self._lose)
         if lapsed or look.lost_claimers:
@@ -183,7 +183,7 @@ class Pass:
         if lapsed or look.lost_owners:
             await self._release()
         if due:
-            report.next_deadline_at = await hub.read(scans.nearest_deadline, now)
+            report.next_deadline_at = await runtime.read(scans.nearest_deadline, now)
         else:
             report.next_deadline_at = look.nearest_deadline
         return report
@@ -229,14 +229,14 @@ class Pass:
             for timer_id, fire_at in outcome.timers:
                 self.report.count(TIMER_FIRED)
                 self.report.note_lateness(outcome.at - fire_at)
-                self._scribe.timer_fired(run_id, timer_id, fire_at, outcome.at)
+                self._event_log.timer_fired(run_id, timer_id, fire_at, outcome.at)
         return handled
 
     def _cascades(
         self, connection: Connection, now: int, cursor: scans.DueCascade | None, limit: int
     ) -> list[scans.DueCascade]:
         """Those of runs that this very pass has ended are due too."""
-        return scans.due_cascades(connection, self._hub.environment.clock.now(), cursor, limit)
+        return scans.due_cascades(connection, self._runtime.environment.clock.now(), cursor, limit)
 
     async def _cascade(self, rows: list[scans.DueCascade]) -> int:
         """Step by step until none is left, and then for the children that ended by it and have children themselves."""
@@ -245,9 +245,11 @@ class Pass:
             due = [row.run_id]
             while due:
                 run_id = due.pop()
-                children = await self._hub.read(next_children, run_id)
+                children = await self._runtime.read(next_children, run_id)
                 [outcome] = await self._apply([ApplyClosePolicy(run_id, children)])
-                if self._set_aside("cascades", outcome, run_id=run_id) or not isinstance(outcome, Cascaded):
+                if self._set_aside("cascades", outcome, run_id=run_id) or not isinstance(
+                    outcome, AppliedClosePolicy
+                ):
                     continue
                 handled += 1
                 due += outcome.due
@@ -255,7 +257,7 @@ class Pass:
                     self._note_cascaded(run_id, outcome)
         return handled
 
-    def _note_cascaded(self, run_id: str, cascaded: Cascaded) -> None:
+    def _note_cascaded(self, run_id: str, cascaded: AppliedClosePolicy) -> None:
         for kind, run_ids in (
             (CHILD_TERMINATED, cascaded.terminated),
             (CHILD_CANCEL_REQUESTED, cascaded.cancel_requested),
@@ -263,7 +265,7 @@ class Pass:
         ):
             if run_ids:
                 self.report.count(kind, len(run_ids))
-        self._scribe.cascaded(run_id, cascaded)
+        self._event_log.cascaded(run_id, cascaded)
 
     async def _lose(self, rows: list[scans.LapsedWorker]) -> int:
         rows.sort(key=lambda row: row.worker_id)
@@ -271,12 +273,12 @@ class Pass:
         for row, outcome in zip(rows, await self._apply(changes), strict=True):
             if not self._set_aside("workers", outcome, worker_id=row.worker_id) and outcome:
                 self.report.count(WORKER_LOST)
-                self._scribe.worker_lost(row.worker_id, row.deadline_at, self.now)
+                self._event_log.worker_lost(row.worker_id, row.deadline_at, self.now)
         return len(rows)
 
     async def _rescue(self) -> None:
         """Hand the activities of workers that are gone to others."""
-        for worker_id in await self._hub.read(scans.lost_claimers):
+        for worker_id in await self._runtime.read(scans.lost_claimers):
             await self._drain(
                 "lost_work",
                 partial(self._claims, worker_id),
@@ -304,15 +306,15 @@ class Pass:
                 self._note(outcome.enforced, outcome.enforced.deadline_at, worker_id=worker_id, **ids)
             else:
                 self.report.count(ACTIVITY_RESCUED)
-                self._scribe.rescued(worker_id, closed=outcome.closed, **ids)
+                self._event_log.rescued(worker_id, closed=outcome.closed, **ids)
         return handled
 
     async def _release(self) -> None:
         """Let go of the runs of workers that are gone; those that have something to do come first."""
         handled = 0
-        for worker_id in await self._hub.read(scans.lost_owners):
+        for worker_id in await self._runtime.read(scans.lost_owners):
             while self._limit is None or handled < self._limit:
-                run_ids = await self._hub.read(scans.runs_of, worker_id, self._batch)
+                run_ids = await self._runtime.read(scans.runs_of, worker_id, self._batch)
                 released = await self._release_from(worker_id, run_ids)
                 handled += released
                 if len(run_ids) < self._batch or not released:
@@ -333,7 +335,7 @@ class Pass:
             released += len(outcome)
             if outcome:
                 self.report.count(RUN_RELEASED, len(outcome))
-                self._scribe.released(worker_id, outcome)
+                self._event_log.released(worker_id, outcome)
         return released
 
     # --- what the steps share ---------------------------------------------------------------------------------------
@@ -357,10 +359,10 @@ class Pass:
         while True:
             wanted = self._batch if self._limit is None else min(self._batch, self._limit - handled)
             if wanted <= 0:
-                left = await self._hub.read(scans.count_due, kind, self.now) if dated else 1
+                left = await self._runtime.read(scans.count_due, kind, self.now) if dated else 1
                 self.report.reached_limit = True
                 break
-            rows = found if found is not None else await self._hub.read(scan, self._until, cursor, wanted)
+            rows = found if found is not None else await self._runtime.read(scan, self._until, cursor, wanted)
             found = None
             if rows:
                 cursor = rows[-1]
@@ -372,12 +374,12 @@ class Pass:
 
     async def _apply(self, changes: Sequence[Change[Any]]) -> list[Any]:
         """Each change's value or error. Raises where it is the database that failed, not a change."""
-        outcomes = await apply_all(self._hub.journal, changes)
+        outcomes = await apply_all(self._runtime.journal, changes)
         failed = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
         if failed:
             if isinstance(failed[0], NOT_THE_ROWS) or len(failed) == len(outcomes) > 1:
                 raise failed[0]
-            await self._hub.read(scans.look)  # raises where the database is away: then it was not the row
+            await self._runtime.read(scans.look)  # raises where the database is away: then it was not the row
         return outcomes
 
     def _note(self, enforced: Enforced, due_at: int, **ids: Any) -> None:
@@ -385,7 +387,7 @@ class Pass:
         self.report.count(enforced.kind.value)
         self._runs_ended = self._runs_ended or enforced.kind in RUN_KINDS
         self.report.note_lateness(enforced.at - min(due_at, enforced.deadline_at))
-        self._scribe.enforced(enforced, **ids)
+        self._event_log.enforced(enforced, **ids)
 
     def _set_aside(self, kind: str, outcome: Any, *, rows: int = 1, **ids: Any) -> bool:
         """Whether a row could not be handled."""
@@ -394,5 +396,5 @@ class Pass:
         self._aside[kind] += rows
         self.report.set_aside += rows
         reason = outcome.reason if isinstance(outcome, RefusedError) else type(outcome).__name__
-        self._scribe.set_aside(reason, outcome, **ids)
+        self._event_log.set_aside(reason, outcome, **ids)
         return True

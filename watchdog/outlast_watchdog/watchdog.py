@@ -27,8 +27,8 @@ from opentelemetry.metrics import MeterProvider
 from outlast_store.journal.batch import Committed
 from outlast_watchdog import scans
 from outlast_watchdog.dead_journals import DeadJournals
-from outlast_watchdog.metrics import MeasuringScribe, watchdog_metrics
-from outlast_watchdog.passes import Pass, WatchedHub
+from outlast_watchdog.metrics import MeasuringEventLog, watchdog_metrics
+from outlast_watchdog.passes import Pass, WatchedRuntime
 from outlast_watchdog.periodic import Periodic, periodic
 from outlast_watchdog.report import WatchdogReport
 from outlast_workflow.errors import InvalidOptionError, JournalClosedError, StoreError
@@ -49,7 +49,7 @@ class WatchedClient(Protocol):
     """A client, as the watchdog sees it."""
 
     @property
-    def hub(self) -> WatchedHub:
+    def runtime(self) -> WatchedRuntime:
         """What its process has open on the database."""
         ...
 
@@ -79,7 +79,7 @@ class TaskWatchdog:
         lease_duration: float | timedelta = 30.0,
         meter_provider: MeterProvider | None = None,
     ) -> None:
-        if getattr(client, "hub", None) is None:
+        if getattr(client, "runtime", None) is None:
             raise InvalidOptionError(
                 f"client must be a Client, not {type(client).__name__}: `await Client.connect(url)` gives one",
                 field="client",
@@ -88,11 +88,11 @@ class TaskWatchdog:
         self._half_lease_s = timeout_seconds("lease duration", lease_duration) / 2
         # Passes that were further apart than half a lease could never prove an unbroken connection for as long.
         self.interval_s = min(float(timeout_seconds("watchdog interval", interval)), self._half_lease_s / 2)
-        self._hub = client.hub
-        self._clock = client.hub.environment.clock
+        self._runtime = client.runtime
+        self._clock = client.runtime.environment.clock
         self._metrics = watchdog_metrics(meter_provider)
-        self._scribe = MeasuringScribe(self._metrics)
-        self._dead_journals = DeadJournals(client.hub)
+        self._event_log = MeasuringEventLog(self._metrics)
+        self._dead_journals = DeadJournals(client.runtime)
         self._passing = asyncio.Lock()
         self._based_at: tuple[int, float] | None = None
         self._connected_since: float | None = None
@@ -127,8 +127,8 @@ class TaskWatchdog:
                 self._metrics.passed(skipped)
                 return skipped
             one = Pass(
-                self._hub,
-                self._scribe,
+                self._runtime,
+                self._event_log,
                 batch=self.batch,
                 limit=limit,
                 declare=self._may_declare(began),
@@ -137,8 +137,8 @@ class TaskWatchdog:
             try:
                 report = await one.run()
                 await self._dead_journals.forget(began)
-                if self._metrics.wants_open(self._hub):
-                    self._metrics.sampled(self._hub, await self._hub.read(scans.count_open))
+                if self._metrics.wants_open(self._runtime):
+                    self._metrics.sampled(self._runtime, await self._runtime.read(scans.count_open))
             except StoreError:
                 self._connected_since = None
                 self._metrics.failed(self._clock.monotonic() - began)
@@ -180,8 +180,8 @@ class TaskWatchdog:
             return
         self._stopping = False
         self._nearest = NEVER
-        self._hub.journal.subscribe(self._hear)
-        self._periodic = periodic(self._hub.environment)
+        self._runtime.journal.subscribe(self._hear)
+        self._periodic = periodic(self._runtime.environment)
         self._periodic.add("outlast-watchdog", self.interval_s, self.wake)
         self._periodic.start()
         self._woken.set()
@@ -193,7 +193,7 @@ class TaskWatchdog:
         if task is None:
             return
         self._stopping = True
-        self._hub.journal.unsubscribe(self._hear)
+        self._runtime.journal.unsubscribe(self._hear)
         if self._periodic is not None:
             self._periodic.stop()
         self._set_alarm(None)

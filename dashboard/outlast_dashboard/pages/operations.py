@@ -19,7 +19,7 @@ async def watchdog(request: Request, web: TheWeb, principal: Reader) -> Response
     """What lies ahead, and what was enforced lately."""
 
     async def values() -> dict[str, Any]:
-        view = await watchdog_view(web.client.hub)
+        view = await watchdog_view(web.client.runtime)
         overdue = (await web.client.list(page_size=20, overdue=True).page()).runs
         return {"view": view, "windows": (*WINDOWS, "later"), "overdue": overdue, "now": view.now}
 
@@ -33,7 +33,7 @@ async def workers(request: Request, web: TheWeb, principal: Reader) -> Response:
     async def values() -> dict[str, Any]:
         return {
             "workers": await web.client.workers(),
-            "queues": await queue_views(web.client.hub),
+            "queues": await queue_views(web.client.runtime),
             "now": web.now(),
         }
 
@@ -45,6 +45,6 @@ async def types(request: Request, web: TheWeb, principal: Reader) -> Response:
     """Workflow types."""
 
     async def values() -> dict[str, Any]:
-        return {"types": await type_views(web.client.hub)}
+        return {"types": await type_views(web.client.runtime)}
 
     return await live_page(request, web, principal, "types", values)

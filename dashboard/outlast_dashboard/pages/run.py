@@ -19,7 +19,7 @@ from outlast_dashboard.pages.timeline import timeline
 from outlast_dashboard.paths import quoted
 from outlast_dashboard.security.principals import Principal, Scope
 from outlast_dashboard.web import Web
-from outlast_store.reads.timeline import Chronicle, chronicle
+from outlast_store.reads.timeline import RunTimeline, run_timeline
 from outlast_workflow.history.events import REGISTRY
 from outlast_workflow.options.activity import ActivityOptions
 
@@ -53,7 +53,7 @@ async def _values(
     found = description(await client.describe(workflow_id, run_id), principal)
     pinned = client.handle(workflow_id, run_id=found.run.run_id)
     row = await pinned.run_row()
-    told: Chronicle = await client.hub.read(chronicle, row.run_id, workflow_id, row.parent_run_id)
+    told: RunTimeline = await client.runtime.read(run_timeline, row.run_id, workflow_id, row.parent_run_id)
     if after is None:
         after = max(0, found.run.history_length - EVENTS_A_PAGE)
     events = [event_view(event, principal) for event in await pinned.history_page(after)][:EVENTS_A_PAGE]
@@ -63,7 +63,7 @@ async def _values(
         "run": found.run,
         "row": row,
         "told": told,
-        "drawing": timeline(row, told, client.hub.environment.clock.now()),
+        "drawing": timeline(row, told, client.runtime.environment.clock.now()),
         "activities": [
             (activity, policy_words(options), timeouts(options))
             for activity in found.pending_activities
@@ -133,7 +133,7 @@ async def reset(
     web: TheWeb,
     _: Writer,
     workflow_id: WorkflowId,
-    to: Annotated[str, Form()] = "last-activation",
+    to: Annotated[str, Form()] = "last-workflow-task",
     reason: Annotated[str, Form()] = "",
 ) -> Response:
     """Take a workflow's history up again at a point."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from outlast_store.reads.timeline import Chronicle, Happening
+from outlast_store.reads.timeline import Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
 from outlast_workflow.primitives.enums import ActivityStatus, TimeoutKind
 
@@ -140,7 +140,7 @@ class Timeline:
         return Drawn(left, max(self.x(end) - left, LEAST_WIDTH), look, words)
 
 
-def timeline(run: RunRow, found: Chronicle, now: int) -> Timeline:
+def timeline(run: RunRow, found: RunTimeline, now: int) -> Timeline:
     """The drawing of a run."""
     lanes = [_run_lane(run)]
     attempts: dict[int, list[AttemptRow]] = {}

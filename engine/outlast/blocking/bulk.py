@@ -33,7 +33,7 @@ class BlockingBulk:
         return self._caller.each(self._bulk.signal(signal, *args, request_id=request_id))
 
     def reset(
-        self, to: str | int = "last-activation", **options: Unpack[ResetOptions]
+        self, to: str | int = "last-workflow-task", **options: Unpack[ResetOptions]
     ) -> Iterator[BulkOutcome]:
         """Take each one's history up again at a point."""
         return self._caller.each(self._bulk.reset(to, **options))

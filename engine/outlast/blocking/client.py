@@ -296,7 +296,7 @@ class Client:
     def reset(
         self,
         workflow_id: str,
-        to: str | int = "last-activation",
+        to: str | int = "last-workflow-task",
         *,
         run_id: str | None = None,
         **options: Unpack[ResetOptions],

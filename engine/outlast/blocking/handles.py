@@ -178,7 +178,9 @@ class BlockingHandle(Generic[T]):
         """Ask the workflow to cancel; its code decides."""
         self._caller.call(lambda: self._handle.cancel(reason))
 
-    def reset(self, to: str | int = "last-activation", **options: Unpack[ResetOptions]) -> BlockingHandle[T]:
+    def reset(
+        self, to: str | int = "last-workflow-task", **options: Unpack[ResetOptions]
+    ) -> BlockingHandle[T]:
         """Start a new run from a point of the history."""
         return BlockingHandle(self._caller.call(lambda: self._handle.reset(to, **options)), self._caller)
 

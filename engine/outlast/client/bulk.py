@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from outlast.client.handle import WorkflowHandle
 from outlast.histories.deletion import delete_chain
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunSummary
 from outlast_workflow.errors import OutlastError, StoreError
@@ -51,13 +51,13 @@ class Bulk:
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         listing: Listing,
         handle: Callable[..., WorkflowHandle[Any]],
         cursor: str | None,
         at_once: int,
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._listing = listing
         self._handle = handle
         self._cursor = cursor
@@ -79,7 +79,7 @@ class Bulk:
 
     def reset(
         self,
-        to: str | int = "last-activation",
+        to: str | int = "last-workflow-task",
         *,
         reason: str | None = None,
         execution_timeout: Seconds | None = None,
@@ -94,7 +94,7 @@ class Bulk:
 
     def delete(self) -> AsyncIterator[BulkOutcome]:
         """Delete each chain whose last run matches and is closed."""
-        return self._each(lambda run: delete_chain(self._hub, run.run_id, run.workflow_id))
+        return self._each(lambda run: delete_chain(self._runtime, run.run_id, run.workflow_id))
 
     def _of(self, run: RunSummary) -> WorkflowHandle[Any]:
         return self._handle(run.workflow_id, run_id=run.run_id)

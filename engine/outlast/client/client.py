@@ -16,7 +16,7 @@ from outlast.client.starts import DEFAULT_QUEUE as DEFAULT_QUEUE
 from outlast.client.starts import Starter
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast.histories.deletion import delete_workflow
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.visibility.listing import Filters
 from outlast.visibility.views import WorkflowDescription
 from outlast_runs.start import start_options
@@ -40,8 +40,10 @@ class Client(Surveys, Starter):
     interceptors: Sequence[Interceptor] = ()
     handles: Callable[..., WorkflowHandle[Any]] = WorkflowHandle
 
-    def __init__(self, url: str, hub: Hub, converter: DataConverter, limits: StructuralLimits) -> None:
-        super().__init__(hub, converter, limits)
+    def __init__(
+        self, url: str, runtime: Runtime, converter: DataConverter, limits: StructuralLimits
+    ) -> None:
+        super().__init__(runtime, converter, limits)
         self.url = url
         self._closed = False
 
@@ -81,7 +83,7 @@ class Client(Surveys, Starter):
         """Commit what has been handed over, and close; the last client of a database closes its connections."""
         if not self._closed:
             self._closed = True
-            await self.hub.leave()
+            await self.runtime.leave()
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,12 +149,12 @@ class Client(Surveys, Starter):
         """
         options = start_options(options)
         run, started, result_type = self._prepare(workflow, args, id, task_queue, options, result_type)
-        ending = self.hub.ending(run.run_id)
+        ending = self.runtime.ending(run.run_id)
         value = await self._submit(run, started, options)
         if not value.created:
-            ending = self.hub.ending(value.run_id)
+            ending = self.runtime.ending(value.run_id)
         return self.handles(
-            self.hub,
+            self.runtime,
             self.converter,
             run.workflow_id,
             value.run_id,
@@ -234,9 +236,9 @@ class Client(Surveys, Starter):
             whose=run.workflow_id,
         )
         value = await self._submit(run, started, options, event)
-        ending = self.hub.ending(value.run_id)
+        ending = self.runtime.ending(value.run_id)
         return self.handles(
-            self.hub,
+            self.runtime,
             self.converter,
             run.workflow_id,
             value.run_id,
@@ -368,7 +370,7 @@ class Client(Surveys, Starter):
         if run_id is not None:
             validate_name("run id", run_id)
         return self.handles(
-            self.hub,
+            self.runtime,
             self.converter,
             workflow_id,
             run_id,
@@ -421,7 +423,7 @@ class Client(Surveys, Starter):
     async def reset(
         self,
         workflow_id: str,
-        to: str | int = "last-activation",
+        to: str | int = "last-workflow-task",
         *,
         run_id: str | None = None,
         reason: str | None = None,
@@ -446,7 +448,7 @@ class Client(Surveys, Starter):
             InvalidOptionError: A filter that can't be; the message says what can.
         """
         filters["latest"] = True
-        return Bulk(self.hub, self.list(page_size=PAGE, **filters), self.handle, cursor, at_once)
+        return Bulk(self.runtime, self.list(page_size=PAGE, **filters), self.handle, cursor, at_once)
 
     async def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
         """Delete a closed workflow: all of its runs, histories and requests, in small steps. Its id is free then.
@@ -467,7 +469,7 @@ class Client(Surveys, Starter):
         if terminate:
             with suppress(WorkflowClosedError):
                 await handle.terminate(reason)
-        return await delete_workflow(self.hub, workflow_id)
+        return await delete_workflow(self.runtime, workflow_id)
 
     async def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
         """What a workflow is doing: its current run, or the run of ``run_id``, as one state of the database.
@@ -509,11 +511,11 @@ class Connecting:
         self._client: Client | None = None
 
     async def _connect(self) -> Client:
-        hub = await Hub.open(DatabaseUrl.parse(self._url), self._environment)
-        hub.measure()
+        runtime = await Runtime.open(DatabaseUrl.parse(self._url), self._environment)
+        runtime.measure()
         if not self._interceptors:
-            return Client(self._url, hub, self._converter, self._limits)
-        client = InterceptedClient(self._url, hub, self._converter, self._limits)
+            return Client(self._url, runtime, self._converter, self._limits)
+        client = InterceptedClient(self._url, runtime, self._converter, self._limits)
         client.interceptors = self._interceptors
         client.handles = handles_of(self._interceptors)
         return client

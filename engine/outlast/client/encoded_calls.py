@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outlast_runs.queries import Question
+from outlast_runs.queries import QueryRequest
 from outlast_runs.updates import UpdateRequest
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.handlers import HandlerCall, QueryCall, SignalCall, UpdateCall, call_of
@@ -53,14 +53,14 @@ def update_request(
     return UpdateRequest(update_id, call.name, input, limits), call.result_hint
 
 
-def question_of(
+def query_request_of(
     query: object,
     args: tuple[Any, ...],
     *,
     converter: DataConverter,
     limits: StructuralLimits,
     whose: str,
-) -> tuple[Question, Any]:
+) -> tuple[QueryRequest, Any]:
     """A query that a client asks, and what its answer is read as."""
     call = call_of(QueryCall, query, args)
-    return Question(call.name, encoded(call, converter, limits, whose)), call.result_hint
+    return QueryRequest(call.name, encoded(call, converter, limits, whose)), call.result_hint

@@ -10,16 +10,16 @@ from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
 import orjson
 
-from outlast.client.encoded_calls import question_of, signal_event, update_request
+from outlast.client.encoded_calls import query_request_of, signal_event, update_request
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S, ask_run, value_of
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast.histories.exporter import export_run
 from outlast.histories.reset import reset
-from outlast.runtime.runtime import Ending, Hub
+from outlast.runtime.runtime import Ending, Runtime
 from outlast.visibility.describe import describe
 from outlast.visibility.views import WorkflowDescription
-from outlast_runs.queries import Question
-from outlast_runs.run_changes import RequestCancel, Terminate
+from outlast_runs.queries import QueryRequest
+from outlast_runs.run_change import RequestCancel, Terminate
 from outlast_runs.signals import SendSignal
 from outlast_runs.updates import SendUpdate, UpdateRequest
 from outlast_store.journal.batch import Change
@@ -73,7 +73,7 @@ class WorkflowHandle(Generic[T]):
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         converter: DataConverter,
         workflow_id: str,
         run_id: str | None,
@@ -84,7 +84,7 @@ class WorkflowHandle(Generic[T]):
         limits: StructuralLimits | None = None,
         existed: bool = False,
     ) -> None:
-        self.hub = hub
+        self.runtime = runtime
         self._limits = limits or StructuralLimits()
         self._ending = ending
         self.workflow_id = workflow_id
@@ -115,13 +115,13 @@ class WorkflowHandle(Generic[T]):
         """
         if timeout is not None:
             return await self._result_within(timeout_seconds("timeout", timeout))
-        ending = self._ending or self.hub.ending(await self.resolve())
+        ending = self._ending or self.runtime.ending(await self.resolve())
         while True:
-            event = await self.hub.ended(ending)
+            event = await self.runtime.ended(ending)
             following = getattr(event, "next_run_id", None)
             if following is None:
                 return self._value(event, ending.run_id)
-            ending = self.hub.ending(following)
+            ending = self.runtime.ending(following)
 
     async def _result_within(self, seconds: float) -> T:
         waiting = asyncio.ensure_future(self.result())
@@ -159,7 +159,7 @@ class WorkflowHandle(Generic[T]):
         """The run that the handle is about."""
         if self.run_id is not None:
             return self.run_id
-        instance = await self.hub.read(queries.instance, self.workflow_id)
+        instance = await self.runtime.read(queries.instance, self.workflow_id)
         if instance is None:
             raise WorkflowNotFoundError(self.workflow_id)
         return instance.current_run_id
@@ -168,7 +168,7 @@ class WorkflowHandle(Generic[T]):
         """The row of the latest run of the chain."""
         run_id = await self.resolve()
         while True:
-            run = await self.hub.read(queries.run, run_id)
+            run = await self.runtime.read(queries.run, run_id)
             if run is None or run.workflow_id != self.workflow_id:
                 raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
             if run.next_run_id is None:
@@ -347,7 +347,7 @@ class WorkflowHandle(Generic[T]):
         request, hint = update_request(
             update,
             args,
-            id if id is not None else self.hub.environment.ids.next(),
+            id if id is not None else self.runtime.environment.ids.next(),
             converter=self._converter,
             limits=self._limits,
             whose=self.workflow_id,
@@ -355,9 +355,9 @@ class WorkflowHandle(Generic[T]):
         return await self._send_update(request, hint if result_type is None else result_type)
 
     async def _send_update(self, request: UpdateRequest, hint: Any) -> UpdateHandle[Any]:
-        ear = self.hub.answers.ear("update", request.update_id)
+        subscription = self.runtime.answers.subscription("update", request.update_id)
         row = await self._ask(lambda run_id: SendUpdate(self.workflow_id, run_id, request))
-        return UpdateHandle(self.hub, self._converter, self.workflow_id, row, ear, hint)
+        return UpdateHandle(self.runtime, self._converter, self.workflow_id, row, subscription, hint)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the workflow to cancel: ``asyncio.CancelledError`` arrives in its code, which decides.
@@ -383,7 +383,7 @@ class WorkflowHandle(Generic[T]):
 
     async def reset(
         self,
-        to: str | int = "last-activation",
+        to: str | int = "last-workflow-task",
         *,
         reason: str | None = None,
         execution_timeout: Seconds | None = None,
@@ -392,7 +392,8 @@ class WorkflowHandle(Generic[T]):
         """Start a new run from a point of the history; an open run ends, in the same change. See ``docs/reset.md``.
 
         Args:
-            to: The last event to keep: its number, ``first-activation``, ``last-activation`` (what the code decided
+            to: The last event to keep: its number, ``first-workflow_task``, ``last-workflow_task`` (what the code
+            decided
                 last is decided again) or ``last-successful`` (the activity or child that failed last is done again).
             reason: Why, for the history.
             execution_timeout: A new one, from now; without it the chain's execution deadline is kept.
@@ -408,9 +409,9 @@ class WorkflowHandle(Generic[T]):
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
         pinned = self.run_id if self._pinned else None
-        run_id = await reset(self.hub, self.workflow_id, pinned, to, reason, execution_timeout, signals)
+        run_id = await reset(self.runtime, self.workflow_id, pinned, to, reason, execution_timeout, signals)
         return type(self)(
-            self.hub,
+            self.runtime,
             self._converter,
             self.workflow_id,
             run_id,
@@ -422,7 +423,7 @@ class WorkflowHandle(Generic[T]):
         run_id = await self.resolve()
         while True:
             try:
-                following = await self.hub.journal.apply(change(run_id))
+                following = await self.runtime.journal.apply(change(run_id))
             except WorkflowClosedError:
                 if (
                     self.run_id is None and (now := await self.resolve()) != run_id
@@ -433,7 +434,7 @@ class WorkflowHandle(Generic[T]):
             if not isinstance(following, str):
                 return following
             if following == "":
-                row = await self.hub.read(queries.run, run_id)
+                row = await self.runtime.read(queries.run, run_id)
                 status = row.status if row is not None else "timed_out"
                 raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=status)
             run_id = following
@@ -477,21 +478,21 @@ class WorkflowHandle(Generic[T]):
             RequestTimeoutError: There was no answer in time.
         """
         timeout = timeout_seconds("timeout", timeout)
-        question, hint = question_of(
+        question, hint = query_request_of(
             query, args, converter=self._converter, limits=self._limits, whose=self.workflow_id
         )
         return await self._query(question, hint if result_type is None else result_type, timeout)
 
-    async def _query(self, question: Question, hint: Any, timeout: float) -> Any:
+    async def _query(self, question: QueryRequest, hint: Any, timeout: float) -> Any:
         while True:
             run = await (self._this_run(await self.resolve()) if self._pinned else self.run())
-            reply = await ask_run(self.hub, run, question, timeout)
+            reply = await ask_run(self.runtime, run, question, timeout)
             if self._pinned or not run.is_open or (await self._this_run(run.run_id)).next_run_id is None:
                 return value_of(reply, run, question.name, self._converter, hint)
             # what was sent before made it go on as another run meanwhile: that one is meant
 
     async def _this_run(self, run_id: str) -> RunRow:
-        run = await self.hub.read(queries.run, run_id)
+        run = await self.runtime.read(queries.run, run_id)
         if run is None or run.workflow_id != self.workflow_id:
             raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
         return run
@@ -506,7 +507,7 @@ class WorkflowHandle(Generic[T]):
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
         return await describe(
-            self.hub, self._converter, self.workflow_id, self.run_id, follow=not self._pinned
+            self.runtime, self._converter, self.workflow_id, self.run_id, follow=not self._pinned
         )
 
     async def is_open(self) -> bool:
@@ -548,7 +549,7 @@ class WorkflowHandle(Generic[T]):
         Raises:
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
-        document: dict[str, Any] = orjson.loads(await export_run(self.hub, self.workflow_id, self.run_id))
+        document: dict[str, Any] = orjson.loads(await export_run(self.runtime, self.workflow_id, self.run_id))
         return document
 
     async def history_page(self, after_seq: int = 0) -> Sequence[HistoryEvent]:
@@ -556,9 +557,9 @@ class WorkflowHandle(Generic[T]):
         return await self._events(await self.resolve(), after_seq, first=True)
 
     async def _events(self, run_id: str, after_seq: int, *, first: bool) -> list[HistoryEvent]:
-        rows = await self.hub.read(queries.events, run_id, after_seq, PAGE)
+        rows = await self.runtime.read(queries.events, run_id, after_seq, PAGE)
         if first:
-            run = await self.hub.read(queries.run, run_id)
+            run = await self.runtime.read(queries.run, run_id)
             if run is None or run.workflow_id != self.workflow_id:
                 raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
         return [

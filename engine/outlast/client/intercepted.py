@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from outlast.client.encoded_calls import question_of, signal_event, update_request
+from outlast.client.encoded_calls import query_request_of, signal_event, update_request
 from outlast.client.handle import WorkflowHandle
 from outlast.client.interceptors import (
     CancelWorkflow,
@@ -88,7 +88,7 @@ class InterceptedHandle(WorkflowHandle[T]):
             request = replace(request, headers=checked_headers(call.headers))
             return await self._send_update(request, hint if result_type is None else result_type)
 
-        update_id = id if id is not None else self.hub.environment.ids.next()
+        update_id = id if id is not None else self.runtime.environment.ids.next()
         call = UpdateWorkflow(self.workflow_id, self.run_id, asked.name, asked.args, update_id)
         made: UpdateHandle[Any] = await _around(self._interceptors, "update_workflow", last)(call)
         return made
@@ -101,7 +101,7 @@ class InterceptedHandle(WorkflowHandle[T]):
         asked = call_of(QueryCall, query, args)
 
         def last(call: QueryWorkflow) -> Coroutine[Any, Any, Any]:
-            question, hint = question_of(
+            question, hint = query_request_of(
                 QueryCall(call.name, call.args, asked.signature, asked.result_hint),
                 (),
                 converter=self._converter,
@@ -242,12 +242,12 @@ class InterceptedStarts:
                 whose=run.workflow_id,
             )
             event.headers = headers
-        ending = self.hub.ending(run.run_id)
+        ending = self.runtime.ending(run.run_id)
         value = await self._submit(run, started, call.options, event)
         if not value.created:
-            ending = self.hub.ending(value.run_id)
+            ending = self.runtime.ending(value.run_id)
         return self.handles(
-            self.hub,
+            self.runtime,
             self.converter,
             run.workflow_id,
             value.run_id,

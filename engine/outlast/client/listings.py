@@ -10,7 +10,7 @@ import orjson
 from outlast.histories.exporter import export_runs
 from outlast.histories.importer import Imported, Progress, import_histories
 from outlast.histories.source import Source
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.visibility.describe import workers
 from outlast.visibility.listing import Filters, Listing, run_filter
 from outlast.visibility.views import WorkerSummary
@@ -20,7 +20,7 @@ from outlast_store.reads import run_listing
 class Surveys:
     """The part of a client that is about all workflows of its database."""
 
-    hub: Hub
+    runtime: Runtime
 
     def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> Listing:
         """Runs, newest first: ``async for run in client.list(status="failed")``, or ``await client.list().page()``.
@@ -40,8 +40,8 @@ class Surveys:
                 one item must be so.
             created_after: Created then or later; aware.
             created_before: Created earlier.
-            started_after: First activated then or later.
-            started_before: First activated earlier.
+            started_after: First started then or later.
+            started_before: First started earlier.
             closed_after: Closed then or later.
             closed_before: Closed earlier.
             deadline_before: Open, and the nearer of its two deadlines is earlier.
@@ -52,7 +52,7 @@ class Surveys:
         Raises:
             InvalidOptionError: A filter that can't be; the message says what can.
         """
-        return Listing(self.hub, run_filter(**filters), page_size)
+        return Listing(self.runtime, run_filter(**filters), page_size)
 
     async def count(self, **filters: Unpack[Filters]) -> int:
         """How many runs match; the filters are those of :meth:`list`.
@@ -60,8 +60,8 @@ class Surveys:
         Raises:
             InvalidOptionError: A filter that can't be; the message says what can.
         """
-        return await self.hub.read_aside(
-            run_listing.count, run_filter(**filters), self.hub.environment.clock.now()
+        return await self.runtime.read_aside(
+            run_listing.count, run_filter(**filters), self.runtime.environment.clock.now()
         )
 
     # --- histories --------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Surveys:
             **filters: As for :meth:`list`.
         """
         found = self.list(page_size=page_size, **filters)
-        async for text in export_runs(self.hub, found, chains=chains):
+        async for text in export_runs(self.runtime, found, chains=chains):
             yield orjson.loads(text)
 
     async def import_histories(self, source: Source, *, progress: Progress | None = None) -> Imported:
@@ -91,8 +91,8 @@ class Surveys:
             InvalidHistoryError: A document, a history or a chain that can't be, or an open run; nothing was written.
             HistoryExistsError: The database has one of the workflow ids or runs already.
         """
-        return await import_histories(self.hub, source, progress)
+        return await import_histories(self.runtime, source, progress)
 
     async def workers(self) -> Sequence[WorkerSummary]:
         """The registered workers, oldest first: what each serves and how much it holds."""
-        return await workers(self.hub)
+        return await workers(self.runtime)

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from outlast.runtime.runtime import Hub
-from outlast_runs.queries import Question, Reply
+from outlast.runtime.runtime import Runtime
+from outlast_runs.queries import QueryRequest, QueryResult
 from outlast_store.reads import queries
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.queries import AskQuery, ForgetQuery
@@ -28,32 +28,32 @@ from outlast_workflow.errors.request import (
 DEFAULT_TIMEOUT_S = 10.0
 
 
-async def ask_run(hub: Hub, run: RunRow, question: Question, timeout: float) -> Reply:
+async def ask_run(runtime: Runtime, run: RunRow, question: QueryRequest, timeout: float) -> QueryResult:
     """Find an answer.
 
     Raises:
         NoWorkerError: Nobody can give one.
         RequestTimeoutError: Nobody did in time.
     """
-    able = [owner for owner in hub.workers if run.workflow_type in owner.workflows]
+    able = [owner for owner in runtime.workers if run.workflow_type in owner.workflows]
     able.sort(key=lambda owner: owner.worker_id != run.owner_id)
     try:
         async with asyncio.timeout(timeout):
             if able:
-                reply: Reply = await able[0].queries.answer(run.run_id, question, run)
+                reply: QueryResult = await able[0].queries.answer(run.run_id, question, run)
                 return reply
-            return await _ask_others(hub, run, question, timeout)
+            return await _ask_others(runtime, run, question, timeout)
     except TimeoutError:
         raise RequestTimeoutError(run.workflow_id, question.name, timeout) from None
 
 
-async def _ask_others(hub: Hub, run: RunRow, question: Question, timeout: float) -> Reply:
-    if not await _is_served(hub, run):
+async def _ask_others(runtime: Runtime, run: RunRow, question: QueryRequest, timeout: float) -> QueryResult:
+    if not await _is_served(runtime, run):
         raise NoWorkerError(run.workflow_type, run.task_queue)
     row = RequestRow(
         first_run_id=run.first_run_id,
         kind="query",
-        request_id=hub.environment.ids.next(),
+        request_id=runtime.environment.ids.next(),
         run_id=run.run_id,
         name=question.name,
         input=stored(question.input, question.headers),
@@ -63,22 +63,22 @@ async def _ask_others(hub: Hub, run: RunRow, question: Question, timeout: float)
         created_at=0,
         expires_at=None,
     )
-    ear = hub.answers.ear(row.kind, row.request_id)
+    subscription = runtime.answers.subscription(row.kind, row.request_id)
     try:
-        key = await hub.journal.apply(AskQuery(row, int(timeout * 1_000_000)))
-        _, text = await hub.answers.wait(
-            ear, key, ""
+        key = await runtime.journal.apply(AskQuery(row, int(timeout * 1_000_000)))
+        _, text = await runtime.answers.wait(
+            subscription, key, ""
         )  # its answer comes from elsewhere, whoever owns the run
-        return Reply.from_text(text)
+        return QueryResult.from_text(text)
     finally:
         with suppress(JournalClosedError):
-            hub.journal.submit(ForgetQuery(row.key), lambda value, error: None)
+            runtime.journal.submit(ForgetQuery(row.key), lambda value, error: None)
 
 
-async def _is_served(hub: Hub, run: RunRow) -> bool:
+async def _is_served(runtime: Runtime, run: RunRow) -> bool:
     """Whether a live worker serves the run's queue and knows its type."""
-    now = hub.environment.clock.now()
-    for worker in await hub.read(queries.workers):
+    now = runtime.environment.clock.now()
+    for worker in await runtime.read(queries.workers):
         if worker.lease_expires_at > now and run.task_queue in orjson.loads(worker.task_queues):
             types: dict[str, Any] = orjson.loads(worker.types)
             if run.workflow_type in types.get("workflows", ()):
@@ -86,7 +86,7 @@ async def _is_served(hub: Hub, run: RunRow) -> bool:
     return False
 
 
-def value_of(reply: Reply, run: RunRow, name: str, converter: DataConverter, result_type: Any) -> Any:
+def value_of(reply: QueryResult, run: RunRow, name: str, converter: DataConverter, result_type: Any) -> Any:
     """What a query answered.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 from outlast.client.encoded_calls import update_request
 from outlast.client.update_handle import UpdateHandle
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import UpdateRequest
 from outlast_store.schema.rows import RunRow
@@ -31,8 +31,8 @@ DEFAULT_QUEUE = "default"
 class Starter:
     """What a client does to start workflows: prepares rows, hands them to a worker of its process or to the journal."""
 
-    def __init__(self, hub: Hub, converter: DataConverter, limits: StructuralLimits) -> None:
-        self.hub = hub
+    def __init__(self, runtime: Runtime, converter: DataConverter, limits: StructuralLimits) -> None:
+        self.runtime = runtime
         self.converter = converter
         self.limits = limits
 
@@ -46,7 +46,7 @@ class Starter:
         result_type: Any,
     ) -> tuple[RunRow, WorkflowStarted, Any]:
         """The rows of a start; everything that can be wrong with it is found here."""
-        environment = self.hub.environment
+        environment = self.runtime.environment
         if isinstance(workflow, str):
             name, signature = validate_name("workflow", workflow), None
         else:
@@ -95,17 +95,19 @@ class Starter:
         request, hint = update_request(
             update,
             (),
-            update_id if update_id is not None else self.hub.environment.ids.next(),
+            update_id if update_id is not None else self.runtime.environment.ids.next(),
             converter=self.converter,
             limits=self.limits,
             whose=run.workflow_id,
         )
         started.headers, request = headers, replace(request, headers=headers)
-        ear = self.hub.answers.ear("update", request.update_id)
+        subscription = self.runtime.answers.subscription("update", request.update_id)
         value = await self._submit(run, started, options, update=request)
         assert value.update is not None
         hint = hint if result_type is None else result_type
-        return UpdateHandle(self.hub, self.converter, run.workflow_id, value.update, ear, hint), value
+        return UpdateHandle(
+            self.runtime, self.converter, run.workflow_id, value.update, subscription, hint
+        ), value
 
     async def _submit(
         self,
@@ -119,10 +121,10 @@ class Starter:
         change.limits = self.limits
         owner = self._eager_owner(run, options)
         if owner is None:
-            return await self.hub.journal.apply(change)
+            return await self.runtime.journal.apply(change)
         run.owner_id = owner.worker_id
         run.fence = 1
-        future: asyncio.Future[Started] = self.hub.loop.create_future()
+        future: asyncio.Future[Started] = self.runtime.loop.create_future()
 
         def done(value: Started | None, error: BaseException | None) -> None:
             if future.done():
@@ -136,10 +138,10 @@ class Starter:
         return await future
 
     def _eager_owner(self, run: RunRow, options: StartOptions) -> Any:
-        """A worker of this process that can take the first activation at once."""
+        """A worker of this process that can take the first workflow task at once."""
         if options.start_delay_us:
             return None
-        for owner in self.hub.workers:
+        for owner in self.runtime.workers:
             if owner.serves(run.workflow_type, run.task_queue):
                 return owner
         return None

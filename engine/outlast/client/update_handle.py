@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, Generic, Literal, NoReturn, TypeVar
 
-from outlast.runtime.request_waits import Ear
-from outlast.runtime.runtime import Hub
+from outlast.runtime.request_waits import Subscription
+from outlast.runtime.runtime import Runtime
 from outlast_store.journal.commit_news import Answer
 from outlast_store.schema.rows import RequestRow
 from outlast_store.transitions.requests import DELETED, REJECTED
@@ -43,11 +43,11 @@ class UpdateHandle(Generic[T]):
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         converter: DataConverter,
         workflow_id: str,
         row: RequestRow,
-        ear: Ear,
+        subscription: Subscription,
         result_type: Any = None,
     ) -> None:
         self.id = row.request_id
@@ -55,11 +55,11 @@ class UpdateHandle(Generic[T]):
         self.workflow_id = workflow_id
         self.run_id = row.run_id
         self._key = row.key
-        self._hub = hub
+        self._runtime = runtime
         self._converter = converter
-        self._ear = ear
+        self._subscription = subscription
         self._result_type = result_type
-        ear.learn(row)
+        subscription.learn(row)
 
     def __repr__(self) -> str:
         return f"<UpdateHandle {self.name!r} ({self.id}) of {self.workflow_id!r}>"
@@ -90,7 +90,9 @@ class UpdateHandle(Generic[T]):
             timeout = timeout_seconds("timeout", timeout)
         try:
             async with asyncio.timeout(timeout):
-                answer = await self._hub.answers.wait(self._ear, self._key, self.run_id, accepted=accepted)
+                answer = await self._runtime.answers.wait(
+                    self._subscription, self._key, self.run_id, accepted=accepted
+                )
         except TimeoutError:
             raise RequestTimeoutError(self.workflow_id, self.name, timeout or 0) from None
         if answer[0] == DELETED:

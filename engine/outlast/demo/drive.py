@@ -29,7 +29,7 @@ class Driver:
         self._stage = stage
         self._display = display
         self._will_kill = kill
-        self._clock = client.hub.environment.clock
+        self._clock = client.runtime.environment.clock
         self._workers: list[WorkerProcess] = []
         self._beat: tuple[int, int] | None = None
         self._taken_over = False

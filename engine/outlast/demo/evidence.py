@@ -93,4 +93,4 @@ async def _violations(client: Client) -> list[str] | None:
     """The checker reads all there is; in a database that is not the demonstration's own that may be a lot."""
     if await client.count() > MOST_RUNS:
         return None
-    return await client.hub.read(check_database)
+    return await client.runtime.read(check_database)

@@ -73,7 +73,7 @@ def _scheduled(payload: dict[str, Any]) -> tuple[str, str]:
 
 
 def _decided(payload: dict[str, Any]) -> str:
-    """An activation: what it had seen, and how much it asked for."""
+    """A workflow task: what it had seen, and how much it asked for."""
     own = f" and {payload['own']} just before" if payload["own"] else ""
     asked = payload["commands"]
     return f"applied events through {payload['through']}{own} · {asked} command{'s' if asked != 1 else ''}"

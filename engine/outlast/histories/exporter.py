@@ -7,32 +7,32 @@ from typing import Any
 
 import orjson
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_store.reads import export_format, queries
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
 
 
-async def export_run(hub: Hub, workflow_id: str, run_id: str | None) -> bytes:
+async def export_run(runtime: Runtime, workflow_id: str, run_id: str | None) -> bytes:
     """The document of a workflow's current run, or of a certain one.
 
     Raises:
         WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
     """
-    return orjson.dumps(await _document(hub, workflow_id, run_id or await _current(hub, workflow_id)))
+    return orjson.dumps(await _document(runtime, workflow_id, run_id or await _current(runtime, workflow_id)))
 
 
-async def export_chain(hub: Hub, workflow_id: str, run_id: str | None) -> AsyncGenerator[bytes]:
+async def export_chain(runtime: Runtime, workflow_id: str, run_id: str | None) -> AsyncGenerator[bytes]:
     """The documents of all runs of a chain, first to last.
 
     Raises:
         WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
     """
-    one = run_id or await _current(hub, workflow_id)
-    for member in await hub.read(export_format.chain, one) or [one]:
-        yield orjson.dumps(await _document(hub, workflow_id, member))
+    one = run_id or await _current(runtime, workflow_id)
+    for member in await runtime.read(export_format.chain, one) or [one]:
+        yield orjson.dumps(await _document(runtime, workflow_id, member))
 
 
-async def export_runs(hub: Hub, runs: AsyncIterable[Any], *, chains: bool) -> AsyncGenerator[bytes]:
+async def export_runs(runtime: Runtime, runs: AsyncIterable[Any], *, chains: bool) -> AsyncGenerator[bytes]:
     """The documents of runs (which a listing gives), with ``chains`` those of all runs of their chains, each once.
 
     Runs that are deleted meanwhile are left out.
@@ -44,22 +44,22 @@ async def export_runs(hub: Hub, runs: AsyncIterable[Any], *, chains: bool) -> As
             if run.first_run_id in done:
                 continue
             done.add(run.first_run_id)
-            members = await hub.read(export_format.chain, run.run_id)
+            members = await runtime.read(export_format.chain, run.run_id)
         for run_id in members:
-            document = await hub.read(export_format.export_run, run_id)
+            document = await runtime.read(export_format.export_run, run_id)
             if document is not None:
                 yield orjson.dumps(document)
 
 
-async def _current(hub: Hub, workflow_id: str) -> str:
-    instance = await hub.read(queries.instance, workflow_id)
+async def _current(runtime: Runtime, workflow_id: str) -> str:
+    instance = await runtime.read(queries.instance, workflow_id)
     if instance is None:
         raise WorkflowNotFoundError(workflow_id)
     return instance.current_run_id
 
 
-async def _document(hub: Hub, workflow_id: str, run_id: str) -> dict[str, Any]:
-    document = await hub.read(export_format.export_run, run_id)
+async def _document(runtime: Runtime, workflow_id: str, run_id: str) -> dict[str, Any]:
+    document = await runtime.read(export_format.export_run, run_id)
     if document is None or document["run"]["workflow_id"] != workflow_id:
         raise RunNotFoundError(run_id, workflow_id=workflow_id)
     return document

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from outlast.histories.source import Documents, Source
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_runs.imports import ImportWorkflow
 from outlast_store.reads import queries
 from outlast_store.reads.export_format import PortableRun, read_run
@@ -63,7 +63,7 @@ class _Member:
     next_run_id: str | None
 
 
-async def import_histories(hub: Hub, source: Source, progress: Progress | None = None) -> Imported:
+async def import_histories(runtime: Runtime, source: Source, progress: Progress | None = None) -> Imported:
     """Bring in all runs of a source.
 
     Raises:
@@ -87,13 +87,13 @@ async def import_histories(hub: Hub, source: Source, progress: Progress | None =
         told("check", place)
     for members in workflows.values():
         _check_chains(members)
-    await _check_new(hub, workflows)
+    await _check_new(runtime, workflows)
     runs = events = 0
     for members in workflows.values():
         rows = [
             _completed(read_run(documents.at(member.place), member.name), member.name) for member in members
         ]
-        await hub.journal.apply(ImportWorkflow(rows))
+        await runtime.journal.apply(ImportWorkflow(rows))
         runs += len(rows)
         events += sum(len(one.rows["events"]) for one in rows)
         told("import", runs)
@@ -198,14 +198,14 @@ def _broken(member: _Member) -> InvalidHistoryError:
     )
 
 
-async def _check_new(hub: Hub, workflows: dict[str, list[_Member]]) -> None:
+async def _check_new(runtime: Runtime, workflows: dict[str, list[_Member]]) -> None:
     taken: list[str] = []
     ids = list(workflows)
     for start in range(0, len(ids), AT_ONCE):
-        taken += await hub.read(queries.known_workflows, ids[start : start + AT_ONCE])
+        taken += await runtime.read(queries.known_workflows, ids[start : start + AT_ONCE])
     run_ids = [member.run_id for members in workflows.values() for member in members]
     for start in range(0, len(run_ids), AT_ONCE):
-        found = await hub.read(queries.runs, run_ids[start : start + AT_ONCE])
+        found = await runtime.read(queries.runs, run_ids[start : start + AT_ONCE])
         taken += [row.run_id for row in found if row.workflow_id not in workflows]
     if taken:
         raise HistoryExistsError(sorted(taken))

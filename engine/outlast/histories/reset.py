@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from sqlalchemy import Connection
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_runs.resets import ResetRun
 from outlast_runs.resets import replaced_run as _replaced
 from outlast_store.reads import queries
@@ -27,7 +27,7 @@ class ResetOptions(TypedDict, total=False):
 
 
 async def reset(
-    hub: Hub,
+    runtime: Runtime,
     workflow_id: str,
     run_id: str | None,
     to: str | int,
@@ -46,8 +46,8 @@ async def reset(
     timeout = None
     if execution_timeout is not None:
         timeout = microseconds(timeout_seconds("execution timeout", execution_timeout, minimum_seconds=1))
-    run, history = await hub.read_aside(_run_and_history, workflow_id, run_id)
-    return await hub.journal.apply(
+    run, history = await runtime.read_aside(_run_and_history, workflow_id, run_id)
+    return await runtime.journal.apply(
         ResetRun(run, history, plan_reset(history, to), reason, timeout, signals=signals)
     )
 

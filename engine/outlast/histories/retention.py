@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from outlast.histories.deletion import delete_chain
 from outlast.histories.exporter import export_run
 from outlast.histories.retention_policy import RetentionPolicy
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_store.transitions import deletion
 from outlast_store.transitions.deletion import Chain, DeleteRefusedError
 from outlast_watchdog.periodic import Periodic, periodic
@@ -49,10 +49,10 @@ class RetentionReport:
     kept: int = 0
 
 
-class HasHub(Protocol):
+class HasRuntime(Protocol):
     """A client."""
 
-    hub: Hub
+    runtime: Runtime
 
 
 class Retention:
@@ -61,15 +61,15 @@ class Retention:
     Any number may run: each chain is deleted by whoever comes first.
     """
 
-    def __init__(self, client: HasHub, policy: RetentionPolicy) -> None:
-        self._hub = client.hub
+    def __init__(self, client: HasRuntime, policy: RetentionPolicy) -> None:
+        self._runtime = client.runtime
         self._policy = policy
         self._periodic: Periodic | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Make a pass every so often, by the same means as the watchdog's; never two at once."""
-        self._periodic = periodic(self._hub.environment)
+        self._periodic = periodic(self._runtime.environment)
         self._periodic.add("retention", float(self._policy.interval), self._wake)
         self._periodic.start()
 
@@ -84,7 +84,7 @@ class Retention:
 
     def _wake(self) -> None:
         if self._task is None or self._task.done():
-            self._task = self._hub.task(self._pass(), "outlast-retention")
+            self._task = self._runtime.task(self._pass(), "outlast-retention")
 
     async def _pass(self) -> None:
         try:
@@ -101,18 +101,18 @@ class Retention:
         It walks from the oldest run to those that are too young to have expired, and with ``days`` a day's runs
         further, for clocks may differ: so it costs what is old, and not what there is.
         """
-        hub, policy, report = self._hub, self._policy, RetentionReport()
-        now = hub.environment.clock.now()
+        runtime, policy, report = self._runtime, self._policy, RetentionReport()
+        now = runtime.environment.clock.now()
         closed_before = None if policy.max_age_us is None else now - policy.max_age_us
         before = None
         if policy.keep_last is not None:
-            before = await hub.read_aside(deletion.newest_kept, policy.keep_last)
+            before = await runtime.read_aside(deletion.newest_kept, policy.keep_last)
             if before is None:
                 return report
         after = ""
         while limit is None or report.chains < limit:
             most = CHAINS_AT_ONCE if limit is None else min(CHAINS_AT_ONCE, limit - report.chains)
-            found = await hub.read_aside(deletion.expired, after, before, closed_before, most)
+            found = await runtime.read_aside(deletion.expired, after, before, closed_before, most)
             for chain in found:
                 await self._delete(chain, report)
                 after = chain.last_run_id
@@ -127,7 +127,7 @@ class Retention:
             except WorkflowNotFoundError:  # somebody else has deleted it
                 return
         try:
-            report.runs += await delete_chain(self._hub, chain.last_run_id, chain.workflow_id)
+            report.runs += await delete_chain(self._runtime, chain.last_run_id, chain.workflow_id)
             report.chains += 1
         except DeleteRefusedError:
             report.kept += 1
@@ -139,13 +139,13 @@ class Retention:
         if file.exists():
             return False
         # Only as far as that run: a reset may have taken the chain up meanwhile, which then stays.
-        members = await self._hub.read_aside(deletion.chain_backwards, chain.last_run_id)
+        members = await self._runtime.read_aside(deletion.chain_backwards, chain.last_run_id)
         if not members:  # somebody else has deleted it
             return False
-        texts = [await export_run(self._hub, chain.workflow_id, run_id) for run_id in members]
-        write = partial(_write, file, f".{file.name}.{self._hub.environment.ids.next()}.part", texts)
-        if self._hub.environment.threads:
-            return await self._hub.loop.run_in_executor(None, write)
+        texts = [await export_run(self._runtime, chain.workflow_id, run_id) for run_id in members]
+        write = partial(_write, file, f".{file.name}.{self._runtime.environment.ids.next()}.part", texts)
+        if self._runtime.environment.threads:
+            return await self._runtime.loop.run_in_executor(None, write)
         return write()
 
 

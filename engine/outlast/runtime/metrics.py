@@ -60,7 +60,7 @@ TASK_FAILURES: Final = Metric(
     "counter",
     "{streak}",
     _RUN,
-    "Streaks of activations that failed, each counted when it begins",
+    "Streaks of workflow tasks that failed, each counted when it begins",
 )
 ACTIVITY_ENDED: Final = Metric(
     "outlast.activity.ended",

@@ -1,8 +1,8 @@
-"""The doorbell: how a process learns that others have written. Polling is the truth; a bell only makes it prompt.
+"""The notifier: how a process learns that others have written. Polling is the truth; a bell only makes it prompt.
 
 * SQLite: ``PRAGMA data_version`` is asked every few milliseconds; it changes when another connection has committed.
 * PostgreSQL: a thread LISTENs. Whoever commits something that may concern another process rings by NOTIFY — after the
-  commit, outside its transaction, on the pulse's connection, at most once in :data:`RING_GAP` seconds however many
+  commit, outside its transaction, on the ticker's connection, at most once in :data:`NOTIFY_GAP_S` seconds however many
   batches there were. A bell that is lost (the listener's connection was cut) costs one poll interval, never more.
   A database that does not know these words is asked once; polling is all there is then, and nobody rings.
 * In memory: nobody else can write, so nobody listens.
@@ -21,28 +21,28 @@ from typing import Any, Final, Protocol
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from outlast_store.database.background import Pulse
 from outlast_store.database.database import Database
 from outlast_store.database.driver_errors import driver_error
+from outlast_store.database.ticker import Ticker
 from outlast_store.journal.batch import Committed
 from outlast_store.journal.journal import Journal
 
-logger = logging.getLogger("outlast.doorbell")
+logger = logging.getLogger("outlast.notifier")
 
 CHANNEL: Final = "outlast"
-POLL_INTERVAL: Final = 1.0
-VERSION_INTERVAL: Final = 0.01
-RING_GAP: Final = 0.005
-LISTEN_FOR: Final = 0.5
-LAST_BELL_S: Final = 1.0
+POLL_INTERVAL_S: Final = 1.0
+VERSION_INTERVAL_S: Final = 0.01
+NOTIFY_GAP_S: Final = 0.005
+LISTEN_FOR_S: Final = 0.5
+LAST_NOTIFICATION_S: Final = 1.0
 """So long a client that is closed waits until its last bell has rung."""
-RECONNECT_AFTER: Final = 1.0
-HOUR: Final = 3600.0
+RECONNECT_AFTER_S: Final = 1.0
+HOUR_S: Final = 3600.0
 UNKNOWN_WORDS: Final = frozenset({"0A000", "42601"})
 """Feature not supported, syntax error."""
 
 
-class Doorbell(Protocol):
+class Notifier(Protocol):
     """Tells when to look."""
 
     def start(self) -> None:
@@ -58,16 +58,16 @@ class Doorbell(Protocol):
         ...
 
 
-def doorbell_for(database: Database, journal: Journal, pulse: Pulse) -> Doorbell | None:
-    """The doorbell of a database; ``None`` where nobody else can write."""
+def notifier_for(database: Database, journal: Journal, ticker: Ticker) -> Notifier | None:
+    """The notifier of a database; ``None`` where nobody else can write."""
     if database.url.memory:
         return None
     if database.backend == "sqlite":
-        return VersionDoorbell(journal)
-    return NotifyDoorbell(database, journal, pulse)
+        return DataVersionNotifier(journal)
+    return ListenNotifier(database, journal, ticker)
 
 
-class VersionDoorbell:
+class DataVersionNotifier:
     """SQLite's: asks for the data version."""
 
     def __init__(self, journal: Journal) -> None:
@@ -82,76 +82,76 @@ class VersionDoorbell:
         """Nothing to stop."""
 
     async def wait(self) -> None:
-        """See :class:`Doorbell`."""
-        looks = round(POLL_INTERVAL / VERSION_INTERVAL)
+        """See :class:`Notifier`."""
+        looks = round(POLL_INTERVAL_S / VERSION_INTERVAL_S)
         for _ in range(looks):
-            await asyncio.sleep(VERSION_INTERVAL)
+            await asyncio.sleep(VERSION_INTERVAL_S)
             before, self._version = self._version, self._journal.committer.data_version()
             if self._version != before:
                 return
 
 
-class NotifyDoorbell:
-    """PostgreSQL's: LISTEN on a thread once somebody waits, NOTIFY on the pulse's from the beginning."""
+class ListenNotifier:
+    """PostgreSQL's: LISTEN on a thread once somebody waits, NOTIFY on the ticker's from the beginning."""
 
-    def __init__(self, database: Database, journal: Journal, pulse: Pulse) -> None:
+    def __init__(self, database: Database, journal: Journal, ticker: Ticker) -> None:
         self._database = database
         self._journal = journal
-        self._pulse = pulse
+        self._ticker = ticker
         self._loop = journal.loop
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self._stopping = threading.Event()
         self._finding_out = threading.Lock()
-        self._dumb = False
-        """Whether the database knows no bells."""
+        self._deaf = False
+        """Whether the database does not know LISTEN and NOTIFY."""
         self._cut = False
-        """Whether it has been said that the bell is cut off."""
+        """Whether the log already says that the listener was cut off."""
         self._thread: threading.Thread | None = None
-        self._beat = f"doorbell {id(self)}"
-        self._ring_later: asyncio.TimerHandle | None = None
-        self._rang_at = 0.0
-        self._bells = 0
-        self._all_rung = asyncio.Event()
+        self._tick = f"notifier {id(self)}"
+        self._notify_later: asyncio.TimerHandle | None = None
+        self._notified_at = 0.0
+        self._sending = 0
+        self._all_sent = asyncio.Event()
         journal.subscribe(self._on_commit)
 
     def start(self) -> None:
-        """Listen. Bells are rung in any case: whoever only starts workflows waits for nothing."""
+        """Listen. Notifications are sent in any case: a client that only starts workflows never listens."""
         if self._thread is not None:
             return
-        self._thread = threading.Thread(target=self._listen, name="outlast-doorbell", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="outlast-notifier", daemon=True)
         self._thread.start()
 
     async def stop(self) -> None:
-        """Ring for the last commits; end the thread, which a bell of our own wakes up."""
+        """Notify for the last commits, then end the thread: our own notification wakes it."""
         self._stopping.set()
         self._journal.unsubscribe(self._on_commit)
-        if self._ring_later is not None:
-            self._ring_later.cancel()
-        if self._ring_later is not None or self._thread is not None:
-            self._ring()
-        if self._bells:
+        if self._notify_later is not None:
+            self._notify_later.cancel()
+        if self._notify_later is not None or self._thread is not None:
+            self._notify()
+        if self._sending:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_BELL_S):
-                    await self._all_rung.wait()
+                async with asyncio.timeout(LAST_NOTIFICATION_S):
+                    await self._all_sent.wait()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
-        self._pulse.remove(self._beat)
+        self._ticker.remove(self._tick)
 
     async def wait(self) -> None:
-        """See :class:`Doorbell`."""
+        """See :class:`Notifier`."""
         try:
-            async with asyncio.timeout(POLL_INTERVAL):
-                await self._rung.wait()
+            async with asyncio.timeout(POLL_INTERVAL_S):
+                await self._notified.wait()
         except TimeoutError:
             pass
-        self._rung.clear()
+        self._notified.clear()
 
-    # --- ringing ----------------------------------------------------------------------------------------------------
+    # --- notifying ----------------------------------------------------------------------------------------------------
 
     def _on_commit(self, committed: Committed) -> None:
-        if self._ring_later is None and self._concerns_others(committed):
-            wait = self._rang_at + RING_GAP - self._loop.time()
-            self._ring_later = self._loop.call_later(max(wait, 0.0), self._ring)
+        if self._notify_later is None and self._concerns_others(committed):
+            wait = self._notified_at + NOTIFY_GAP_S - self._loop.time()
+            self._notify_later = self._loop.call_later(max(wait, 0.0), self._notify)
 
     def _concerns_others(self, committed: Committed) -> bool:
         """Whether a batch left something that another process may be waiting for."""
@@ -163,40 +163,40 @@ class NotifyDoorbell:
                 return True
         return any(activity.claimed_by not in owners for activity in committed.activities)
 
-    def _ring(self) -> None:
-        self._ring_later = None
-        self._rang_at = self._loop.time()
-        if self._dumb:
+    def _notify(self) -> None:
+        self._notify_later = None
+        self._notified_at = self._loop.time()
+        if self._deaf:
             return
-        self._bells += 1
-        self._all_rung.clear()
-        if self._bells == 1:
-            self._pulse.add(self._beat, HOUR, self._notify)
+        self._sending += 1
+        self._all_sent.clear()
+        if self._sending == 1:
+            self._ticker.add(self._tick, HOUR_S, self._send)
         else:
-            self._pulse.wake(self._beat)
+            self._ticker.wake(self._tick)
 
-    def _notify(self, connection: Connection, now: int) -> None:
-        """On the pulse's thread."""
-        bells = self._bells
-        if not self._dumb:
+    def _send(self, connection: Connection, now: int) -> None:
+        """On the ticker's thread."""
+        wanted = self._sending
+        if not self._deaf:
             try:
                 connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
             except DBAPIError as error:
-                if not self._is_dumb(error):
+                if not self._is_deaf(error):
                     raise
-        self._call(partial(self._rang, bells))
+        self._call(partial(self._sent, wanted))
 
-    def _rang(self, bells: int) -> None:
-        if bells == self._bells:
-            self._all_rung.set()
+    def _sent(self, wanted: int) -> None:
+        if wanted == self._sending:
+            self._all_sent.set()
 
-    def _is_dumb(self, error: Exception) -> bool:
+    def _is_deaf(self, error: Exception) -> bool:
         """Whether an error says that the database does not know what it was told; the first one is logged."""
         if getattr(driver_error(error), "sqlstate", None) not in UNKNOWN_WORDS:
             return False
         with self._finding_out:
-            if not self._dumb:
-                self._dumb = True
+            if not self._deaf:
+                self._deaf = True
                 logger.warning(
                     "this database knows no LISTEN and NOTIFY (%s): polling is all there is", error
                 )
@@ -209,14 +209,14 @@ class NotifyDoorbell:
             try:
                 self._listen_until_cut()
             except Exception as error:
-                if self._is_dumb(error):
+                if self._is_deaf(error):
                     return
                 level = logging.DEBUG if self._cut else logging.INFO
                 logger.log(
-                    level, "the doorbell was cut off (%s); polling goes on, it is hung up again", error
+                    level, "the listener was cut off (%s); polling continues, and it connects again", error
                 )
                 self._cut = True
-                self._stopping.wait(RECONNECT_AFTER)
+                self._stopping.wait(RECONNECT_AFTER_S)
 
     def _listen_until_cut(self) -> None:
         connection = self._database.writer()
@@ -224,10 +224,10 @@ class NotifyDoorbell:
             driver: Any = connection.connection.driver_connection
             driver.execute(f"LISTEN {CHANNEL}")
             self._cut = False
-            self._call(self._rung.set)  # something may have happened while nobody listened
+            self._call(self._notified.set)  # something may have happened while nobody listened
             while not self._stopping.is_set():
-                for _ in driver.notifies(timeout=LISTEN_FOR, stop_after=1):
-                    self._call(self._rung.set)
+                for _ in driver.notifies(timeout=LISTEN_FOR_S, stop_after=1):
+                    self._call(self._notified.set)
         finally:
             connection.close()
 

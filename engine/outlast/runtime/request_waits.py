@@ -1,7 +1,7 @@
 """Answers to requests, on their way to whoever waits for them in this process.
 
 What this process writes is heard from the journal, with the answer: nobody asks the database. What others write is
-found when the doorbell rings: the rows of all requests that are waited for are asked for in one statement.
+found when the notifier rings: the rows of all requests that are waited for are asked for in one statement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_KEYS = 200
 Read = Callable[..., Awaitable[Any]]
 
 
-class Ear:
+class Subscription:
     """What this process hears of the requests with one id; held by those who wait, made before they ask."""
 
     __slots__ = ("__weakref__", "heard")
@@ -46,10 +46,12 @@ class Ear:
 class Waiter:
     """Somebody who waits for news of one request."""
 
-    __slots__ = ("ear", "future", "key", "run_id")
+    __slots__ = ("future", "key", "run_id", "subscription")
 
-    def __init__(self, ear: Ear, key: RequestKey, run_id: str, future: asyncio.Future[None]) -> None:
-        self.ear = ear
+    def __init__(
+        self, subscription: Subscription, key: RequestKey, run_id: str, future: asyncio.Future[None]
+    ) -> None:
+        self.subscription = subscription
         self.key = key
         self.run_id = run_id
         self.future = future
@@ -73,7 +75,7 @@ class Answers:
         self._read = read
         self._is_here = is_here
         self._watch = watch
-        self._ears: WeakValueDictionary[tuple[str, str], Ear] = WeakValueDictionary()
+        self._subscriptions: WeakValueDictionary[tuple[str, str], Subscription] = WeakValueDictionary()
         self._waiters: dict[RequestKey, set[Waiter]] = {}
         self._closed = False
 
@@ -82,43 +84,47 @@ class Answers:
         """Whether anybody waits."""
         return bool(self._waiters)
 
-    def ear(self, kind: str, request_id: str) -> Ear:
+    def subscription(self, kind: str, request_id: str) -> Subscription:
         """What will be heard of a request from now on, as long as somebody holds on to it."""
-        ear = self._ears.get((kind, request_id))
-        if ear is None:
-            ear = self._ears[kind, request_id] = Ear()
-        return ear
+        subscription = self._subscriptions.get((kind, request_id))
+        if subscription is None:
+            subscription = self._subscriptions[kind, request_id] = Subscription()
+        return subscription
 
     def on_commit(self, committed: Committed) -> None:
         """This process has written."""
         for key, answer in committed.answered.items():
-            ear = self._ears.get(key[1:])
-            if ear is not None:
-                ear.heard[key] = answer
+            subscription = self._subscriptions.get(key[1:])
+            if subscription is not None:
+                subscription.heard[key] = answer
                 self._wake(key)
 
-    async def wait(self, ear: Ear, key: RequestKey, run_id: str, *, accepted: bool = False) -> Answer:
+    async def wait(
+        self, subscription: Subscription, key: RequestKey, run_id: str, *, accepted: bool = False
+    ) -> Answer:
         """Wait for the answer of a request of a run; with ``accepted`` that is enough.
 
         Raises:
             JournalClosedError: The last client has been closed.
         """
         while True:
-            answer = ear.heard.get(key)
+            answer = subscription.heard.get(key)
             if answer is not None and (accepted or answer[0] != ACCEPTED):
                 return await self._whole(key, answer)
             if self._closed:
                 raise JournalClosedError
-            await self._news(ear, key, run_id, before=answer)
+            await self._news(subscription, key, run_id, before=answer)
 
-    async def _news(self, ear: Ear, key: RequestKey, run_id: str, *, before: Answer | None) -> None:
-        waiter = Waiter(ear, key, run_id, asyncio.get_running_loop().create_future())
+    async def _news(
+        self, subscription: Subscription, key: RequestKey, run_id: str, *, before: Answer | None
+    ) -> None:
+        waiter = Waiter(subscription, key, run_id, asyncio.get_running_loop().create_future())
         self._waiters.setdefault(key, set()).add(waiter)
         self._watch()
         try:
             if not self._is_here(run_id):
                 await self._look_at([waiter])
-                if ear.heard.get(key) != before:
+                if subscription.heard.get(key) != before:
                     return
             await waiter.future
         finally:
@@ -151,16 +157,16 @@ class Answers:
         for start in range(0, len(keys), MOST_KEYS):
             for key in await self._read(deleted_among, keys[start : start + MOST_KEYS]):
                 for waiter in self._waiters.get(key, ()):
-                    known = waiter.ear.heard.get(key)
+                    known = waiter.subscription.heard.get(key)
                     if known is None or known[0] == ACCEPTED:
-                        waiter.ear.heard[key] = DELETED, None
+                        waiter.subscription.heard[key] = DELETED, None
                 self._wake(key)
 
     async def _look_at(self, waiters: Sequence[Waiter]) -> None:
         rows = await self._read(answered_among, sorted({waiter.key for waiter in waiters}))
         for row in rows:
-            ear = self._ears.get(row.key[1:])
-            if ear is not None and ear.learn(row):
+            subscription = self._subscriptions.get(row.key[1:])
+            if subscription is not None and subscription.learn(row):
                 self._wake(row.key)
 
     def _wake(self, key: RequestKey) -> None:

@@ -1,7 +1,7 @@
-"""The hub: what a process has open on one database, shared by its clients and workers.
+"""The runtime: what a process has open on one database, shared by its clients and workers.
 
 It holds the journal, answers reads, and knows when something happened: at once for what this process writes (it
-listens to the journal), and by a *doorbell* for what others write (:mod:`outlast.runtime.notifier`).
+listens to the journal), and by a *notifier* for what others write (:mod:`outlast.runtime.notifier`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from outlast.runtime.metrics import EngineMetrics, engine_metrics
-from outlast.runtime.notifier import POLL_INTERVAL, Doorbell, doorbell_for
+from outlast.runtime.notifier import POLL_INTERVAL_S, Notifier, notifier_for
 from outlast.runtime.request_waits import Answers
 from outlast.runtime.schema_check import ensure_schema
-from outlast_store.database.background import Pulse
 from outlast_store.database.database import Database, database_clock_offset, translate
+from outlast_store.database.ticker import Ticker
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.batch import Committed
 from outlast_store.journal.journal import Journal
@@ -33,7 +33,7 @@ from outlast_workflow.errors import JournalClosedError, StoreError
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 
-logger = logging.getLogger("outlast.hub")
+logger = logging.getLogger("outlast.runtime")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +42,7 @@ READERS = 4
 CLOCK_INTERVAL_S = 10.0
 """How often the database's clock is measured anew."""
 
-_hubs: dict[tuple[str, int, int], Hub] = {}
+_runtimes: dict[tuple[str, int, int], Runtime] = {}
 
 
 class Ending:
@@ -55,7 +55,7 @@ class Ending:
         self.event: Event | None = None
 
 
-class Hub:
+class Runtime:
     """One database, one event loop, one process."""
 
     def __init__(
@@ -64,16 +64,16 @@ class Hub:
         environment: Environment,
         database: Database,
         *,
-        doorbell: Doorbell | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         self.url = url
         self.environment = environment
         self.database = database
         self.loop = asyncio.get_running_loop()
         self.journal = Journal(database, environment)
-        self.pulse = Pulse(database, environment)
+        self.ticker = Ticker(database, environment)
         self.workers: list[Any] = []
-        self.ringers: list[Callable[[], None]] = []
+        self.listeners: list[Callable[[], None]] = []
         self._users = 1
         self._closed = False
         self._key: tuple[str, int, int] | None = None
@@ -86,7 +86,7 @@ class Hub:
         self._pool: Executor | None = self._own_pool or environment.executor
         self._pool_aside: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._doorbell = doorbell or doorbell_for(database, self.journal, self.pulse)
+        self._notifier = notifier or notifier_for(database, self.journal, self.ticker)
         self._watching: asyncio.Task[None] | None = None
         self._ask_for_all_at = 0.0
         self._measured: set[EngineMetrics] = set()
@@ -95,41 +95,43 @@ class Hub:
     # --- opening and closing ----------------------------------------------------------------------------------------
 
     @classmethod
-    async def open(cls, url: DatabaseUrl, environment: Environment | None, *, migrate: bool = False) -> Hub:
-        """The hub of a database for this process and loop; made by the first to ask, closed by the last to leave.
+    async def open(
+        cls, url: DatabaseUrl, environment: Environment | None, *, migrate: bool = False
+    ) -> Runtime:
+        """The runtime of a database for this process and loop; made by the first to ask, closed by the last to leave.
 
-        A hub with an environment of its own is not shared, nor is a database in memory.
+        A runtime with an environment of its own is not shared, nor is a database in memory.
         """
         key = (url.identity, id(asyncio.get_running_loop()), os.getpid())
         shared = environment is None and not url.memory
-        if shared and key in _hubs:
-            hub = _hubs[key]
-            hub._users += 1
-            return hub
+        if shared and key in _runtimes:
+            runtime = _runtimes[key]
+            runtime._users += 1
+            return runtime
         environment = environment or Environment()
         database = Database(url, environment)
         try:
             ensure_schema(database, migrate=migrate)
-            hub = cls(url, environment, database)
-            hub._follow_the_databases_clock()
-            hub.journal.committer.connect()
+            runtime = cls(url, environment, database)
+            runtime._follow_the_databases_clock()
+            runtime.journal.committer.connect()
         except BaseException as error:
             database.dispose()
             if isinstance(error, SQLAlchemyError):
                 raise translate(error, url) from error
             raise
         if shared:
-            hub._key = key
-            _hubs[key] = hub
-        hub.pulse.start()
-        return hub
+            runtime._key = key
+            _runtimes[key] = runtime
+        runtime.ticker.start()
+        return runtime
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine as a task that nobody waits for."""
         _ = self.task(work, name)
 
     def task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a coroutine as a task that the hub holds on to; what it raises is logged."""
+        """Run a coroutine as a task that the runtime holds on to; what it raises is logged."""
         task = self.loop.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -141,7 +143,7 @@ class Hub:
             logger.error("%s failed", task.get_name(), exc_info=task.exception())
 
     def _follow_the_databases_clock(self) -> None:
-        """On PostgreSQL the engine's clock is the database's: measured now, and again and again on the pulse."""
+        """On PostgreSQL the engine's clock is the database's: measured now, and again and again on the ticker."""
         clock = self.environment.clock
         if self.url.backend != "postgresql" or not isinstance(clock, SystemClock):
             return
@@ -151,7 +153,7 @@ class Hub:
 
         with self.database.reader() as connection:
             measure(connection)
-        self.pulse.add("clock", CLOCK_INTERVAL_S, measure, at_once=False)
+        self.ticker.add("clock", CLOCK_INTERVAL_S, measure, at_once=False)
 
     def measure(self, provider: MeterProvider | None = None) -> None:
         """Count what is committed from now on, if the process (or ``provider``) does anything with numbers."""
@@ -161,13 +163,13 @@ class Hub:
             self.journal.subscribe(found.on_commit)
 
     async def leave(self) -> None:
-        """One user less; the last one closes the hub."""
+        """One user less; the last one closes the runtime."""
         self._users -= 1
         if self._users:
             return
         self._closed = True
         if self._key is not None:
-            _hubs.pop(self._key, None)
+            _runtimes.pop(self._key, None)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -175,9 +177,9 @@ class Hub:
             self._release(run_id)  # who waits for its end looks once more, and is told that this is closed
         self.answers.close()
         await self.journal.close()
-        if self._doorbell is not None:
-            await self._doorbell.stop()
-        self.pulse.stop()
+        if self._notifier is not None:
+            await self._notifier.stop()
+        self.ticker.stop()
         if self._own_pool is not None:
             self._own_pool.shutdown(wait=True)
         if self._pool_aside is not None:
@@ -285,40 +287,40 @@ class Hub:
             if not future.done():
                 future.set_result(None)
 
-    # --- the doorbell -----------------------------------------------------------------------------------------------
+    # --- the notifier -----------------------------------------------------------------------------------------------
 
-    def on_news(self, ringer: Callable[[], None]) -> None:
-        """Call ``ringer`` whenever others may have written, and at the poll interval in any case."""
-        self.ringers.append(ringer)
+    def on_news(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever others may have written, and at the poll interval in any case."""
+        self.listeners.append(listener)
         self._watch()
 
-    def off_news(self, ringer: Callable[[], None]) -> None:
+    def off_news(self, listener: Callable[[], None]) -> None:
         """Stop calling it."""
-        self.ringers.remove(ringer)
+        self.listeners.remove(listener)
 
     def _watch(self) -> None:
-        if self._doorbell is not None and (self._watching is None or self._watching.done()):
-            self._watching = self.task(self._listen(self._doorbell), "outlast-watching")
+        if self._notifier is not None and (self._watching is None or self._watching.done()):
+            self._watching = self.task(self._listen(self._notifier), "outlast-watching")
 
-    async def _listen(self, doorbell: Doorbell) -> None:
+    async def _listen(self, notifier: Notifier) -> None:
         """Look while anybody waits: for a worker's polls, and for ends and answers that others write."""
-        doorbell.start()
-        while self.ringers or self._waiters or self.answers.awaited:
-            await doorbell.wait()
+        notifier.start()
+        while self.listeners or self._waiters or self.answers.awaited:
+            await notifier.wait()
             try:
-                await self._ring()
+                await self._notify()
             except StoreError as error:
                 logger.warning("the database could not be asked for news; it is asked again: %s", error)
             except Exception:
                 logger.exception("the database could not be asked for news; it is asked again")
 
-    async def _ring(self) -> None:
-        for ringer in tuple(self.ringers):
-            ringer()
+    async def _notify(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
         wanted = list(self._waiters)
         everywhere = self.loop.time() >= self._ask_for_all_at
         if everywhere:  # others end our runs too: a watchdog, or whoever terminates them
-            self._ask_for_all_at = self.loop.time() + POLL_INTERVAL
+            self._ask_for_all_at = self.loop.time() + POLL_INTERVAL_S
         else:
             wanted = [run_id for run_id in wanted if not self.is_open_here(run_id)]
         for start in range(0, len(wanted), 500):
@@ -332,5 +334,5 @@ class Hub:
         """Somebody else may have ended a run that a worker here keeps in memory."""
         self.journal.cache.forget((run_id,), ())
         for owner in self.workers:
-            if run_id in owner.actors:
+            if run_id in owner.cached_runs:
                 owner.look_again(run_id)

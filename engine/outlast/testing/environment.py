@@ -49,7 +49,7 @@ class TestEnvironment:
         seed: Where ids and random numbers come from: the same seed gives the same ones.
         converter: How arguments and results become JSON.
         limits: The structural limits.
-        max_cached_workflows: How many runs stay in memory; 0 replays each run for each activation, which finds
+        max_cached_workflows: How many runs stay in memory; 0 replays each run for each workflow task, which finds
             workflows that are not deterministic.
         max_concurrent_activities: How many activities run at a time.
         default_activity_options: What activities get where nothing else is said.

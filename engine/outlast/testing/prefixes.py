@@ -1,8 +1,8 @@
-"""A run may leave memory after any activation and come back by replay: whatever it asks for next must be the same.
+"""A run may leave memory after any workflow task and come back by replay: whatever it asks for next must be the same.
 
-For each activation of a history, the history before it is replayed on a fresh machine, and the activation is then done
-*live*, with what its record says that it applied. What it asks for must be what was recorded. A plain replay does not
-see this: there, the code is told all along that it is being replayed.
+For each workflow task of a history, the history before it is replayed on a fresh machine, and the workflow task is then
+done *live*, with what its record says that it applied. What it asks for must be what was recorded. A plain replay does
+not see this: there, the code is told all along that it is being replayed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def check_every_prefix(machine: Callable[[], WorkflowMachine], rows: Sequence[Ro
 def _check(
     machine: WorkflowMachine, rows: Sequence[Row], index: int, seq: int, record: dict[str, Any]
 ) -> list[str]:
-    where = f"after a replay of {record['through']} events, the activation of event {seq}"
+    where = f"after a replay of {record['through']} events, the workflow task of event {seq}"
     try:
         replayed = replay(machine, rows[: record["through"]])
         due = [event for _, event in replayed.unapplied]
         due += [_event(row) for row in rows[index - record["own"] : index]]
-        asked = machine.activate(
+        asked = machine.run_workflow_task(
             due,
             record["at"],
             history_events=record["history_events"],
@@ -72,7 +72,7 @@ def _event(row: Row) -> Event:
 
 
 def _commands(rows: Sequence[Row], index: int, count: int) -> list[tuple[type[Event], dict[str, Any]]]:
-    """What was recorded of an activation: the commands that follow its record, without the engine's own."""
+    """What was recorded of a workflow task: the commands that follow its record, without the engine's own."""
     found: list[tuple[type[Event], dict[str, Any]]] = []
     while len(found) < count and index < len(rows):
         _, kind, payload = rows[index]

@@ -5,8 +5,8 @@
     def test_histories_replay() -> None:
         Replayer(workflows=[Order]).replay("tests/histories/orders.jsonl")
 
-A history is fed to its workflow's code, activation by activation, and what the code asks for is compared with what is
-recorded. Nothing else runs: no activity, no clock, no database.
+A history is fed to its workflow's code, workflow task by workflow task, and what the code asks for is compared with
+what is recorded. Nothing else runs: no activity, no clock, no database.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ReplayedRun:
 
     Attributes:
         events: The length of its history.
-        activations: How many of them were replayed.
+        workflow tasks: How many of them were replayed.
         error: Why it failed: a :class:`~outlast.errors.NonDeterminismError`, mostly.
     """
 
@@ -64,7 +64,7 @@ class ReplayedRun:
     run_id: str
     workflow_type: str
     events: int
-    activations: int
+    workflow_tasks: int
     error: BaseException | None = None
 
 
@@ -75,7 +75,7 @@ class ReplayReport:
     Attributes:
         runs: How many were replayed, those that failed included.
         events: How many events they have.
-        activations: How many activations were run.
+        workflow tasks: How many workflow tasks were run.
         failures: How many runs failed.
         failed: The first hundred of them.
         skipped: Of a database: how many runs were passed over because their type is not among the workflows.
@@ -83,7 +83,7 @@ class ReplayReport:
 
     runs: int = 0
     events: int = 0
-    activations: int = 0
+    workflow_tasks: int = 0
     failures: int = 0
     failed: list[ReplayedRun] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
@@ -106,7 +106,7 @@ class ReplayReport:
         """Count a run."""
         self.runs += 1
         self.events += run.events
-        self.activations += run.activations
+        self.workflow_tasks += run.workflow_tasks
         if run.error is not None:
             self.failures += 1
             if len(self.failed) < MOST_KEPT:
@@ -233,7 +233,7 @@ class Replayer:
             if run.workflow_type not in self._workflows:
                 report.skipped[run.workflow_type] += 1
                 continue
-            rows = await client.hub.read(queries.history, run.run_id)
+            rows = await client.runtime.read(queries.history, run.run_id)
             if rows:  # or it was deleted meanwhile
                 report.add(self._replay(rows, run.run_id, orjson.loads, f"run {run.run_id}"))
                 if raise_on_failure:
@@ -251,13 +251,13 @@ class Replayer:
         if definition is None:
             unknown = UnknownWorkflowTypeError(workflow_type, known=list(self._workflows))
             return ReplayedRun(workflow_id, run_id, workflow_type, len(rows), 0, unknown)
-        error, activations = self.replay_rows(definition, rows, run_id, loads)
-        return ReplayedRun(workflow_id, run_id, workflow_type, len(rows), activations, error)
+        error, workflow_tasks = self.replay_rows(definition, rows, run_id, loads)
+        return ReplayedRun(workflow_id, run_id, workflow_type, len(rows), workflow_tasks, error)
 
     def replay_rows(
         self, definition: WorkflowDefinition, rows: Iterable[Row], run_id: str, loads: Loads = orjson.loads
     ) -> tuple[BaseException | None, int]:
-        """What a history of one workflow fails of, and how many activations were replayed."""
+        """What a history of one workflow fails of, and how many workflow tasks were replayed."""
         machine = WorkflowMachine(
             definition,
             run_id,
@@ -272,12 +272,12 @@ class Replayer:
         try:
             replayed = replay(machine, rows, loads)
         except Exception as error:
-            return error, machine.log.activation
+            return error, machine.log.workflow_task
         finally:
             machine.evict()
             if self._guarded:
                 guard.release()
-        return None, replayed.activations
+        return None, replayed.workflow_tasks
 
 
 def _begun_by(rows: list[Any], loads: Loads, place: str) -> tuple[str, str]:

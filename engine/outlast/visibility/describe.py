@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.visibility.views import (
     FailureCause,
     FailureView,
@@ -23,7 +23,7 @@ from outlast.visibility.views import (
     WorkflowDescription,
 )
 from outlast_activities.deadlines import options_of
-from outlast_store.reads.description import Inspection, OpenChild, inspect_run, worker_loads
+from outlast_store.reads.description import OpenChild, StoredDescription, inspect_run, worker_loads
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import PayloadDecodeError, RunNotFoundError, WorkflowNotFoundError
@@ -43,7 +43,12 @@ MOST_FAILURES: Final = 20
 
 
 async def describe(
-    hub: Hub, converter: DataConverter, workflow_id: str, run_id: str | None = None, *, follow: bool = False
+    runtime: Runtime,
+    converter: DataConverter,
+    workflow_id: str,
+    run_id: str | None = None,
+    *,
+    follow: bool = False,
 ) -> WorkflowDescription:
     """Describe a workflow's current run, or a certain one; with ``follow`` the latest one of that one's chain.
 
@@ -51,8 +56,8 @@ async def describe(
         WorkflowNotFoundError: There is no such workflow.
         RunNotFoundError: It has no such run.
     """
-    now = hub.environment.clock.now()
-    found = await hub.read(inspect_run, workflow_id, run_id, now, follow=follow, failures=MOST_FAILURES)
+    now = runtime.environment.clock.now()
+    found = await runtime.read(inspect_run, workflow_id, run_id, now, follow=follow, failures=MOST_FAILURES)
     if found is None:
         if run_id is not None:
             raise RunNotFoundError(run_id, workflow_id=workflow_id)
@@ -60,7 +65,7 @@ async def describe(
     return _description(found, now, converter)
 
 
-def _description(found: Inspection, now: int, converter: DataConverter) -> WorkflowDescription:
+def _description(found: StoredDescription, now: int, converter: DataConverter) -> WorkflowDescription:
     run, workers = found.run, found.workers
     return WorkflowDescription(
         workflow_id=run.workflow_id,
@@ -241,11 +246,11 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-async def workers(hub: Hub) -> list[WorkerSummary]:
+async def workers(runtime: Runtime) -> list[WorkerSummary]:
     """All registered workers, oldest first, with what each holds."""
-    now = hub.environment.clock.now()
+    now = runtime.environment.clock.now()
     summaries: list[WorkerSummary] = []
-    for load in await hub.read(worker_loads):
+    for load in await runtime.read(worker_loads):
         row, types = load.worker, orjson.loads(load.worker.types)
         summaries.append(
             WorkerSummary(

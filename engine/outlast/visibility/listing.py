@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict
 
 import orjson
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.visibility.describe import attributes, instant
 from outlast.visibility.views import RunPage, RunSummary
 from outlast.visibility.where import Range, wanted_attributes
@@ -169,8 +169,8 @@ class Listing:
     meanwhile are newer than where the walk is, and belong to the next one.
     """
 
-    def __init__(self, hub: Hub, wanted: RunFilter, page_size: int) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime, wanted: RunFilter, page_size: int) -> None:
+        self._runtime = runtime
         self._wanted = wanted
         self._page_size = integer("page size", page_size, 1, MOST_PER_PAGE)
 
@@ -181,9 +181,9 @@ class Listing:
             InvalidOptionError: The cursor is none of these filters'.
         """
         before = None if cursor is None else self._read_cursor(cursor)
-        now = self._hub.environment.clock.now()
+        now = self._runtime.environment.clock.now()
         # One more than asked for says whether there is a next page.
-        found = await self._hub.read_aside(
+        found = await self._runtime.read_aside(
             run_listing.page, self._wanted, now, before=before, limit=self._page_size + 1
         )
         runs = tuple(summary(run, attention) for run, attention in found[: self._page_size])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.visibility.describe import workers
 from outlast.visibility.views import Instant, View
 from outlast.watchdog import WatchdogReport
@@ -40,12 +40,12 @@ class QueueView(View):
     workers: int
 
 
-async def queue_views(hub: Hub) -> list[QueueView]:
+async def queue_views(runtime: Runtime) -> list[QueueView]:
     """The task queues that hold anything or that a live worker serves."""
-    now = hub.environment.clock.now()
-    loads = await hub.read(overview.queue_loads, now)
+    now = runtime.environment.clock.now()
+    loads = await runtime.read(overview.queue_loads, now)
     serving: dict[str, int] = {}
-    for worker in await workers(hub):
+    for worker in await workers(runtime):
         if worker.alive:
             for queue in worker.task_queues:
                 serving[queue] = serving.get(queue, 0) + 1
@@ -89,10 +89,10 @@ class TypeView(View):
     p95_seconds: float | None
 
 
-async def type_views(hub: Hub) -> list[TypeView]:
+async def type_views(runtime: Runtime) -> list[TypeView]:
     """The workflow types of the latest runs, the busiest first."""
-    now = hub.environment.clock.now()
-    return [_type_view(share, now) for share in await hub.read(overview.type_shares)]
+    now = runtime.environment.clock.now()
+    return [_type_view(share, now) for share in await runtime.read(overview.type_shares)]
 
 
 def _type_view(share: overview.TypeShare, now: int) -> TypeView:
@@ -156,12 +156,12 @@ class WatchdogView(View):
     now: Instant
 
 
-async def watchdog_view(hub: Hub) -> WatchdogView:
+async def watchdog_view(runtime: Runtime) -> WatchdogView:
     """The watchdog's page."""
-    now = to_datetime(hub.environment.clock.now())
+    now = to_datetime(runtime.environment.clock.now())
     bounds = [from_datetime(now + ahead) for ahead in WINDOWS.values()]
-    ahead = await hub.read(overview.outlook, bounds)
-    lately = await hub.read(overview.enforced_lately)
+    ahead = await runtime.read(overview.outlook, bounds)
+    lately = await runtime.read(overview.enforced_lately)
     windows = (*WINDOWS, "later")
     enforced = [
         EnforcedView(

@@ -182,7 +182,7 @@ class PendingSignal(View):
 
     Attributes:
         without_handler: The code has seen them and has no handler of that name (is it misspelt?): they wait for a next
-            run. Otherwise no activation has seen them yet.
+            run. Otherwise no workflow task has seen them yet.
     """
 
     name: str

@@ -1,14 +1,14 @@
-"""The monitor: notices an activation that blocks its worker's loop, says where, and interrupts it.
+"""The monitor: notices a workflow task that blocks its worker's loop, says where, and interrupts it.
 
 Workflow code decides and waits; it takes milliseconds. Code that computes for seconds, or never waits, keeps
 everything else of its process from happening: other runs, handlers, commits, the watchdog. A thread looks at the
-activation under way; when one has run for longer than :data:`LIMIT_S` it logs the stack and fails the activation: the
-run's *task* fails, backs off and shows in ``describe``, while the process goes on.
+workflow task under way; when one has run for longer than :data:`LIMIT_S` it logs the stack and fails the workflow task:
+the run's *task* fails, backs off and shows in ``describe``, while the process goes on.
 
 The interruption is an exception raised in the loop's thread between two steps of Python code. Code that is inside a
 call of C (``time.sleep``, a driver) is interrupted when that returns; code that catches ``BaseException`` for ever
-can't be. Raising it and leaving the activation take the same lock, and whoever leaves withdraws what has not arrived
-yet: nothing outside an activation is ever interrupted.
+can't be. Raising it and leaving the workflow task take the same lock, and whoever leaves withdraws what has not arrived
+yet: nothing outside a workflow task is ever interrupted.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ LOOK_S: Final = 0.25
 _here = threading.local()
 
 
-class ActivationBlockedError(WorkflowTaskError):
+class WorkflowTaskBlockedError(WorkflowTaskError):
     """Workflow code ran for too long without waiting for anything."""
 
 
-class ActivationInterrupted(BaseException):  # control flow: no `except Exception` may catch it
+class WorkflowTaskInterrupted(BaseException):  # control flow: no `except Exception` may catch it
     """Raised in workflow code that blocks."""
 
 
-class ActivationMonitor:
-    """Watches the activations of one thread; :meth:`start` and :meth:`stop` are called on it."""
+class BlockedMonitor:
+    """Watches the workflow tasks of one thread; :meth:`start` and :meth:`stop` are called on it."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
@@ -54,7 +54,7 @@ class ActivationMonitor:
         self._thread = threading.Thread(target=self._run, name="outlast-monitor", daemon=True)
 
     def start(self) -> None:
-        """Watch the activations of the calling thread."""
+        """Watch the workflow tasks of the calling thread."""
         self._watched = threading.get_ident()
         _here.monitor = self
         self._thread.start()
@@ -66,7 +66,7 @@ class ActivationMonitor:
         self._stopping.set()
 
     def enter(self, machine: WorkflowMachine) -> None:
-        """An activation begins."""
+        """A workflow task begins."""
         self._began = time.perf_counter()
         self._machine = machine
 
@@ -93,7 +93,7 @@ class ActivationMonitor:
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
         if not self._raised:
             logger.error(
-                "an activation of run %s (%s) has blocked the worker for %.1f s; it is interrupted here:\n%s",
+                "a workflow task of run %s (%s) has blocked the worker for %.1f s; it is interrupted here:\n%s",
                 machine.run_id,
                 machine.definition.source,
                 blocked_s,
@@ -101,17 +101,17 @@ class ActivationMonitor:
                 extra={"run_id": machine.run_id},
             )
         machine.interrupt(
-            ActivationBlockedError(
+            WorkflowTaskBlockedError(
                 f"the workflow's code ran for {blocked_s:.1f} s without waiting: "
                 "do what computes or blocks in an activity, and wait for something in every loop"
             )
         )
         self._raised = True
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(self._watched), ctypes.py_object(ActivationInterrupted)
+            ctypes.c_ulong(self._watched), ctypes.py_object(WorkflowTaskInterrupted)
         )
 
 
-def monitor() -> ActivationMonitor | None:
+def monitor() -> BlockedMonitor | None:
     """The monitor of the calling thread."""
     return getattr(_here, "monitor", None)

@@ -20,9 +20,9 @@ from sqlalchemy import Connection
 
 from outlast.client.client import Client
 from outlast.histories.retention import Retention
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
-from outlast.worker.blocked_monitor import ActivationMonitor, monitor
+from outlast.worker.blocked_monitor import BlockedMonitor, monitor
 from outlast.worker.runs.owner import RunOwner
 from outlast.worker.settings import WorkerSettings
 from outlast_activities.definitions import ActivityDefinition
@@ -57,22 +57,22 @@ class LoopWorker:
         activities: dict[str, ActivityDefinition[..., Any]],
         watchdog_interval: float | None,
     ) -> None:
-        self.hub: Hub = client.hub
+        self.runtime: Runtime = client.runtime
         self.settings = settings
         self.workflows = workflows
         self.activities = activities
-        self._lease_beat = f"lease {self.worker_id}"
-        self._heartbeat_beat = f"heartbeats {self.worker_id}"
+        self._lease_tick = f"lease {self.worker_id}"
+        self._heartbeat_tick = f"heartbeats {self.worker_id}"
         around = settings.interceptors
         make = partial(InterceptedHeartbeats, around) if around else Heartbeats
         self.heartbeats = make(
             self.settings.converter,
-            self.hub.environment,
-            partial(self.hub.pulse.wake, self._heartbeat_beat),
+            self.runtime.environment,
+            partial(self.runtime.ticker.wake, self._heartbeat_tick),
             limits=self.settings.limits,
         )
         self.dispatcher = ActivityDispatcher(
-            self.hub,
+            self.runtime,
             self.settings,
             self.activities,
             self.heartbeats,
@@ -80,7 +80,7 @@ class LoopWorker:
             self.workflows,
             lambda run_id: self.owner.load(run_id),
         )
-        self.owner = RunOwner(self.hub, self.settings, self.workflows, self.dispatcher)
+        self.owner = RunOwner(self.runtime, self.settings, self.workflows, self.dispatcher)
         self._watchdog = (
             TaskWatchdog(client, interval=watchdog_interval, lease_duration=self.settings.lease_duration)
             if watchdog_interval is not None
@@ -88,9 +88,9 @@ class LoopWorker:
         )
         policy = self.settings.retention
         self._retention = Retention(client, policy) if policy is not None else None
-        self._monitor = ActivationMonitor() if self.hub.environment.threads else None
+        self._monitor = BlockedMonitor() if self.runtime.environment.threads else None
         self._polling: asyncio.Task[None] | None = None
-        self._rung = False
+        self._notified = False
         """Whether others may have written since the last look began."""
         self._running = False
         self._lost = False
@@ -111,14 +111,14 @@ class LoopWorker:
         self._running = True
         if self.settings.runtime_guard:
             guard.install()
-        self.hub.journal.subscribe(self._on_commit)
-        self.hub.measure()  # the provider may have been set since the client connected
-        self.hub.workers.append(self.owner)
-        self.hub.pulse.add(self._lease_beat, self.settings.lease_duration / 3, self._renew)
-        self.hub.pulse.add(
-            self._heartbeat_beat, HOUR, self._flush_heartbeats
+        self.runtime.journal.subscribe(self._on_commit)
+        self.runtime.measure()  # the provider may have been set since the client connected
+        self.runtime.workers.append(self.owner)
+        self.runtime.ticker.add(self._lease_tick, self.settings.lease_duration / 3, self._renew)
+        self.runtime.ticker.add(
+            self._heartbeat_tick, HOUR, self._flush_heartbeats
         )  # otherwise woken when one is due
-        self.hub.on_news(self._poll)
+        self.runtime.on_news(self._poll)
         if self._watchdog is not None:
             self._watchdog.start()
         if self._retention is not None:
@@ -136,8 +136,8 @@ class LoopWorker:
             guard.release()
         self.owner.stop()
         self.dispatcher.stop()
-        self.hub.workers.remove(self.owner)
-        self.hub.off_news(self._poll)
+        self.runtime.workers.remove(self.owner)
+        self.runtime.off_news(self._poll)
         if self._watchdog is not None:
             await _in_time(self._watchdog.stop(), "a pass of the watchdog is left to others")
         if self._retention is not None:
@@ -151,23 +151,23 @@ class LoopWorker:
             answered = await _in_time(self._release_runs(), "runs could not be released")
         if self._monitor is not None:
             self._monitor.stop()
-        self.hub.pulse.remove(self._heartbeat_beat)
-        self.hub.pulse.remove(self._lease_beat)
+        self.runtime.ticker.remove(self._heartbeat_tick)
+        self.runtime.ticker.remove(self._lease_tick)
         self.unfinished = len(still_running)
         if still_running:
             # Its lease must run out first: an attempt is never handed over while it still runs here.
             logger.warning("%d activities run on; they are rescued when the lease ends", len(still_running))
         elif answered:
-            signing_off = self.hub.journal.apply(ForgetWorker(self.worker_id))
+            signing_off = self.runtime.journal.apply(ForgetWorker(self.worker_id))
             await _in_time(signing_off, "the worker could not sign off")
-        self.hub.journal.unsubscribe(self._on_commit)
-        self.hub.journal.cache.owners.discard(self.worker_id)
+        self.runtime.journal.unsubscribe(self._on_commit)
+        self.runtime.journal.cache.owners.discard(self.worker_id)
 
     async def _release_runs(self) -> None:
         """Let go of all runs, those included that were evicted."""
-        await self.hub.journal.settled()
+        await self.runtime.journal.settled()
         self.owner.drop_all()
-        while await self.hub.journal.apply(ReleaseAllRuns(self.worker_id, 500)):
+        while await self.runtime.journal.apply(ReleaseAllRuns(self.worker_id, 500)):
             pass
 
     # --- the lease --------------------------------------------------------------------------------------------------
@@ -189,48 +189,48 @@ class LoopWorker:
             started_at=0,
             lease_expires_at=0,
         )
-        await self.hub.journal.apply(RegisterWorker(row, int(self.settings.lease_duration * 1_000_000)))
-        self.hub.journal.cache.owners.add(self.worker_id)
+        await self.runtime.journal.apply(RegisterWorker(row, int(self.settings.lease_duration * 1_000_000)))
+        self.runtime.journal.cache.owners.add(self.worker_id)
 
     def _renew(self, connection: Connection, now: int) -> None:
-        """On the pulse's thread: extend the lease, or learn that it is gone."""
+        """On the ticker's thread: extend the lease, or learn that it is gone."""
         expires_at = now + int(self.settings.lease_duration * 1_000_000)
         if not queries.renew_lease(connection, self.worker_id, expires_at):
-            self.hub.loop.call_soon_threadsafe(self._declared_dead)
+            self.runtime.loop.call_soon_threadsafe(self._declared_dead)
 
     def _declared_dead(self) -> None:
         """Others have taken over: nothing in memory counts any more."""
         if not self._running or self._lost:
             return
-        self._lost = self.owner.taker.paused = True
+        self._lost = self.owner.run_claimer.paused = True
         logger.warning("worker %s lost its lease: its work was taken over, it registers anew", self.worker_id)
-        self.hub.journal.cache.owners.discard(self.worker_id)
+        self.runtime.journal.cache.owners.discard(self.worker_id)
         self.owner.drop_all()
         for task in list(self.dispatcher.runner.running.values()):
             self.dispatcher.runner.tell(*_key_of(task), "lost")
-        self.hub.spawn(self._register_anew(), "outlast-register")
+        self.runtime.spawn(self._register_anew(), "outlast-register")
 
     async def _register_anew(self) -> None:
         while self._running:
             # Each time under another id: where nobody knows whether the last one was written, it may be taken.
-            self.settings.worker_id = self.hub.environment.ids.next()
+            self.settings.worker_id = self.runtime.environment.ids.next()
             try:
                 await self._register()
             except OutlastError as error:
                 logger.warning("the worker could not register: %s", error)
                 await asyncio.sleep(1.0)
             else:
-                self._lost = self.owner.taker.paused = False
+                self._lost = self.owner.run_claimer.paused = False
                 self._poll()
                 return
 
     def _flush_heartbeats(self, connection: Connection, now: int) -> float | None:
-        """On the pulse's thread: write the heartbeats that are due, tell the handlers that have lost their claim.
+        """On the ticker's thread: write the heartbeats that are due, tell the handlers that have lost their claim.
 
         Returns the seconds until the next one is due.
         """
         for lost in self.heartbeats.flush(connection, now):
-            self.hub.loop.call_soon_threadsafe(
+            self.runtime.loop.call_soon_threadsafe(
                 self.dispatcher.runner.tell, lost.run_id, lost.activity_id, lost.attempt, lost.reason
             )
         return self.heartbeats.due_in_s()
@@ -249,27 +249,27 @@ class LoopWorker:
         """Others may have written: look for runs and activities."""
         if not self._running or self._lost:
             return
-        self._rung = True
+        self._notified = True
         if self._polling is None or self._polling.done():
-            self._polling = self.hub.task(self._look_while_rung(), "outlast-poll")
+            self._polling = self.runtime.task(self._look_while_rung(), "outlast-poll")
 
     async def _look_while_rung(self) -> None:
         """What was written while a look was under way may have come behind it: look once more."""
-        while self._rung and self._running and not self._lost:
-            self._rung = False
+        while self._notified and self._running and not self._lost:
+            self._notified = False
             await self._look()
 
     async def _look(self) -> None:
-        now = self.hub.environment.clock.now()
+        now = self.runtime.environment.clock.now()
         queues, types = sorted(self.settings.task_queues), sorted(self.workflows)
         neglected_before = self._neglected_before(now)
         try:
-            waiting = await self.hub.read(
+            waiting = await self.runtime.read(
                 queries.look, self.worker_id, queues, types, sorted(self.activities), now, neglected_before
             )
             if waiting.claimable:
-                self.owner.taker.claim()
-            elif self.hub.url.memory:  # where nobody polls, a run that waits for its time needs an alarm
+                self.owner.run_claimer.claim()
+            elif self.runtime.url.memory:  # where nobody polls, a run that waits for its time needs an alarm
                 await self._look_again_in_time(now)
             if waiting.asked:
                 await self.owner.queries.look(queues, types)
@@ -279,7 +279,7 @@ class LoopWorker:
         for run_id in waiting.awake:
             self.owner.look_again(run_id)
         if waiting.neglected:
-            self.owner.taker.steal(waiting.neglected)
+            self.owner.run_claimer.steal(waiting.neglected)
         if waiting.next_activity is not None:
             self.dispatcher.queued.expect(waiting.next_activity)
         if waiting.next_local is not None:
@@ -287,17 +287,17 @@ class LoopWorker:
 
     def _neglected_before(self, now: int) -> int | None:
         """Now and then: since when a run must have been awake to be taken from a live owner that leaves it waiting."""
-        if now - self._looked_for_neglected_at < STEAL_AFTER // 4 or self.hub.url.memory:
+        if now - self._looked_for_neglected_at < STEAL_AFTER // 4 or self.runtime.url.memory:
             return None
         self._looked_for_neglected_at = now
         return now - STEAL_AFTER
 
     async def _look_again_in_time(self, now: int) -> None:
-        at = await self.hub.read(
+        at = await self.runtime.read(
             queries.next_claimable, sorted(self.settings.task_queues), sorted(self.workflows)
         )
         if at is not None:
-            self.hub.loop.call_later((at - now) / 1_000_000, self._poll)
+            self.runtime.loop.call_later((at - now) / 1_000_000, self._poll)
 
 
 async def _in_time(step: Coroutine[Any, Any, Any], otherwise: str) -> bool:

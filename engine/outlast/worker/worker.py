@@ -40,11 +40,11 @@ class Worker:
         watchdog: Whether it also runs a :class:`~outlast.watchdog.TaskWatchdog`.
         watchdog_interval: Seconds between the watchdog's passes at the most.
         lease_duration: Seconds after which others may take over the work of a worker that no longer answers.
-        max_cached_workflows: How many idle runs stay in memory; 0 replays each run for each activation.
+        max_cached_workflows: How many idle runs stay in memory; 0 replays each run for each workflow task.
         max_concurrent_activities: How many activities run at a time.
         graceful_shutdown_timeout: Seconds that running activities get to end when the worker stops.
         default_activity_options: What activities get where neither their declaration nor their call says anything.
-        build_id: Names the code; recorded with each activation.
+        build_id: Names the code; recorded with each workflow task.
         limits: The structural limits.
         workflow_task_failure_types: Exceptions of workflow code that fail the task, to be tried again, not the run.
         static_checks: What to do about workflow code that reads like it may not replay: ``"warn"`` of it in the log,
@@ -91,7 +91,7 @@ class Worker:
         self.client = client
         queues = (task_queue,) if isinstance(task_queue, str) else tuple(task_queue)
         self.settings = WorkerSettings(
-            worker_id=client.hub.environment.ids.next(),
+            worker_id=client.runtime.environment.ids.next(),
             task_queues=queues,
             converter=client.converter,
             lease_duration=lease_duration,
@@ -122,7 +122,7 @@ class Worker:
             raise InvalidOptionError("a worker needs workflows or activities to run", field="workflows")
         interval = timeout_seconds("watchdog interval", watchdog_interval)
         self._watchdog_interval = float(interval) if watchdog else None
-        if own_thread and client.hub.url.memory:
+        if own_thread and client.runtime.url.memory:
             raise InvalidOptionError(
                 "a database in memory has one thread: leave own_thread out", field="own_thread"
             )

@@ -18,7 +18,7 @@ Values = tuple[Any, ...]
 
 
 class Executes(Protocol):
-    """What statements need of a connection: SQLAlchemy's has it, and a :class:`Link` does."""
+    """What statements need of a connection: SQLAlchemy's has it, and a :class:`RawConnection` does."""
 
     @property
     def exec_driver_sql(self) -> Callable[..., Any]:
@@ -26,7 +26,7 @@ class Executes(Protocol):
         ...
 
 
-class Link:
+class RawConnection:
     """The driver's connection under one of SQLAlchemy's, for as long as that is open. One thread at a time."""
 
     __slots__ = (

@@ -8,7 +8,7 @@ and shape.
 **Optimistic rows.** A row that only this process writes (its worker owns the run, or runs the activity) may come from a
 cache instead of being read under a lock. The ``UPDATE`` then proves that it was right: it is a
 compare-and-set on what the row was. Where it was not, :class:`StaleRows` is raised and the whole batch runs again with
-every row read under its lock. A decision *against* a caller is never taken on cached rows: :meth:`Batch.insist`.
+every row read under its lock. A decision *against* a caller is never taken on cached rows: :meth:`Batch.require_locks`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import orjson
 from sqlalchemy import Table
 
-from outlast_store.database.raw_connection import Link
+from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.statements import StaleRows as StaleRows
 from outlast_store.database.statements import Statements, Values
 from outlast_store.journal.commit_news import ActivityKey as ActivityKey
@@ -78,8 +78,11 @@ class Change(Protocol[T_co]):
         ...
 
     @property
-    def insists(self) -> bool:
-        """Whether it is known to need rows read under their lock (:meth:`Batch.insist`): cached ones are not tried."""
+    def needs_locks(self) -> bool:
+        """Whether it is known to need rows read under their lock (:meth:`Batch.require_locks`).
+
+        Cached ones are not tried.
+        """
         ...
 
     @property
@@ -101,7 +104,7 @@ class BaseChange:
     closes: Sequence[str] = ()
     timers: Sequence[tuple[str, int]] = ()
     new_instances: Sequence[InstanceRow] = ()
-    insists: bool = False
+    needs_locks: bool = False
     weight: int = 1024
 
 
@@ -134,7 +137,7 @@ class Batch:
     """The rows of some changes, in memory, under their locks or trusted from the cache."""
 
     def __init__(
-        self, link: Link, statements: Statements, cache: Cache | None, environment: Environment
+        self, link: RawConnection, statements: Statements, cache: Cache | None, environment: Environment
     ) -> None:
         self.link = link
         self.ids = environment.ids
@@ -280,7 +283,7 @@ class Batch:
             entry = self._activities[key] = Entry(row, dict(vars(row)))
         return entry.row
 
-    def insist(self) -> None:
+    def require_locks(self) -> None:
         """Before deciding against a caller: be sure that every row was read under its lock."""
         if self._trusted_runs or self._trusted_activities:
             raise StaleRows

@@ -35,7 +35,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from outlast_store.database.database import Database, is_disconnect, is_transient, translate
 from outlast_store.database.driver_errors import is_conflict, is_refusal, stale_rows_of
 from outlast_store.database.fork_guard import forked
-from outlast_store.database.raw_connection import Link
+from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.statements import advance, statements_for
 from outlast_store.journal.batch import Batch, Cache, Change, Committed, StaleRows
 from outlast_workflow.environment import Environment
@@ -89,7 +89,7 @@ class Committer:
         self._position = f"SELECT batch_no FROM journals WHERE journal_id = {mark}{lock}"
         self._remove = f"DELETE FROM journals WHERE journal_id = {mark}"
         self._connection: Connection | None = None
-        self._link: Link | None = None
+        self._link: RawConnection | None = None
         self._pid = os.getpid()
         self._journal_id = environment.ids.next()
         self._patience = patience
@@ -120,7 +120,7 @@ class Committer:
             except BaseException:
                 connection.close()
                 raise
-            self._connection, self._link = connection, Link(connection)
+            self._connection, self._link = connection, RawConnection(connection)
         return self._connection
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class Committer:
 
     def _try(self, changes: Sequence[Change[Any]]) -> Result:
         for change in changes:
-            if change.insists:
+            if change.needs_locks:
                 break
         else:
             try:
@@ -225,7 +225,7 @@ class Committer:
             raise
         return self._settled()
 
-    def _write(self, link: Link, batch: Batch, outcomes: list[Outcome]) -> None:
+    def _write(self, link: RawConnection, batch: Batch, outcomes: list[Outcome]) -> None:
         """Write the batch and commit it. If they are sent together the server passes over a COMMIT after a failure."""
         batch.flush()
         number = self.batches + 1
@@ -251,7 +251,7 @@ class Committer:
         except StoreError:
             raise
         except OutlastError as refusal:
-            batch.insist()
+            batch.require_locks()
             if batch.touched:
                 raise AssertionError(f"{type(change).__name__} was refused after it had written") from refusal
             return Outcome(None, refusal)

@@ -22,7 +22,7 @@ MOST_UNSEEN = 1000
 """So many of the signals that nobody has seen yet are looked at."""
 
 Signals = tuple[dict[str, int], dict[str, int]]
-"""How many signals wait, by name: those without a handler, and those that no activation has seen."""
+"""How many signals wait, by name: those without a handler, and those that no workflow task has seen."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class OpenChild:
 
 
 @dataclass(slots=True)
-class Inspection:
+class StoredDescription:
     """A run and what belongs to it. ``run_count`` is the number of runs of its chain so far."""
 
     run: RunRow
@@ -60,7 +60,7 @@ def inspect_run(
     *,
     follow: bool,
     failures: int,
-) -> Inspection | None:
+) -> StoredDescription | None:
     """Look at a workflow's current run, at a certain one, or (``follow``) at the latest one of that one's chain."""
     with snapshot(connection):
         found = (
@@ -80,7 +80,7 @@ def inspect_run(
         conditions = trouble.everything(now, trouble.Polled.of(everyone, now))
         is_open, run_id = run.is_open, run.run_id
         attention = trouble.kinds_of(connection, [run_id], conditions) if is_open else {}
-        return Inspection(
+        return StoredDescription(
             run=run,
             run_count=run_count,
             activities=queries.open_activities(connection, run_id) if is_open else [],

@@ -46,7 +46,7 @@ def unanswered_updates(connection: Connection, run_id: str) -> list[RequestRow]:
 
 
 def waiting_signals(connection: Connection, run_id: str, most: int) -> tuple[dict[str, int], dict[str, int]]:
-    """How many signals of a run wait, by name: those without a handler, and those that no activation has seen.
+    """How many signals of a run wait, by name: those without a handler, and those that no workflow task has seen.
 
     Of the latter the first ``most`` are looked at.
     """

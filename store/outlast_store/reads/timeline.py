@@ -44,7 +44,7 @@ SHOWN_EVENTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An event that the chronicle shows."""
+    """An event that the timeline shows."""
 
     seq: int
     type: str
@@ -65,7 +65,7 @@ class ChainLink:
 
 
 @dataclass(slots=True)
-class Chronicle:
+class RunTimeline:
     """What happened in a run, each list in order. ``more_activities`` and ``more_events`` are earlier ones."""
 
     activities: list[ActivityRow]
@@ -77,7 +77,9 @@ class Chronicle:
     parent_workflow_id: str | None
 
 
-def chronicle(connection: Connection, run_id: str, workflow_id: str, parent_run_id: str | None) -> Chronicle:
+def run_timeline(
+    connection: Connection, run_id: str, workflow_id: str, parent_run_id: str | None
+) -> RunTimeline:
     """Look at a run."""
     with snapshot(connection):
         activities = [
@@ -120,7 +122,7 @@ def chronicle(connection: Connection, run_id: str, workflow_id: str, parent_run_
             if parent_run_id is not None
             else []
         )
-    return Chronicle(
+    return RunTimeline(
         activities=shown,
         attempts=attempts,
         events=[

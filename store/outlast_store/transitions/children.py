@@ -48,7 +48,7 @@ RUNS_IN_A_STEP = 100
 
 @dataclass(slots=True)
 class NewChild:
-    """A child that an activation asks for, as its parent's owner prepares it.
+    """A child that a workflow task asks for, as its parent's owner prepares it.
 
     Attributes:
         run_id: Its first run.
@@ -81,7 +81,7 @@ def start_child(
         batch.more_runs((instance.current_run_id,))
         current = batch.run(instance.current_run_id)
         if current is not None and current.is_open:
-            batch.insist()
+            batch.require_locks()
             failure = already_started_failure(command.workflow_id, current.run_id, current.status)
             return ChildWorkflowStartFailed(command.command_id, failure)
     run, started_with = _first_run(batch, parent, command, child)
@@ -172,7 +172,7 @@ def _latest_of_chain(batch: Batch, command: ChildWorkflowCancelRequested) -> Run
 
 
 @dataclass(slots=True)
-class Cascaded:
+class AppliedClosePolicy:
     """What one step did for the children of a chain that has ended; ``due`` are the runs that need a step next."""
 
     terminated: list[str] = field(default_factory=list)
@@ -207,14 +207,14 @@ _OLDER = """
     SELECT previous_run_id FROM chain WHERE depth = ?"""
 
 
-def cascade(batch: Batch, run: RunRow) -> Cascaded:
+def cascade(batch: Batch, run: RunRow) -> AppliedClosePolicy:
     """One step for a run whose ``cascade_at`` has come: at most a hundred children, then the marker moves on or goes.
 
     A child that was asked to cancel is told nothing further: its command id goes, which also keeps it out of the next
     step. One past its own deadline is timed out instead; where its retry policy starts another run, that is met by the
     next step, as is the next run of a child that has gone on meanwhile.
     """
-    cascaded = Cascaded()
+    cascaded = AppliedClosePolicy()
     found = [row[0] for row in batch.scan(_CHILDREN, (run.run_id, RUNS_IN_A_STEP, CHILDREN_IN_A_STEP))]
     for child in batch.lock_runs(found):
         if child.is_open:
@@ -234,7 +234,7 @@ def next_children(connection: Connection, run_id: str) -> list[str]:
     return [row[0] for row in fetch(connection, _CHILDREN, (run_id, RUNS_IN_A_STEP, CHILDREN_IN_A_STEP))]
 
 
-def _apply_policy(batch: Batch, run: RunRow, child: RunRow, cascaded: Cascaded) -> None:
+def _apply_policy(batch: Batch, run: RunRow, child: RunRow, cascaded: AppliedClosePolicy) -> None:
     if deadline_passed(child, batch.now) is not None:
         time_out_run(batch, child)
         cascaded.timed_out.append(child.run_id)
@@ -253,7 +253,7 @@ def _apply_policy(batch: Batch, run: RunRow, child: RunRow, cascaded: Cascaded) 
         cascaded.cancel_requested.append(child.run_id)
 
 
-def _move_on(batch: Batch, run: RunRow, cascaded: Cascaded) -> None:
+def _move_on(batch: Batch, run: RunRow, cascaded: AppliedClosePolicy) -> None:
     """The runs looked at have no child left that awaits its policy: go on with those before them, if there are any."""
     run.cascade_at = None
     rows = batch.scan(_OLDER, (run.run_id, RUNS_IN_A_STEP, RUNS_IN_A_STEP))

@@ -64,7 +64,7 @@ class DeleteStep(BaseChange):
         Raises:
             DeleteRefusedError: The chain is open, or has gone on, or its children await their close policy.
         """
-        batch.insist()
+        batch.require_locks()
         last = batch.run(self.last_run_id)
         run = batch.run(self.run_id)
         if last is None or run is None:

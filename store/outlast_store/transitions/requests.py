@@ -73,7 +73,7 @@ def signal_delivered(batch: Batch, run: RunRow, signal: SignalReceived, seq: int
 
 
 def unhandled_signals(batch: Batch, run: RunRow) -> int:
-    """How many signals of a run wait: those that no activation has applied, and those without a handler."""
+    """How many signals of a run wait: those that no workflow task has applied, and those without a handler."""
     through, buffered = _last_record(batch, run)
     waiting = sum(buffered.values())
     text = "SELECT COUNT(*) FROM history_events WHERE run_id = ? AND seq > ? AND type = 'SignalReceived'"
@@ -92,8 +92,8 @@ def unapplied_signals(batch: Batch, run: RunRow, after_seq: int) -> list[SignalR
 def unhandled(batch: Batch, run: RunRow) -> list[SignalReceived]:
     """The signals of a run that nobody has handled, in order: those without a handler, and those never applied.
 
-    Its code need not be at hand: the record of the last activation says of which name how many had no handler, and the
-    latest of that name are those.
+    Its code need not be at hand: the record of the last workflow task says of which name how many had no handler, and
+    the latest of that name are those.
     """
     through, buffered = _last_record(batch, run)
     left = dict(buffered)
@@ -125,7 +125,7 @@ def _signals(batch: Batch, run: RunRow, after_seq: int) -> list[tuple[int, Signa
 
 
 def _last_record(batch: Batch, run: RunRow) -> tuple[int, dict[str, int]]:
-    """Up to which seq the last activation had applied events, and how many signals it left without a handler."""
+    """Up to which seq the last workflow task had applied events, and how many signals it left without a handler."""
     for _, event, _ in reversed(batch.appended(run.run_id)):
         if isinstance(event, WorkflowTaskCompleted):
             return event.through, event.buffered or {}

@@ -279,7 +279,7 @@ def deadline_passed(run: RunRow, now: int) -> TimeoutKind | None:
 
 def time_out_run(batch: Batch, run: RunRow) -> TimeoutKind:
     """End a run whose deadline has passed: nobody's code need be alive. A run timeout may start the next run."""
-    batch.insist()
+    batch.require_locks()
     kind = deadline_passed(run, batch.now)
     assert kind is not None
     execution = kind is TimeoutKind.EXECUTION_TIMEOUT

@@ -344,7 +344,7 @@ def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
 
 
 def now() -> datetime:
-    """The activation's time (aware, UTC): the same on every replay, and the same until the code waits."""
+    """The workflow task's time (aware, UTC): the same on every replay, and the same until the code waits."""
     return to_datetime(looking_machine().time)
 
 

@@ -118,7 +118,7 @@ def start_child(  # type: ignore[misc]  # as above
 ) -> Any:
     """Start a child workflow and get a handle: await it for the result, ``handle.started()`` for its start.
 
-    The child is started by the same change that records this activation, even if the workflow ends in it. Takes what
+    The child is started by the same change that records this workflow task, even if the workflow ends in it. Takes what
     :func:`execute_child` takes.
     """
     return _start(workflow, args, result_type, options)

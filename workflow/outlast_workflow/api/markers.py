@@ -38,7 +38,7 @@ def side_effect(fn: Callable[[], T], *, result_type: type[T] | None = None) -> T
     """Compute a value once, and have it recorded: every replay gets the same one.
 
     For what is quick, can't fail and needs no retry: reading a setting, a clock, an environment variable. Anything else
-    is an activity. An activation that could not be committed is done again, and so is ``fn``.
+    is an activity. A workflow task that could not be committed is done again, and so is ``fn``.
 
     Args:
         fn: A plain function without arguments; it may not make durable calls.
@@ -101,7 +101,7 @@ def patched(patch_id: str) -> bool:
     """Whether this run takes the new way: true, and recorded, wherever the code gets here for the first time live.
 
     A run that passed this point before the patch was deployed keeps the old way: in replay the answer is true only if
-    the activation that is being replayed recorded it. The first answer holds for the rest of the run.
+    the workflow task that is being replayed recorded it. The first answer holds for the rest of the run.
 
     Args:
         patch_id: What the patch is called; a name that no other patch of this workflow has.

@@ -76,7 +76,8 @@ class ExternalWorkflow:
     def signal(self, signal: str, *args: Any) -> Coroutine[Any, Any, None]: ...
 
     def signal(self, signal: Any, *args: Any) -> Any:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
-        """Send a signal. It is sent with this activation's other decisions, awaited or not; awaiting says it arrived.
+        """Send a signal. It is sent with this workflow task's other decisions, awaited or not; awaiting says it
+        arrived.
 
         Args:
             signal: ``Order.approve``, or a signal's name.

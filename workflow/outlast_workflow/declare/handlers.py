@@ -387,7 +387,7 @@ def update(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False)
 def init(fn: F) -> F:
     """Mark a workflow's ``__init__`` that is given the run's input, as the run method is.
 
-    Signals that arrive before the first activation then find an instance that knows its input.
+    Signals that arrive before the first workflow task then find an instance that knows its input.
     """
     if getattr(fn, "__name__", "") != "__init__":
         raise InvalidOptionError("@workflow.init goes on __init__")

@@ -253,7 +253,7 @@ class JournalClosedError(StoreError):
 
 
 class WorkflowTaskError(OutlastError):
-    """One activation can't be done. It is tried again with backoff; the run goes on when the code is fixed."""
+    """One workflow task can't be done. It is tried again with backoff; the run goes on when the code is fixed."""
 
     category = FailureCategory.TASK_FAILURE
 
@@ -262,7 +262,7 @@ class NonDeterminismError(WorkflowTaskError):
     """In replay the code asked for other commands than those that history records.
 
     Args:
-        expected: what history records of the activation, one line a command.
+        expected: what history records of the workflow task, one line a command.
         actual: what the code asked for now.
         command_index: where the two first differ, from 0; found if left out.
         source: the line of workflow code that asked, as ``file:line``.

@@ -4,8 +4,8 @@ An event is never changed once made (by rule, not by a frozen dataclass: that co
 Three kinds of hands write them:
 
 * **inbound** ones come from outside (a result, a fired timer, a signal): whoever has the news appends them under the
-  run's row lock, and the next activation applies them;
-* **commands** are what an activation asked for. A command *is* the event that records it: workflow code makes it, the
+  run's row lock, and the next workflow task applies them;
+* **commands** are what a workflow task asked for. A command *is* the event that records it: workflow code makes it, the
   change appends it, replay makes it again and compares;
 * the **engine's own** frame the others (`WorkflowTaskCompleted`) or end the run without its code.
 
@@ -159,13 +159,13 @@ class WorkflowStarted(Event):
 
 @record
 class WorkflowTaskCompleted(Event):
-    """One activation: which inbound events it applied, when it was, and how many commands follow.
+    """One workflow task: which inbound events it applied, when it was, and how many commands follow.
 
-    It applied every inbound event up to seq ``through`` that no earlier activation had applied, in seq order, and then
-    the ``own`` inbound events that stand just before it. ``at`` is the activation's time in microseconds;
+    It applied every inbound event up to seq ``through`` that no earlier workflow task had applied, in seq order, and
+    then the ``own`` inbound events that stand just before it. ``at`` is the workflow task's time in microseconds;
     ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. It suggests to continue as new from an
-    activation with ``suggested`` on, whatever the limits are later. ``flags`` names engine behaviours. ``buffered`` is
-    how many signals of each name wait without a handler.
+    workflow task with ``suggested`` on, whatever the limits are later. ``flags`` names engine behaviours. ``buffered``
+    is how many signals of each name wait without a handler.
     """
 
     through: int
@@ -183,7 +183,7 @@ class WorkflowTaskCompleted(Event):
 
 @record
 class WorkflowTaskFailed(Event):
-    """An activation could not be done (non-determinism, missing code, undecodable input); once per streak."""
+    """A workflow task could not be done (non-determinism, missing code, undecodable input); once per streak."""
 
     failure: Failure
     build_id: str | None = None
@@ -375,7 +375,7 @@ class TimerScheduled(Event):
 
 @record
 class TimerFired(Event):
-    """The time came. ``fire_at`` again: the activation is at least as late."""
+    """The time came. ``fire_at`` again: the workflow task is at least as late."""
 
     inbound = True
     command_id: int

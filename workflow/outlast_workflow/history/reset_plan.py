@@ -1,12 +1,12 @@
 """Where a history may be taken up again, and what was open there: pure, from the events alone.
 
-A *point* is the last event that the new run keeps. It lies between activations: an activation's record and its commands
-stay together, because replay compares them as one block. Nor may anything be open there whose answer would stay with
-the old run for ever: a child, a signal to another workflow, an accepted update.
+A *point* is the last event that the new run keeps. It lies between workflow tasks: a workflow task's record and its
+commands stay together, because replay compares them as one block. Nor may anything be open there whose answer would
+stay with the old run for ever: a child, a signal to another workflow, an accepted update.
 
 ========================= ==========================================================================================
-``first-activation``      nothing is kept that the code has decided
-``last-activation``       the last activation is done again, with what it had been told
+``first-workflow_task``      nothing is kept that the code has decided
+``last-workflow_task``       the last workflow task is done again, with what it had been told
 ``last-successful``       what came before the last failure of an activity or a child: it is done again
 a number                  that event and those before it
 ========================= ==========================================================================================
@@ -25,7 +25,7 @@ from outlast_workflow.history.events import Event
 from outlast_workflow.options.search_attributes import Document, merged
 from outlast_workflow.primitives.payloads import Payload
 
-NAMED: Final = ("first-activation", "last-activation", "last-successful")
+NAMED: Final = ("first-workflow-task", "last-workflow-task", "last-successful")
 
 _ACTIVITY_ENDS = (
     events.ActivityCompleted,
@@ -112,9 +112,9 @@ def _point(history: History, to: str | int) -> int:
         raise InvalidOptionError(
             f"to must be the number of an event, or one of {', '.join(NAMED)}", field="to"
         )
-    if to == "first-activation":
+    if to == "first-workflow-task":
         return records[0] - 1 if records else _last_of_the_code(history)
-    if to == "last-activation":
+    if to == "last-workflow-task":
         return records[-1] - 1 if records else _last_of_the_code(history)
     failures = [at for at, event, _, _ in history if isinstance(event, _FAILURES)]
     if not failures:
@@ -132,7 +132,7 @@ def _last_of_the_code(history: History) -> int:
             0,
         )
         if isinstance(history[-1][1], _BY_ITS_CODE) and getattr(history[-1][1], "by", None) is None:
-            return record - 1  # the activation that ended it: its block holds the end
+            return record - 1  # the workflow task that ended it: its block holds the end
         while last > 1 and getattr(history[last - 1][1], "by", None) is not None:
             last -= 1
     return last
@@ -221,5 +221,5 @@ class _Walk:
     def in_the_way(self) -> str | None:
         """Why the history can't be taken up here."""
         if self.owed > 0:
-            return "it stands amid the commands of an activation"
+            return "it stands amid the commands of a workflow task"
         return next(iter(self.open.values()), None)

@@ -116,8 +116,8 @@ class _Checker:
         self.violations: list[str] = []
         self.states: dict[tuple[str, Any], str] = {}
         self.inbound: list[int] = []  # seqs not applied yet
-        self.owed = 0  # commands that the last activation record announces and that are still to come
-        self.last_activation_at = 0
+        self.owed = 0  # commands that the last workflow task record announces and that are still to come
+        self.last_task_at = 0
         self.closed_at: int | None = None
 
     def say(self, seq: int, event: Event, what: str) -> None:
@@ -131,11 +131,11 @@ class _Checker:
         self.step(seq, event)
         by_engine = getattr(event, "by", None) is not None
         if isinstance(event, WorkflowTaskCompleted):
-            self.activation(seq, event)
+            self.workflow_task(seq, event)
         elif event.command and not by_engine:
             self.owed -= 1
             if self.owed < 0:
-                self.say(seq, event, "is a command that no activation record announces")
+                self.say(seq, event, "is a command that no workflow task record announces")
         elif event.inbound and not by_engine:
             if self.owed > 0:
                 self.say(seq, event, f"stands among commands: {self.owed} more were announced")
@@ -158,13 +158,15 @@ class _Checker:
         else:
             self.states[key] = event.type
 
-    def activation(self, seq: int, event: WorkflowTaskCompleted) -> None:
+    def workflow_task(self, seq: int, event: WorkflowTaskCompleted) -> None:
         if self.owed > 0:
-            self.say(seq, event, f"comes before {self.owed} commands that the activation before it announced")
+            self.say(
+                seq, event, f"comes before {self.owed} commands that the workflow task before it announced"
+            )
         self.owed = event.commands
-        if event.at < self.last_activation_at:
+        if event.at < self.last_task_at:
             self.say(seq, event, "went back in time")
-        self.last_activation_at = event.at
+        self.last_task_at = event.at
         own = [one for one in self.inbound if one >= seq - event.own] if event.own else []
         if own != list(range(seq - event.own, seq)):
             self.say(seq, event, f"claims {event.own} inbound events just before it; there are {len(own)}")

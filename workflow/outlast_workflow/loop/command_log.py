@@ -1,11 +1,12 @@
-"""The commands of the activation under way.
+"""The commands of the workflow task under way.
 
-A command is asked for in the order the code runs; until the activation ends nothing has been sent, so a call that is
-cancelled in the same activation simply leaves: its slot becomes empty and its number a hole in the run's count.
+A command is asked for in the order the code runs; until the workflow task ends nothing has been sent, so a call that is
+cancelled in the same workflow task simply leaves: its slot becomes empty and its number a hole in the run's count.
 
 The log is also where a run learns that it must stop. A durable call that cannot be made (:meth:`CommandLog.refuse`)
-stops the activation even where user code swallows the exception. A log that was switched off (:meth:`CommandLog.close`)
-forgets what it is asked: the code of a run that leaves memory may call what it likes on its way out; nothing follows.
+stops the workflow task even where user code swallows the exception. A log that was switched off
+(:meth:`CommandLog.close`) forgets what it is asked: the code of a run that leaves memory may call what it likes on its
+way out; nothing follows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ class CommandLog:
     """Numbers, collects and withdraws the commands of one run."""
 
     __slots__ = (
-        "activation",
         "asked_at",
         "closed",
         "entries",
@@ -44,6 +44,7 @@ class CommandLog:
         "replaying",
         "warned",
         "whose",
+        "workflow_task",
     )
 
     def __init__(self, limits: StructuralLimits, whose: str = "") -> None:
@@ -56,7 +57,7 @@ class CommandLog:
         ] = []  # where each entry was asked for; only in replay, which may have to say so
         self.asked_at: list[Place] = []
         self.last_id = 0
-        self.activation = 0
+        self.workflow_task = 0
         self.replaying = False
         self.closed = False
         self.refusal: BaseException | None = None
@@ -77,7 +78,7 @@ class CommandLog:
         if self.replaying:
             self.places.append(calling_place())
         else:
-            self.check("commands_per_activation", index)
+            self.check("commands_per_workflow_task", index)
         return index - 1
 
     def check(self, kind: str, value: int) -> None:
@@ -88,12 +89,12 @@ class CommandLog:
             raise self.refuse(error) from None
 
     def withdraw(self, index: int) -> None:
-        """Forget a command of this activation."""
+        """Forget a command of this workflow task."""
         if not self.closed:
             self.entries[index] = None
 
     def take(self) -> list[Event]:
-        """End the activation: what is to be recorded."""
+        """End the workflow task: what is to be recorded."""
         entries = self.entries
         commands = [entry for entry in entries if entry is not None]
         if self.places:
@@ -102,7 +103,7 @@ class CommandLog:
             ]
             self.places = []
         self.entries = []
-        self.activation += 1
+        self.workflow_task += 1
         return commands
 
     def refuse(self, error: X) -> X:

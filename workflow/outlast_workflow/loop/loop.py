@@ -3,9 +3,10 @@
 There is no selector and no clock. The machine sets the time, puts what has happened into the queue (a result resolves a
 future, a fired timer is a callback) and runs it until it is empty; the order of everything is the order of the queue.
 A delay becomes a durable timer: a ``TimerScheduled`` command when it is asked for, ``TimerCancelled`` when it is taken
-back in a later activation, and nothing at all when it is taken back in the same one.
+back in a later workflow task, and nothing at all when it is taken back in the same one.
 
-``time()`` counts seconds from the run's first activation, so that a float holds them to the microsecond for centuries.
+``time()`` counts seconds from the run's first workflow task, so that a float holds them to the microsecond for
+centuries.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Waiting(Protocol):
 class DurableTimer(asyncio.TimerHandle):
     """A callback that waits for its timer."""
 
-    __slots__ = ("activation", "command_id", "index")
+    __slots__ = ("command_id", "index", "workflow_task")
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class DurableTimer(asyncio.TimerHandle):
     ) -> None:
         super().__init__(when, callback, args, loop, context)
         self.command_id = 0  # no timer: it never fires
-        self.activation = 0
+        self.workflow_task = 0
         self.index = 0
 
     def __hash__(self) -> int:
@@ -177,7 +178,7 @@ class DeterministicLoop(NoWorld):
     # --- time -----------------------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """Seconds since the run's first activation."""
+        """Seconds since the run's first workflow task."""
         return (self.now - self.started_at) / 1e6
 
     def call_later(
@@ -208,7 +209,7 @@ class DeterministicLoop(NoWorld):
     def _schedule(self, timer: DurableTimer, fire_at: int) -> None:
         log = self.log
         timer.command_id = command_id = log.next_id()
-        timer.activation = log.activation
+        timer.workflow_task = log.workflow_task
         timer.index = log.add(TimerScheduled(command_id, fire_at))
         self.timers[command_id] = timer
         if not log.replaying:
@@ -219,7 +220,7 @@ class DeterministicLoop(NoWorld):
         if self.timers.pop(timer.command_id, None) is None:
             return
         log = self.log
-        if timer.activation == log.activation:
+        if timer.workflow_task == log.workflow_task:
             log.withdraw(timer.index)
         else:
             log.add(TimerCancelled(timer.command_id))
@@ -233,7 +234,7 @@ class DeterministicLoop(NoWorld):
     # --- errors ---------------------------------------------------------------------------------------------------
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A callback that raised fails the activation; an exception nobody retrieved is reported."""
+        """A callback that raised fails the workflow task; an exception nobody retrieved is reported."""
         if self.closing:
             return
         if "handle" in context:

@@ -36,7 +36,7 @@ class StructuralLimits:
     search_attributes_bytes: int = 40 * _KIB
     pending_activities: int = 20_000
     pending_timers: int = 20_000
-    commands_per_activation: int = 20_000
+    commands_per_workflow_task: int = 20_000
     open_children: int = 5_000
     unhandled_signals: int = 5_000
     open_updates: int = 500

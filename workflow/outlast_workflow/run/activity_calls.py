@@ -58,7 +58,6 @@ class ActivityFuture(DurableFuture[T]):
     """An activity under way: awaitable as often as you like, with ``cancel()``, ``done()`` and ``result()``."""
 
     __slots__ = (
-        "activation",
         "activity_type",
         "calls",
         "cancelling",
@@ -66,6 +65,7 @@ class ActivityFuture(DurableFuture[T]):
         "hint",
         "index",
         "options",
+        "workflow_task",
     )
 
     def __init__(
@@ -78,7 +78,7 @@ class ActivityFuture(DurableFuture[T]):
         self.hint = hint
         self.options = options
         self.cancelling = False
-        self.activation = 0
+        self.workflow_task = 0
         self.index = 0
 
     def cancel(self, msg: Any | None = None) -> bool:
@@ -125,7 +125,7 @@ class ActivityCalls:
         """Number a call, ask for it, and give the future of its result. A ``local`` one runs where its run does.
 
         Raises:
-            DurableCallError: The call can't be made like this; the activation fails even if this is caught.
+            DurableCallError: The call can't be made like this; the workflow task fails even if this is caught.
             StructuralLimitError: One thing too many; the run fails even if this is caught.
         """
         log = self.log
@@ -135,7 +135,7 @@ class ActivityCalls:
         else:
             command = self._command(command_id, activity_type, args, signature, options, local)
         future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint, options)
-        future.activation = log.activation
+        future.workflow_task = log.workflow_task
         future.index = log.add(command)
         self.open[command_id] = future
         return future
@@ -180,7 +180,7 @@ class ActivityCalls:
         command_id, log = future.command_id, self.log
         if command_id not in self.open or log.closed:
             return True
-        if future.activation == log.activation:
+        if future.workflow_task == log.workflow_task:
             log.withdraw(future.index)
         else:
             cancellation = self._cancellation_type(future.options)

@@ -74,7 +74,6 @@ class ChildWorkflowHandle(DurableFuture[T]):
     """
 
     __slots__ = (
-        "activation",
         "calls",
         "cancellation",
         "cancelling",
@@ -84,6 +83,7 @@ class ChildWorkflowHandle(DurableFuture[T]):
         "run_id",
         "start",
         "workflow_id",
+        "workflow_task",
         "workflow_type",
     )
 
@@ -106,7 +106,7 @@ class ChildWorkflowHandle(DurableFuture[T]):
         self.cancelling = False
         self.run_id: str | None = None
         self.start: StartedFuture | None = None
-        self.activation = 0
+        self.workflow_task = 0
         self.index = 0
 
     def started(self) -> Coroutine[Any, Any, str]:
@@ -184,7 +184,7 @@ class ChildCalls:
         """Number a call, ask for it, and give its handle. ``options`` are ``None`` in replay.
 
         Raises:
-            DurableCallError: The call can't be made like this; the activation fails even if this is caught.
+            DurableCallError: The call can't be made like this; the workflow task fails even if this is caught.
             StructuralLimitError: One thing too many; the run fails even if this is caught.
         """
         log = self.log
@@ -200,7 +200,7 @@ class ChildCalls:
         handle: ChildWorkflowHandle[Any] = ChildWorkflowHandle(
             self, command_id, workflow_id, workflow_type, result_hint, cancellation
         )
-        handle.activation = log.activation
+        handle.workflow_task = log.workflow_task
         handle.index = log.add(command)
         self.open[command_id] = handle
         return handle
@@ -263,7 +263,7 @@ class ChildCalls:
         log = self.log
         if self.open.get(handle.command_id) is not handle or log.closed:
             return True
-        if handle.activation == log.activation:
+        if handle.workflow_task == log.workflow_task:
             log.withdraw(handle.index)
         elif handle.cancellation is not CancellationType.ABANDON:
             if not handle.cancelling and handle.run_id is not None:

@@ -1,4 +1,7 @@
-"""A run's signals to other workflows: asked for, delivered in the same change, and heard of in the next activation."""
+"""A run's signals to other workflows.
+
+Asked for, delivered in the same change, and heard of in the next workflow task.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ from outlast_workflow.primitives.payloads import NOT_NEEDED
 class ExternalSignalFuture(DurableFuture[None]):
     """A signal on its way to another workflow. Once sent it can't be taken back: cancelling ends only the wait."""
 
-    __slots__ = ("activation", "calls", "command_id", "index")
+    __slots__ = ("calls", "command_id", "index", "workflow_task")
 
     def __init__(self, calls: ExternalCalls, command_id: int) -> None:
         super().__init__(calls.loop.hashes, calls.loop)
         self.calls = calls
         self.command_id = command_id
-        self.activation = 0
+        self.workflow_task = 0
         self.index = 0
 
     def cancel(self, msg: Any | None = None) -> bool:
@@ -36,7 +39,10 @@ class ExternalSignalFuture(DurableFuture[None]):
         if self.done():
             return False
         calls = self.calls
-        if calls.open.pop(self.command_id, None) is not None and self.activation == calls.log.activation:
+        if (
+            calls.open.pop(self.command_id, None) is not None
+            and self.workflow_task == calls.log.workflow_task
+        ):
             calls.log.withdraw(self.index)
         return super().cancel(msg)
 
@@ -81,7 +87,7 @@ class ExternalCalls:
                 raise log.refuse(error) from None
             log.check("payload_bytes", len(input.json))
         future = ExternalSignalFuture(self, command_id)
-        future.activation = log.activation
+        future.workflow_task = log.workflow_task
         future.index = log.add(ExternalSignalRequested(command_id, workflow_id, name, input, run_id))
         self.open[command_id] = future
         return future

@@ -1,7 +1,7 @@
 """The runtime guard: workflow code that reaches for the world fails its task, with the line and what to use instead.
 
 Python tells an audit hook (PEP 578) of every file that is opened, socket that is made and process that is started (of
-threads since 3.12). The hook asks whether the running loop is that of a run, which it is during activations only;
+threads since 3.12). The hook asks whether the running loop is that of a run, which it is during workflow tasks only;
 elsewhere it is a look into a table. It can't be taken out again: it stays for the life of the process. Before Python
 3.13 it is not told of ``time.sleep``, so that one function is replaced, for as long as a guard is installed, by one
 that looks and goes on.

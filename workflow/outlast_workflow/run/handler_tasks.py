@@ -1,7 +1,7 @@
 """A run's handlers at work: signals, updates and queries on the instance.
 
 Signals and updates run as tasks of the run, one for each, in the order of arrival; those that came before the first
-activation run before the run method's first step, on an instance that is made already. A signal without a handler
+workflow task run before the run method's first step, on an instance that is made already. A signal without a handler
 waits, in order, for the run to continue as new; so does one whose handler had not begun when the run did.
 
 An exception that leaves a signal handler ends the run as one that leaves the run method does. One that leaves an update
@@ -76,13 +76,13 @@ class SpoiledMachine(Exception):
 
 @dataclass(slots=True)
 class Considered:
-    """What became of the updates that an activation was given, in order; those not mentioned still wait."""
+    """What became of the updates that a workflow task was given, in order; those not mentioned still wait."""
 
     accepted: list[UpdateAccepted] = field(default_factory=list)
     rejected: list[tuple[str, Failure]] = field(default_factory=list)
     """Ids and reasons."""
     alone: bool = False
-    """Nothing happened but rejections: there is no activation to record."""
+    """Nothing happened but rejections: there is no workflow task to record."""
 
 
 class Handling:

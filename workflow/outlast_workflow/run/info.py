@@ -26,7 +26,7 @@ class WorkflowInfo:
     """``workflow.info()``: facts about the run, the same on every replay.
 
     ``attempt`` counts the runs that a workflow retry policy made; ``run_number`` the runs of its chain.
-    ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this activation.
+    ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this workflow task.
     """
 
     workflow_id: str
@@ -63,7 +63,7 @@ def info_of(
     suggested: bool,
     converter: DataConverter,
 ) -> WorkflowInfo:
-    """The facts of a run's first event, and of this activation."""
+    """The facts of a run's first event, and of this workflow task."""
     return WorkflowInfo(
         workflow_id=started.workflow_id,
         run_id=run_id,

@@ -4,14 +4,14 @@
 
     events ──▶ activate ──▶ applied in order ──▶ ready callbacks run until none is left ──▶ commands
 
-A machine is made for a run, fed activations (by replay as they were recorded, then live), and evicted. It does no I/O,
-reads no clock and knows no store: the same events at the same times make the same commands. Replay compares them.
+A machine is made for a run, fed workflow tasks (by replay as they were recorded, then live), and evicted. It does no
+I/O, reads no clock and knows no store: the same events at the same times make the same commands. Replay compares them.
 
-How an activation may end:
+How a workflow task may end:
 
 * with commands, perhaps none. A command is the event that records it; the last one may end the run (:attr:`terminal`).
   A terminal event that carries ``by`` is the engine's: a structural limit was passed, everything else that the
-  activation asked for is dropped, and no activation record may be written;
+  workflow task asked for is dropped, and no workflow task record may be written;
 * with an exception: a *task failure*. The machine is then in no state to go on: evict it, and replay when the code may
   have been mended.
 """
@@ -108,13 +108,13 @@ class WorkflowMachine:
         guarded: Whether the runtime guard, where one is installed, stops what its code does to the world.
 
     Attributes:
-        time: When the last activation was: the greatest of its clock, the one before, and the timers it applied.
+        time: When the last workflow task was: the greatest of its clock, the one before, and the timers it applied.
         terminal: The event that ends the run, once it was issued.
         memo: The memo that the code has set, ``None`` before it does; likewise ``search_attributes``.
-        history_events: What ``workflow.info()`` shows in this activation.
+        history_events: What ``workflow.info()`` shows in this workflow task.
         history_bytes: Likewise.
-        continue_as_new_suggested: Likewise; once so, always so. ``suggestion_is_new``: since this activation.
-        considered: What became of the updates that the last activation was given; ``None`` where there were none.
+        continue_as_new_suggested: Likewise; once so, always so. ``suggestion_is_new``: since this workflow task.
+        considered: What became of the updates that the last workflow task was given; ``None`` where there were none.
     """
 
     __slots__ = (
@@ -210,9 +210,9 @@ class WorkflowMachine:
     def replaying(self, value: bool) -> None:
         self.log.replaying = value
 
-    # --- an activation --------------------------------------------------------------------------------------------
+    # --- a workflow task --------------------------------------------------------------------------------------------
 
-    def activate(
+    def run_workflow_task(
         self,
         events: Sequence[Event],
         at: int,
@@ -237,7 +237,7 @@ class WorkflowMachine:
             The commands, in the order asked; a terminal one is last.
 
         Raises:
-            WorkflowTaskError: The activation can't be done.
+            WorkflowTaskError: The workflow task can't be done.
             SpoiledMachine: A validator tried to change the run.
             BaseException: So can't it because of a callback's exception, or one in ``task_failure_types``.
         """
@@ -282,7 +282,7 @@ class WorkflowMachine:
 
     @property
     def begun(self) -> bool:
-        """Whether there is an instance to ask: the first activation was, or :meth:`make`."""
+        """Whether there is an instance to ask: the first workflow task was, or :meth:`make`."""
         return hasattr(self, "loop")
 
     def make(self, started: WorkflowStarted, at: int) -> None:
@@ -320,7 +320,7 @@ class WorkflowMachine:
             self.loop.seed = seed
 
     def interrupt(self, reason: BaseException) -> None:
-        """Fail the activation under way, whatever its code does next; for a monitor, from any thread."""
+        """Fail the workflow task under way, whatever its code does next; for a monitor, from any thread."""
         self.log.refuse(reason)
 
     def _loop_at(self, events: Sequence[Event], at: int) -> RunLoop:
@@ -398,7 +398,7 @@ class WorkflowMachine:
             self._broken = error
 
     def _enter(self) -> None:
-        """Enter the run method, once what came before the first activation is handled."""
+        """Enter the run method, once what came before the first workflow task is handled."""
         if self.loop.ready or self.loop.conditions:
             self.loop.run_ready()
         self._coroutine = coroutine = self._run(self._arguments)
@@ -547,7 +547,7 @@ class WorkflowMachine:
         return self._random
 
     def where(self, command_index: int | None = None) -> str:
-        """The line of workflow code that asked for a command of the last activation, or that the run waits at."""
+        """The line of workflow code that asked for a command of the last workflow task, or that the run waits at."""
         asked_at = self.log.asked_at
         line = None
         if command_index is not None and command_index < len(asked_at):

@@ -1,4 +1,4 @@
-"""What history recorded of the activation that is being replayed, and its code must be told while it runs."""
+"""What history recorded of the workflow task that is being replayed, and its code must be told while it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from outlast_workflow.primitives.payloads import Payload
 
 
 class Recall:
-    """The recorded facts of one activation: the patches that it answered with true, and its side effects' values."""
+    """The recorded facts of one workflow task: the patches that it answered with true, and its side effects' values."""
 
     __slots__ = ("deprecated", "patches", "values")
 

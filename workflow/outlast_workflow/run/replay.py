@@ -1,20 +1,20 @@
 """Bringing a run back: its history, fed to its code again.
 
-History is cut into activations by ``WorkflowTaskCompleted``. The record names what its activation applied: every
+History is cut into workflow tasks by ``WorkflowTaskCompleted``. The record names what its workflow task applied: every
 inbound event up to seq ``through`` that no earlier one had applied, in seq order, then the ``own`` ones that stand just
 before the record. Inbound events between the two were not seen; they wait for the next record. After the record stand
-the ``commands`` events that the activation asked for; among them the engine may have put some of its own (``by``).
+the ``commands`` events that the workflow task asked for; among them the engine may have put some of its own (``by``).
 
 ::
 
     1 WorkflowStarted
     2 WorkflowTaskCompleted   through=1 own=0 commands=1   applied 1
     3 ActivityScheduled                                    asked by it
-    4 SignalReceived                                       landed while the activation of 6 was running
+    4 SignalReceived                                       landed while the workflow task of 6 was running
     5 ActivityCompleted                                    ran here: bundled with its decision
     6 WorkflowTaskCompleted   through=3 own=1 commands=0   applied 5; 4 waits
 
-Each activation is run to quiescence and the whole block of what it asks for is compared with what is recorded: the
+Each workflow task is run to quiescence and the whole block of what it asks for is compared with what is recorded: the
 kind, the command id and the names, never inputs or durations. The first difference ends the replay; the machine is then
 good for nothing and must be evicted.
 
@@ -48,20 +48,20 @@ Row = tuple[int, str, Any]
 """A history row: seq, event type, payload (JSON text)."""
 
 BEHAVIOURS: frozenset[str] = frozenset()
-"""The engine behaviours that this version knows how to replay, by the name that an activation's record gives them."""
+"""The engine behaviours that this version knows how to replay, by the name that a workflow task's record gives them."""
 
 _RECORD = WorkflowTaskCompleted.type
 
 
 @dataclass(slots=True)
 class Replayed:
-    """Where a replay stopped: what the next activation begins with."""
+    """Where a replay stopped: what the next workflow task begins with."""
 
     unapplied: list[tuple[int, Event]] = field(default_factory=list)
     last_seq: int = 0
     closed: bool = False
-    activations: int = 0
-    last_activation_at: int = 0
+    workflow_tasks: int = 0
+    last_task_at: int = 0
     open_ids: set[int] = field(default_factory=set)
     """The command ids of what is open."""
 
@@ -118,7 +118,7 @@ class _Reader:
         self.loads = loads
         self.machine = machine
         self.replayed = replayed
-        self.asked: list[Event] = []  # what the activation under comparison asked for
+        self.asked: list[Event] = []  # what the workflow task under comparison asked for
         self.recorded: list[tuple[Any, ...]] = []  # … and what history says, so far
         self.wanted = 0  # how many more commands belong to it
         self.record: dict[str, Any] = {}  # its record, at which seq that is, and what it applied
@@ -147,16 +147,16 @@ class _Reader:
                     self.replayed.open_ids.discard(document["command_id"])
 
     def begin(self, seq: int, record: dict[str, Any]) -> None:
-        """An activation: it is run when its whole block of commands has been read, for that holds what it recalls."""
+        """A workflow task: it is run when its whole block of commands has been read, for that holds what it recalls."""
         if self.wanted:
-            self.activate()
+            self.run_workflow_task()
         self.record, self.seq = record, seq
         self.due = self._due(seq, record["through"], record["own"])
         self.recorded = []
         self.recall = NOTHING_RECALLED
         self.wanted = record["commands"]
         if not self.wanted:
-            self.activate()
+            self.run_workflow_task()
 
     def command(self, cls: type[Event], document: dict[str, Any]) -> None:
         if document.get("by") is not None:
@@ -170,7 +170,7 @@ class _Reader:
             self.remember(cls, document)
         self.wanted -= 1
         if not self.wanted:
-            self.activate()
+            self.run_workflow_task()
 
     def remember(self, cls: type[Event], document: dict[str, Any]) -> None:
         """What the code must be told when it gets there."""
@@ -183,12 +183,12 @@ class _Reader:
         if document.get("deprecated"):
             self.recall.deprecated.add(document["patch_id"])
 
-    def activate(self) -> None:
+    def run_workflow_task(self) -> None:
         self.wanted = 0
         machine, record, replayed = self.machine, self.record, self.replayed
         machine.recall = self.recall
         try:
-            self.asked = machine.activate(
+            self.asked = machine.run_workflow_task(
                 self.due,
                 record["at"],
                 history_events=record["history_events"],
@@ -197,8 +197,8 @@ class _Reader:
             )
         except NotRecalled:
             self.asked = machine.log.take()
-        replayed.activations += 1
-        replayed.last_activation_at = machine.time
+        replayed.workflow_tasks += 1
+        replayed.last_task_at = machine.time
         if self.recorded or self.asked:
             self.compare()
 
@@ -227,7 +227,7 @@ class _Reader:
 
     def finish(self) -> None:
         if self.wanted:
-            self.activate()
+            self.run_workflow_task()
 
 
 def _difference(
@@ -252,7 +252,7 @@ def _difference(
 
 
 def _other_circumstances(record: dict[str, Any]) -> list[str]:
-    """What else was different when the activation was recorded, and may be why."""
+    """What else was different when the workflow task was recorded, and may be why."""
     notes: list[str] = []
     python, here = record.get("python"), sys.version_info[1]
     if python is not None and python != here:
@@ -273,7 +273,7 @@ def _words(signature: tuple[Any, ...]) -> str:
     )
 
 
-def activation_record(
+def task_record(
     machine: WorkflowMachine,
     commands: Sequence[Event],
     *,
@@ -282,13 +282,13 @@ def activation_record(
     python: int,
     build_id: str | None = None,
 ) -> WorkflowTaskCompleted | None:
-    """The event that records an activation, or None where there is none to write.
+    """The event that records a workflow task, or None where there is none to write.
 
-    A run that a limit ended has a terminal event with ``by``: replay ends before that activation, so it has no record
-    (its own inbound events are appended all the same).
+    A run that a limit ended has a terminal event with ``by``: replay ends before that workflow task, so it has no
+    record (its own inbound events are appended all the same).
 
     Args:
-        machine: The machine, after ``activate`` returned ``commands``.
+        machine: The machine, after ``run_workflow_task`` returned ``commands``.
         commands: What it returned.
         through: The seq up to which inbound events have been applied.
         own: How many inbound events of the same change stand just before the record.

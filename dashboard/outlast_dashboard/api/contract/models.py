@@ -171,7 +171,9 @@ class ReasonBody(Body):
 class ResetBody(ReasonBody):
     """Where to take the history up again: the last event to keep, or a name for it."""
 
-    to: StrictInt | Literal["first-activation", "last-activation", "last-successful"] = "last-activation"
+    to: StrictInt | Literal["first-workflow-task", "last-workflow-task", "last-successful"] = (
+        "last-workflow-task"
+    )
     execution_timeout_seconds: Timeout | None = None
     signals: bool = True
 

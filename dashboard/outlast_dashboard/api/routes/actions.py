@@ -82,7 +82,7 @@ async def update(
         raise InvalidOptionError(
             "an idempotency key is the update's id: give one of the two", field="update_id"
         )
-    update_id = body.update_id or idempotency_key or web.client.hub.environment.ids.next()
+    update_id = body.update_id or idempotency_key or web.client.runtime.environment.ids.next()
     found = UpdateState(update_id=update_id, state="sent")
     try:
         made = await handle.start_update(name, *body.args, id=update_id, timeout=seconds)

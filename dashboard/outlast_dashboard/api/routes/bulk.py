@@ -41,7 +41,7 @@ class BulkBody(ReasonBody):
 
     name: StrictStr | None = None
     args: list[Any] = Field(default_factory=list)
-    to: Literal["first-activation", "last-activation", "last-successful"] = "last-activation"
+    to: Literal["first-workflow-task", "last-workflow-task", "last-successful"] = "last-workflow-task"
     cursor: str | None = None
     limit: Annotated[
         StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_AT_ONCE})

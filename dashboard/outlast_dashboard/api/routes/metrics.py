@@ -65,8 +65,8 @@ async def metrics(web: TheWeb, _: Reader) -> Response:
     """Gauges of the engine, in Prometheus' text format."""
     client = web.client
     snapshot = _Snapshot(
-        await queue_views(client.hub),
-        await watchdog_view(client.hub),
+        await queue_views(client.runtime),
+        await watchdog_view(client.runtime),
         await client.count(open=True),
         await client.count(attention=True),
     )

@@ -33,19 +33,19 @@ async def workers(web: TheWeb, _: Reader) -> list[WorkerSummary]:
 @router.get("/queues")
 async def queues(web: TheWeb, _: Reader) -> list[QueueView]:
     """The task queues: what waits in them and for how long, and who serves them."""
-    return await queue_views(web.client.hub)
+    return await queue_views(web.client.runtime)
 
 
 @router.get("/types")
 async def types(web: TheWeb, _: Reader) -> list[TypeView]:
     """The workflow types: rates, durations, failures and timeouts of the latest 10,000 runs."""
-    return await type_views(web.client.hub)
+    return await type_views(web.client.runtime)
 
 
 @router.get("/watchdog")
 async def watchdog(web: TheWeb, _: Reader) -> WatchdogView:
     """Open deadlines by kind and by when they fall due, what was enforced lately, what is overdue."""
-    return await watchdog_view(web.client.hub)
+    return await watchdog_view(web.client.runtime)
 
 
 @router.post("/watchdog/pass")
@@ -58,5 +58,5 @@ async def run_pass(web: TheWeb, _: Writer) -> PassReport:
 async def health(web: TheWeb, _: Reader) -> Health:
     """Whether the database answers."""
     client = web.client
-    await client.hub.read(overview.ping)
-    return Health(status="ok", version=__version__, database=client.hub.url.backend, now=web.now())
+    await client.runtime.read(overview.ping)
+    return Health(status="ok", version=__version__, database=client.runtime.url.backend, now=web.now())

@@ -44,11 +44,11 @@ OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "created_before": (str | None, _option("--created-before", help="Created earlier.", metavar=_WHEN)),
     "started_after": (
         str | None,
-        _option("--started-after", help="First activated then or later.", metavar=_WHEN),
+        _option("--started-after", help="First started then or later.", metavar=_WHEN),
     ),
     "started_before": (
         str | None,
-        _option("--started-before", help="First activated earlier.", metavar=_WHEN),
+        _option("--started-before", help="First started earlier.", metavar=_WHEN),
     ),
     "closed_after": (str | None, _option("--closed-after", help="Closed then or later.", metavar=_WHEN)),
     "closed_before": (str | None, _option("--closed-before", help="Closed earlier.", metavar=_WHEN)),
@@ -104,7 +104,7 @@ class Chosen:
 
     def filters(self, client: Client) -> Filters:
         """The filters for ``client.list`` and its like."""
-        given, now = self._given, to_datetime(client.hub.environment.clock.now())
+        given, now = self._given, to_datetime(client.runtime.environment.clock.now())
 
         def instant(name: str, *, ahead: bool = False) -> datetime | None:
             return moment(name.replace("_", " "), given[name], now, ahead=ahead)

@@ -52,7 +52,7 @@ def export(
             if run_id is not None:
                 raise InvalidOptionError("run id needs the workflow's ID", field="run_id")
             total = await client.count(**filters)
-            texts = export_runs(client.hub, client.list(page_size=100, **filters), chains=chain)
+            texts = export_runs(client.runtime, client.list(page_size=100, **filters), chains=chain)
         else:
             if not chosen.is_empty:
                 raise InvalidOptionError(
@@ -61,7 +61,7 @@ def export(
             client.handle(workflow_id, run_id=run_id)  # what can't be an id is found here
             total = 1
             texts = (
-                export_chain(client.hub, workflow_id, run_id)
+                export_chain(client.runtime, workflow_id, run_id)
                 if chain
                 else _alone(client, workflow_id, run_id)
             )
@@ -77,7 +77,7 @@ def export(
 
 
 async def _alone(client: Client, workflow_id: str, run_id: str | None) -> AsyncGenerator[bytes]:
-    yield await export_run(client.hub, workflow_id, run_id)
+    yield await export_run(client.runtime, workflow_id, run_id)
 
 
 async def _write(texts: AsyncIterator[bytes], output: Path | None, total: int) -> tuple[int, int]:

@@ -103,7 +103,7 @@ def _show(report: ReplayReport, *, json: bool) -> None:
             {
                 "runs": report.runs,
                 "events": report.events,
-                "activations": report.activations,
+                "workflow_tasks": report.workflow_tasks,
                 "failures": report.failures,
                 "skipped": dict(report.skipped),
                 "failed": [_failure(run) for run in report.failed],

@@ -77,10 +77,10 @@ async def look(client: Client) -> Sight:
         open_runs=await client.count(open=True),
         attention=tuple((await client.list(page_size=LINES, attention=True).page()).runs),
         latest=tuple((await client.list(page_size=LINES).page()).runs),
-        queues=await queue_views(client.hub),
-        types=await type_views(client.hub),
-        watchdog=await watchdog_view(client.hub),
-        now=to_datetime(client.hub.environment.clock.now()),
+        queues=await queue_views(client.runtime),
+        types=await type_views(client.runtime),
+        watchdog=await watchdog_view(client.runtime),
+        now=to_datetime(client.runtime.environment.clock.now()),
     )
 
 

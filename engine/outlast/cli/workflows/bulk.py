@@ -37,7 +37,7 @@ def bulk(
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     reason: Reason = None,
-    to: Annotated[str, typer.Option("--to", metavar="POINT", help="Of a reset.")] = "last-activation",
+    to: Annotated[str, typer.Option("--to", metavar="POINT", help="Of a reset.")] = "last-workflow-task",
     name: Annotated[str | None, typer.Option("--name", help="Of a signal.", show_default=False)] = None,
     input: Annotated[
         list[str] | None,

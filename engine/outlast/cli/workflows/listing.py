@@ -62,7 +62,7 @@ def count(chosen: Chosen, url: Url = None, json: AsJson = False) -> None:
 
 def now_of(client: Client) -> datetime:
     """What time it is, by the engine's clock."""
-    return to_datetime(client.hub.environment.clock.now())
+    return to_datetime(client.runtime.environment.clock.now())
 
 
 def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:

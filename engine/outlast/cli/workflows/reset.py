@@ -19,9 +19,9 @@ def reset(
         typer.Option(
             "--to",
             metavar="POINT",
-            help="The last event to keep, or first-activation, last-activation, last-successful.",
+            help="The last event to keep, or first-workflow-task, last-workflow-task, last-successful.",
         ),
-    ] = "last-activation",
+    ] = "last-workflow-task",
     run_id: RunId = None,
     reason: Reason = None,
     execution_timeout: Annotated[

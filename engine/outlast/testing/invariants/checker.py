@@ -225,9 +225,9 @@ class _Checker:
             self.say(where, f"the status is {run.status}, the history says {expected.value}")
         limited = (
             getattr(last, "by", None) is not None
-        )  # a limit may end the first activation: it leaves no record
+        )  # a limit may end the first workflow task: it leaves no record
         if (run.started_at is None) == bool(activated) and not limited:
-            self.say(where, f"started_at is {run.started_at} after {len(activated)} activations")
+            self.say(where, f"started_at is {run.started_at} after {len(activated)} workflow tasks")
         asked = history.of_type(events.WorkflowCancelRequested)
         if len(asked) > 1 or bool(asked) != (run.cancel_requested_at is not None):
             self.say(

@@ -42,7 +42,7 @@ def check_moved_signals(before: Sequence[Event], following: Sequence[Event]) -> 
 
 
 def _unhandled(history: Sequence[Event]) -> list[Event]:
-    """The signals that no activation has applied, and the latest of each name, as many as had no handler."""
+    """The signals that no workflow task has applied, and the latest of each name, as many as had no handler."""
     records = [event for event in history if isinstance(event, events.WorkflowTaskCompleted)]
     through = records[-1].through if records else 0
     without_handler = dict(records[-1].buffered or {}) if records else {}

@@ -30,7 +30,7 @@ def check_awake(run: RunRow, history: Sequence[Event], requests: Sequence[Reques
 
 
 def unseen(history: Sequence[Event]) -> list[int]:
-    """The seqs of inbound events that no activation has applied; not those of children that have merely started."""
+    """The seqs of inbound events that no workflow task has applied; not those of children that have merely started."""
     news: list[int] = []
     for seq, event in enumerate(history, 1):
         if isinstance(event, events.WorkflowTaskCompleted):

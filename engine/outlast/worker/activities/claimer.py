@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_activities.changes import ClaimActivities, Claimed
 from outlast_workflow.errors import JournalClosedError, OutlastError
 
@@ -21,11 +21,11 @@ MOST_CLAIMED = 200
 RETRY_AFTER = 0.5
 
 
-class Claimer:
+class ActivityClaimer:
     """Claims activities of one kind for one worker.
 
     Args:
-        hub: Where the claims go.
+        runtime: Where the claims go.
         free: How many slots there are now.
         take: Takes slots.
         give_back: Gives slots back.
@@ -39,7 +39,7 @@ class Claimer:
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         *,
         free: Callable[[], int],
         take: Callable[[int], bool],
@@ -49,8 +49,8 @@ class Claimer:
         on_claimed: Callable[[ClaimActivities, list[Claimed]], None],
     ) -> None:
         self.waiting = False
-        self._hub = hub
-        self._clock = hub.environment.clock
+        self._runtime = runtime
+        self._clock = runtime.environment.clock
         self._free = free
         self._take = take
         self._give_back = give_back
@@ -72,7 +72,7 @@ class Claimer:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = available_at
-            self._timer = self._hub.loop.call_later(wait / 1_000_000, self._due)
+            self._timer = self._runtime.loop.call_later(wait / 1_000_000, self._due)
 
     def _due(self) -> None:
         self._timer = None
@@ -87,7 +87,7 @@ class Claimer:
             return
         self._claiming = True
         change = self._change(wanted)
-        self._hub.journal.submit(change, partial(self._claimed, change, wanted))
+        self._runtime.journal.submit(change, partial(self._claimed, change, wanted))
 
     def _claimed(
         self, change: ClaimActivities, wanted: int, claimed: list[Claimed] | None, error: BaseException | None
@@ -97,14 +97,14 @@ class Claimer:
         if claimed is None:
             if not isinstance(error, JournalClosedError):
                 logger.warning("no activities could be claimed: %s", error)
-                self._hub.loop.call_later(RETRY_AFTER, self.claim)
+                self._runtime.loop.call_later(RETRY_AFTER, self.claim)
             return
         all_there_was = len(claimed) < wanted
         if all_there_was:
             self.waiting = False
         self._on_claimed(change, claimed)
         if all_there_was:
-            self._hub.spawn(self.look(), "outlast-look-ahead")
+            self._runtime.spawn(self.look(), "outlast-look-ahead")
 
     async def look(self) -> None:
         """Look up when the next one becomes available."""

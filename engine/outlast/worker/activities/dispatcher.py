@@ -1,8 +1,8 @@
 """The activities of one worker: claiming what waits, starting it, sending on what comes out.
 
-An activity gets here in two ways. *Eagerly*: the activation that scheduled it runs here too, a slot was free, and its
-row was written as running. Or *claimed*: its row waits, and this worker takes it. Claims ride in the journal's batches
-like everything else; one is made only when something is known to wait and a slot is free.
+An activity gets here in two ways. *Eagerly*: the workflow task that scheduled it runs here too, a slot was free, and
+its row was written as running. Or *claimed*: its row waits, and this worker takes it. Claims ride in the journal's
+batches like everything else; one is made only when something is known to wait and a slot is free.
 
 *Local* activities are for the worker that holds their run, and for nobody else. They begin eagerly whatever their
 queue, in slots that others leave free and in some of their own; a retry waits like any other, in a queue that only the
@@ -17,8 +17,8 @@ from functools import partial
 
 import orjson
 
-from outlast.runtime.runtime import Hub
-from outlast.worker.activities.claimer import Claimer
+from outlast.runtime.runtime import Runtime
+from outlast.worker.activities.claimer import ActivityClaimer
 from outlast.worker.settings import WorkerSettings
 from outlast_activities.attempts import HANDED_BACK, UNWRITABLE, AttemptEnd
 from outlast_activities.changes import ClaimActivities, Claimed, ClaimLocalActivities, EndAttempt
@@ -43,7 +43,7 @@ class ActivityDispatcher:
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         settings: WorkerSettings,
         activities: Mapping[str, ActivityDefinition[..., object]],
         heartbeats: Heartbeats,
@@ -51,7 +51,7 @@ class ActivityDispatcher:
         workflow_types: Iterable[str] = (),
         on_taken: Callable[[str], None] | None = None,
     ) -> None:
-        self.hub = hub
+        self.runtime = runtime
         self.settings = settings
         self.types = frozenset(activities)
         self.queues = frozenset(settings.task_queues)
@@ -61,19 +61,19 @@ class ActivityDispatcher:
         """Called when there may be :attr:`room` again, if anybody waits for it."""
         self.heartbeats = heartbeats
         self._on_result = on_result
-        self._clock = hub.environment.clock
+        self._clock = runtime.environment.clock
         self._stopping = False
         self.runner = ActivityRunner(
             activities,
             converter=settings.converter,
-            environment=hub.environment,
+            environment=runtime.environment,
             max_concurrent=settings.max_concurrent_activities,
             heartbeats=heartbeats,
             on_end=self._ended,
             limits=settings.limits,
         )
-        self.queued = Claimer(
-            hub,
+        self.queued = ActivityClaimer(
+            runtime,
             free=lambda: self.runner.free,
             take=self.runner.take,
             give_back=self.give_back,
@@ -81,8 +81,8 @@ class ActivityDispatcher:
             next_at=self._next,
             on_claimed=self._claimed,
         )
-        self.local = Claimer(
-            hub,
+        self.local = ActivityClaimer(
+            runtime,
             free=lambda: self.runner.free_for_local,
             take=partial(self.runner.take, local=True),
             give_back=self.give_back,
@@ -193,11 +193,11 @@ class ActivityDispatcher:
     async def _next(self) -> int | None:
         """When does the next waiting activity become available?"""
         now = self._clock.now()
-        return await self.hub.read(queries.next_activity, sorted(self.queues), sorted(self.types), now)
+        return await self.runtime.read(queries.next_activity, sorted(self.queues), sorted(self.types), now)
 
     async def _next_local(self) -> int | None:
         """And the next local one?"""
-        return await self.hub.read(
+        return await self.runtime.read(
             queries.next_local_activity,
             self.settings.worker_id,
             sorted(self.queues),
@@ -230,7 +230,7 @@ class ActivityDispatcher:
 
     def _submit_end(self, task: ActivityTask, end: AttemptEnd, change: EndAttempt) -> None:
         try:
-            self.hub.journal.submit(change, partial(self._attempt_closed, task, end, change))
+            self.runtime.journal.submit(change, partial(self._attempt_closed, task, end, change))
         except JournalClosedError:
             logger.debug("the client was closed before the end of %r could be told", task)
 
@@ -253,7 +253,7 @@ class ActivityDispatcher:
         elif error is not None and not isinstance(error, JournalClosedError):
             logger.warning("the end of an attempt of run %s could not be committed: %s", task.run_id, error)
             if isinstance(error, StoreError):  # it belongs to this worker until a commit has acknowledged it
-                self.hub.loop.call_later(RETRY_AFTER, self._submit_end, task, end, change)
+                self.runtime.loop.call_later(RETRY_AFTER, self._submit_end, task, end, change)
             elif end is not UNWRITABLE:  # the attempt has ended, whatever is wrong with the way to say so
                 change = EndAttempt(task.run_id, task.activity_id, task.attempt, UNWRITABLE)
                 self._submit_end(task, UNWRITABLE, change)

@@ -1,8 +1,8 @@
-"""An actor: one run in its owner's memory.
+"""A cached run: one run in its owner's memory.
 
-It keeps what the next activation needs: the machine that holds the run's code, the inbound events that no activation
-has applied, and the results of activities that ran here and are not committed yet. At most one activation is in flight:
-the next begins, and every effect of this one, only when its change is durable.
+It keeps what the next workflow task needs: the machine that holds the run's code, the inbound events that no workflow
+task has applied, and the results of activities that ran here and are not committed yet. At most one workflow task is in
+flight: the next begins, and every effect of this one, only when its change is durable.
 
 What it knows of the history is a gapless prefix, up to ``seen_seq``. News beyond the next seq leaves a *gap*: somebody
 else has written, and the owner must read what is between before it goes on.
@@ -14,10 +14,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from outlast.worker.blocked_monitor import ActivationInterrupted, monitor
+from outlast.worker.blocked_monitor import WorkflowTaskInterrupted, monitor
 from outlast_activities.task import ActivityTask
-from outlast_runs.activation import Activate, Activation, OwnResult
 from outlast_runs.start import StartRun
+from outlast_runs.workflow_task import CommitWorkflowTask, OwnResult, WorkflowTask
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.children import NewChild
 from outlast_workflow.history.events import (
@@ -32,12 +32,12 @@ from outlast_workflow.history.open_commands import note_open
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.run.machine import WorkflowMachine
-from outlast_workflow.run.replay import activation_record
+from outlast_workflow.run.replay import task_record
 
 PYTHON = sys.version_info[1]
 
 
-class Actor:
+class CachedRun:
     """One run in memory. Only its worker's loop touches it."""
 
     __slots__ = (
@@ -70,11 +70,11 @@ class Actor:
         self.tail: dict[int, Event | None] = {}
         self.pending: list[Event] = []
         self.quiet = False
-        """Whether what is pending is no reason for an activation: starts of children that no code waits for."""
+        """Whether what is pending is no reason for a workflow task: starts of children that no code waits for."""
         self.own: list[OwnResult] = []
         self.own_tasks: list[tuple[ActivityTask, Payload]] = []
         self.own_in_flight: list[tuple[ActivityTask, Payload]] = []
-        self.change: Activate | StartRun | None = None
+        self.change: CommitWorkflowTask | StartRun | None = None
         self.gap = False
         self.queued = False
         self.questions: list[tuple[Any, Any, int]] = []
@@ -86,7 +86,7 @@ class Actor:
 
     @property
     def busy(self) -> bool:
-        """Whether an activation is in flight."""
+        """Whether a workflow task is in flight."""
         return self.change is not None
 
     @property
@@ -115,12 +115,12 @@ class Actor:
     def hear(self, run: RunRow, events: Iterable[tuple[int, Event, object]]) -> bool:
         """Take in what a batch of this process did to the run.
 
-        Returns ``False`` where an activation was written that is not this actor's, for one that was given up can arrive
-        late: what is in memory here is no longer the run's state.
+        Returns ``False`` where a workflow task was written that is not this cached run's, for one that was given up can
+        arrive late: what is in memory here is no longer the run's state.
         """
         self.run = run
         tail, change, seen = self.tail, self.change, self.seen_seq
-        recorded = False  # what stands after the record of its own activation was not applied by it
+        recorded = False  # what stands after the record of its own workflow task was not applied by it
         for seq, event, author in events:
             if seq > seen:
                 if type(event) is WorkflowTaskCompleted:
@@ -175,7 +175,7 @@ class Actor:
 
     # --- activating -------------------------------------------------------------------------------------------------
 
-    def activate(self, now: int) -> tuple[list[Event], list[OwnResult], int]:
+    def run_workflow_task(self, now: int) -> tuple[list[Event], list[OwnResult], int]:
         """Run the code over everything that is known. Raises what fails the task.
 
         Returns the commands, the results that are to be committed with them, and the seq seen.
@@ -188,7 +188,7 @@ class Actor:
             watch.enter(self.machine)
         try:
             try:
-                commands = self.machine.activate(
+                commands = self.machine.run_workflow_task(
                     events,
                     now,
                     history_events=run.last_seq,
@@ -199,7 +199,7 @@ class Actor:
                 if watch is not None:
                     watch.leave()
         except (
-            ActivationInterrupted
+            WorkflowTaskInterrupted
         ) as stop:  # it met the loop's own code, or the way out: say why all the same
             if watch is not None:
                 watch.leave()
@@ -223,17 +223,17 @@ class Actor:
         next_run_id: str | None,
         next_owner_id: str | None,
         children: Mapping[int, NewChild],
-    ) -> Activation:
-        """The activation to be committed."""
+    ) -> WorkflowTask:
+        """The workflow task to be committed."""
         considered = self.machine.considered
         count = len(own) if considered is None else len(own) + len(considered.accepted)
         record = None
         if considered is None or not considered.alone:
-            record = activation_record(
+            record = task_record(
                 self.machine, commands, through=seen, own=count, python=PYTHON, build_id=build_id
             )
         note_open(self.open_ids, [*[result.event for result in own], *commands])
-        return Activation(
+        return WorkflowTask(
             worker_id=worker_id,
             fence=self.run.fence,
             seen_seq=seen,

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast.worker.runs.loader import RunLoader
 from outlast.worker.settings import WorkerSettings
@@ -30,11 +30,11 @@ CLAIM_AGAIN_AFTER = 0.05
 ANYWAY_AFTER_S = 1.0
 
 
-class RunTaker:
+class RunClaimer:
     """Takes over runs for one worker, and has them loaded.
 
     Args:
-        hub: Where the claims go.
+        runtime: Where the claims go.
         settings: Whose they are, and of which queues.
         types: The workflow types that the worker knows.
         dispatcher: Knows how much room there is, and tells when there is some.
@@ -43,13 +43,13 @@ class RunTaker:
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         settings: WorkerSettings,
         types: frozenset[str],
         dispatcher: ActivityDispatcher,
         loader: RunLoader,
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._settings = settings
         self._types = types
         self._dispatcher = dispatcher
@@ -80,7 +80,7 @@ class RunTaker:
             return
         self._dispatcher.on_room = self._has_room
         if self._anyway is None:
-            self._anyway = self._hub.loop.call_later(ANYWAY_AFTER_S, self._claim_anyway)
+            self._anyway = self._runtime.loop.call_later(ANYWAY_AFTER_S, self._claim_anyway)
 
     def _has_room(self) -> None:
         """A slot is free: what waited for it is claimed, once the runs on their way have had their choice."""
@@ -106,7 +106,7 @@ class RunTaker:
         self._dispatcher.on_room = None
         self._claiming = True
         change = ClaimRuns(self._settings.worker_id, sorted(self._settings.task_queues), self._types, limit)
-        self._hub.journal.submit(change, partial(self._claimed, change))
+        self._runtime.journal.submit(change, partial(self._claimed, change))
 
     def _claimed(self, change: ClaimRuns, runs: list[RunRow] | None, error: BaseException | None) -> None:
         self._claiming = False
@@ -124,12 +124,12 @@ class RunTaker:
         if again or (change.more and runs):
             self._claim_for_room()
         elif change.more:  # another transaction holds them all: it will be over soon
-            self._hub.loop.call_later(CLAIM_AGAIN_AFTER, self.claim)
+            self._runtime.loop.call_later(CLAIM_AGAIN_AFTER, self.claim)
 
     def steal(self, run_ids: Sequence[str]) -> None:
         """Take over runs that their owner leaves waiting."""
         if not self._stopped:
-            self._hub.journal.submit(StealRuns(self._settings.worker_id, run_ids), self._stolen)
+            self._runtime.journal.submit(StealRuns(self._settings.worker_id, run_ids), self._stolen)
 
     def _stolen(self, runs: list[RunRow] | None, error: BaseException | None) -> None:
         for run in runs or ():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.worker.runs.loader import RELOAD_AFTER, Result
 from outlast_activities.attempts import UNWRITABLE
 from outlast_activities.changes import CompleteAttempt, EndAttempt
@@ -24,8 +24,8 @@ logger = logging.getLogger("outlast.worker")
 class Results:
     """Commits results of activities alone, until the store has taken or refused them."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def commit(self, results: list[Result]) -> None:
         """A result is never lost with the decision it was bundled with."""
@@ -36,7 +36,7 @@ class Results:
 
     def _submit(self, task: ActivityTask, change: CompleteAttempt) -> None:
         try:
-            self._hub.journal.submit(change, partial(self._committed, task, change))
+            self._runtime.journal.submit(change, partial(self._committed, task, change))
         except JournalClosedError:
             logger.debug("the client was closed before a result of run %s could be written", task.run_id)
 
@@ -53,7 +53,7 @@ class Results:
         elif error is not None:
             logger.warning("a result of run %s could not be committed: %s", task.run_id, error)
             if isinstance(error, StoreError) and not isinstance(error, JournalClosedError):
-                self._hub.loop.call_later(RELOAD_AFTER, self._submit, task, change)
+                self._runtime.loop.call_later(RELOAD_AFTER, self._submit, task, change)
             elif lasts(error):
                 self._end(task)
 
@@ -61,6 +61,6 @@ class Results:
         """The attempt has ended, whatever is wrong with its result."""
         change = EndAttempt(task.run_id, task.activity_id, task.attempt, UNWRITABLE)
         try:
-            self._hub.journal.submit(change, lambda value, error: None)
+            self._runtime.journal.submit(change, lambda value, error: None)
         except JournalClosedError:
             logger.debug("the client was closed before the end of %r could be told", task)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast_activities.task import ActivityTask
 from outlast_store.reads import queries
 from outlast_store.schema.rows import RunRow
@@ -35,7 +35,7 @@ class Load:
     """A run that is being read, or was read and is not in memory yet; ``found`` is ``None`` where there is none.
 
     ``stale``: somebody has written to it since. A run that was activated and evicted again meanwhile must not come back
-    as it was before, for it would do the same activation twice.
+    as it was before, for it would do the same workflow task twice.
     """
 
     __slots__ = ("found", "results", "run_id", "stale")
@@ -51,18 +51,18 @@ class RunLoader:
     """Reads runs that are wanted; results of their activities wait with them.
 
     Args:
-        hub: Where to read.
+        runtime: Where to read.
         loaded: Called with each run that was read; whoever takes it over asks :meth:`take` for it.
         unread: Called with the results of a run that could not be read.
     """
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         loaded: Callable[[Load], None],
         unread: Callable[[list[Result]], None],
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._loaded = loaded
         self._unread = unread
         self._wanted: OrderedDict[str, list[Result]] = OrderedDict()
@@ -77,7 +77,7 @@ class RunLoader:
             return
         self._wanted.setdefault(run_id, []).extend(results)
         if self._task is None or self._task.done():
-            self._task = self._hub.task(self._read_all(), "outlast-loader")
+            self._task = self._runtime.task(self._read_all(), "outlast-loader")
 
     def hand_in(self, found: RunAndHistory) -> None:
         """A run is here already, read with the claim that made it ours."""
@@ -109,13 +109,13 @@ class RunLoader:
                 await asyncio.sleep(0)
                 continue
             try:
-                found = await self._hub.read(runs_and_histories, [load.run_id for load in loads])
+                found = await self._runtime.read(runs_and_histories, [load.run_id for load in loads])
             except StoreError as error:
                 logger.warning("%d runs could not be read: %s", len(loads), error)
                 for load in loads:
                     del self.under_way[load.run_id]
                     self._unread(load.results)
-                    self._hub.loop.call_later(RELOAD_AFTER, self.load, load.run_id)
+                    self._runtime.loop.call_later(RELOAD_AFTER, self.load, load.run_id)
                 continue
             except asyncio.CancelledError:
                 for load in loads:

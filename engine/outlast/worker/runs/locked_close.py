@@ -1,10 +1,10 @@
-"""The end of a run that is spoken to all the time: its last activation, with nobody able to come between.
+"""The end of a run that is spoken to all the time: its last workflow task, with nobody able to come between.
 
 A terminal command is held back while something acknowledged is unseen, and the run is replayed with it. Where signals
-come faster than a replay takes, that would go on for ever. So after two such refusals the activation happens *inside*
-the change: the run's row is locked, the history is read under the lock, the code is brought back and activated with
-all that there is, and what it decides is written. Whoever wants to ask meanwhile waits for the lock and then finds
-the run closed, or open with one activation more. Nothing is refused, so it ends.
+come faster than a replay takes, that would go on for ever. So after two such refusals the workflow task happens
+*inside* the change: the run's row is locked, the history is read under the lock, the code is brought back and activated
+with all that there is, and what it decides is written. Whoever wants to ask meanwhile waits for the lock and then finds
+the run closed, or open with one workflow task more. Nothing is refused, so it ends.
 
 The price is user code in the journal's transaction. It is paid only here: once for each run, at its end, in a storm.
 """
@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from outlast.runtime.runtime import Hub
-from outlast.worker.runs.cached_run import Actor
-from outlast_runs.activation import Activation, Applied, apply_activation
+from outlast.runtime.runtime import Runtime
+from outlast.worker.runs.cached_run import CachedRun
 from outlast_runs.updates import acceptance
+from outlast_runs.workflow_task import Applied, WorkflowTask, apply_workflow_task
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.requests import open_updates
@@ -29,15 +29,15 @@ from outlast_workflow.run.replay import replay
 MOST_REFUSALS = 2
 """How often a run's end may be held back before its tail is applied under the lock."""
 
-Decide = Callable[[RunRow, list[tuple[Any, ...]], list[RequestRow], int], Activation]
+Decide = Callable[[RunRow, list[tuple[Any, ...]], list[RequestRow], int], WorkflowTask]
 """Brings a run back from its history and activates it, with the updates that wait, at a time; leaves nothing in memory.
 """
 
 
-class ActivateLocked(BaseChange):
+class RunLockedWorkflowTask(BaseChange):
     """Activate a run with everything that its history holds, while its row is locked."""
 
-    insists = True
+    needs_locks = True
 
     def __init__(self, run: RunRow, decide: Decide) -> None:
         self.run_id = run.run_id
@@ -52,7 +52,7 @@ class ActivateLocked(BaseChange):
         Raises:
             RefusedError: The run is closed or owned by another worker (``fenced``), or its code failed (``task``).
         """
-        batch.insist()  # only what was read under its lock can't be written to meanwhile
+        batch.require_locks()  # only what was read under its lock can't be written to meanwhile
         run = batch.run(self.run_id)
         if run is None or not run.is_open or run.fence != self.fence:
             raise RefusedError("fenced", f"run {self.run_id} is closed or owned by another worker")
@@ -61,30 +61,30 @@ class ActivateLocked(BaseChange):
         rows += [(seq, event.type, event.to_json()) for seq, event, _ in batch.appended(self.run_id)]
         updates = open_updates(batch, self.run_id, accepted=False) if run.inbox else []
         try:
-            activation = self.decide(run, rows, updates, batch.now)
+            workflow_task = self.decide(run, rows, updates, batch.now)
         except Exception as error:
             raise RefusedError("task", f"the code of run {self.run_id} failed at its end") from error
-        return apply_activation(batch, run, activation)
+        return apply_workflow_task(batch, run, workflow_task)
 
 
 class Closing:
     """The runs of a worker whose ends are held back.
 
     Args:
-        hub: Where the journal is.
+        runtime: Where the journal is.
         machine: Makes the machine of a run.
-        decide: Makes the activation of an actor, its commands, its results and what it has seen; starts nothing.
+        decide: Makes the workflow task of a cached run, its commands, its results and what it has seen; starts nothing.
         load: Brings a run back into memory.
     """
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         machine: Callable[[RunRow], WorkflowMachine],
-        decide: Callable[..., Activation],
+        decide: Callable[..., WorkflowTask],
         load: Callable[[str], None],
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._machine = machine
         self._decide = decide
         self._load = load
@@ -105,21 +105,23 @@ class Closing:
 
     def end(self, run: RunRow) -> None:
         """Activate a run under its lock."""
-        self._hub.journal.submit(ActivateLocked(run, self._activate), partial(self._ended, run.run_id))
+        self._runtime.journal.submit(
+            RunLockedWorkflowTask(run, self._run_workflow_task), partial(self._ended, run.run_id)
+        )
 
-    def _activate(
+    def _run_workflow_task(
         self, run: RunRow, rows: list[tuple[Any, ...]], updates: list[RequestRow], now: int
-    ) -> Activation:
+    ) -> WorkflowTask:
         """On the journal's thread: nothing of the worker may change."""
         machine = self._machine(run)
         try:
             replayed = replay(machine, rows)
-            actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=replayed.open_ids)
-            actor.pending = [event for _, event in replayed.unapplied]
-            actor.updates = [acceptance(row) for row in updates]
-            actor.seen_inbox = run.inbox
-            commands, own, seen = actor.activate(now)
-            return self._decide(actor, commands, own, seen)
+            cached_run = CachedRun(run, machine, seen_seq=replayed.last_seq, open_ids=replayed.open_ids)
+            cached_run.pending = [event for _, event in replayed.unapplied]
+            cached_run.updates = [acceptance(row) for row in updates]
+            cached_run.seen_inbox = run.inbox
+            commands, own, seen = cached_run.run_workflow_task(now)
+            return self._decide(cached_run, commands, own, seen)
         finally:
             machine.evict()
 

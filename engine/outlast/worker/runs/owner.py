@@ -1,7 +1,8 @@
-"""The runs of one worker: which are in memory, which are due for an activation, and how they come and go.
+"""The runs of one worker: which are in memory, which are due for a workflow task, and how they come and go.
 
-Activations run in loop callbacks, never inside a task: no thread hop, no asyncio task for them. A turn of the pump does
-activations for a few milliseconds and then lets the loop go round, so that commits, handlers and other code get theirs.
+Workflow tasks run in loop callbacks, never inside a task: no thread hop, no asyncio task for them. A turn of the pump
+does workflow tasks for a few milliseconds and then lets the loop go round, so that commits, handlers and other code get
+theirs.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from outlast.runtime.runtime import Hub
+from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
-from outlast.worker.runs.cached_run import Actor
-from outlast.worker.runs.claimer import RunTaker
+from outlast.worker.runs.cached_run import CachedRun
+from outlast.worker.runs.claimer import RunClaimer
 from outlast.worker.runs.late_results import Results
 from outlast.worker.runs.loader import RELOAD_AFTER, Load, Result, RunLoader
 from outlast.worker.runs.locked_close import Closing
 from outlast.worker.runs.query_answers import Queries
-from outlast.worker.runs.ready_queue import Pump
+from outlast.worker.runs.ready_queue import ReadyQueue
 from outlast.worker.runs.task_failures import TaskFailures
 from outlast.worker.settings import WorkerSettings
 from outlast_activities.task import ActivityTask
-from outlast_runs.activation import Activate, Applied
 from outlast_runs.claims import ReleaseRuns
 from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import acceptance
+from outlast_runs.workflow_task import Applied, CommitWorkflowTask
 from outlast_store.database.driver_errors import lasts
 from outlast_store.journal.batch import Committed
 from outlast_store.reads import queries
@@ -66,27 +67,27 @@ class RunOwner:
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         settings: WorkerSettings,
         workflows: Mapping[str, WorkflowDefinition],
         dispatcher: ActivityDispatcher,
     ) -> None:
-        self.hub = hub
+        self.runtime = runtime
         self.settings = settings
         self.workflows = workflows
         self.types = frozenset(workflows)
         self.queues = frozenset(settings.task_queues)
-        self.actors: OrderedDict[str, Actor] = OrderedDict()
-        self.activations = 0
+        self.cached_runs: OrderedDict[str, CachedRun] = OrderedDict()
+        self.workflow_tasks = 0
         self._dispatcher = dispatcher
-        self._clock = hub.environment.clock
-        self._pump = Pump(hub.loop, self._clock)
-        self._results = Results(hub)
-        self._failures = TaskFailures(hub, settings, self._load_at)
-        self._loader = RunLoader(hub, self._loaded, self._results.commit)
-        self._closing = Closing(hub, self._machine, partial(self._decide, here=False), self.load)
-        self.queries = Queries(hub, settings, self.actors.get, self._machine, self._discard)
-        self.taker = RunTaker(hub, settings, self.types, dispatcher, self._loader)
+        self._clock = runtime.environment.clock
+        self._ready_queue = ReadyQueue(runtime.loop, self._clock)
+        self._results = Results(runtime)
+        self._failures = TaskFailures(runtime, settings, self._load_at)
+        self._loader = RunLoader(runtime, self._loaded, self._results.commit)
+        self._closing = Closing(runtime, self._machine, partial(self._decide, here=False), self.load)
+        self.queries = Queries(runtime, settings, self.cached_runs.get, self._machine, self._discard)
+        self.run_claimer = RunClaimer(runtime, settings, self.types, dispatcher, self._loader)
         self._stopping = False
 
     @property
@@ -102,16 +103,16 @@ class RunOwner:
 
     def on_commit(self, committed: Committed) -> None:
         """A batch of this process is durable."""
-        worker_id, actors = self.settings.worker_id, self.actors
+        worker_id, cached_runs = self.settings.worker_id, self.cached_runs
         reading = self._loader.under_way
         for run_id, run in committed.runs.items():
             if reading and run_id in reading:  # it may have come into memory meanwhile, and leave it again
                 reading[run_id].stale = True
-            actor = actors.get(run_id)
-            if actor is not None:
-                known = actor.hear(run, committed.events.get(run_id, ()))
-                if actor.change is None:
-                    self._after_news(actor, known)
+            cached_run = cached_runs.get(run_id)
+            if cached_run is not None:
+                known = cached_run.hear(run, committed.events.get(run_id, ()))
+                if cached_run.change is None:
+                    self._after_news(cached_run, known)
                 continue
             if run.closed_at is None and run.wake_at is not None:
                 if run.owner_id == worker_id:
@@ -121,28 +122,28 @@ class RunOwner:
                     else:
                         self.load(run_id, at=max(run.wake_at, run.not_before))
                 elif run.owner_id is None and self.serves(run.workflow_type, run.task_queue):
-                    self._later(max(run.wake_at, run.not_before), self.taker.claim)
+                    self._later(max(run.wake_at, run.not_before), self.run_claimer.claim)
 
-    def _after_news(self, actor: Actor, known: bool) -> None:
-        """Something happened to a run that has no activation in flight."""
-        run = actor.run
+    def _after_news(self, cached_run: CachedRun, known: bool) -> None:
+        """Something happened to a run that has no workflow task in flight."""
+        run = cached_run.run
         if run.closed_at is not None or run.owner_id != self.worker_id:
-            self._discard(actor)
+            self._discard(cached_run)
         elif not known:
-            self._discard(actor)
+            self._discard(cached_run)
             self.load(run.run_id)
         else:
-            self.wake(actor)
+            self.wake(cached_run)
 
     def _adopt(self, run: RunRow, events: Any) -> None:
         """A run that begins here, with its whole history at hand: the next of a chain."""
         if not self.serves(run.workflow_type, run.task_queue):
             self._let_go([run.run_id])
             return
-        actor = Actor(run, self._machine(run), seen_seq=0, open_ids=set())
-        self._keep(actor)
-        actor.hear(run, events)
-        self.wake(actor)
+        cached_run = CachedRun(run, self._machine(run), seen_seq=0, open_ids=set())
+        self._keep(cached_run)
+        cached_run.hear(run, events)
+        self.wake(cached_run)
 
     def _later(self, at: int, action: Callable[[], None]) -> None:
         """Do it at an instant of the engine's clock; at once where that has passed."""
@@ -150,66 +151,74 @@ class RunOwner:
         if wait <= 0:
             action()
         else:
-            self.hub.loop.call_later(wait / 1_000_000, action)
+            self.runtime.loop.call_later(wait / 1_000_000, action)
 
     # --- activating -------------------------------------------------------------------------------------------------
 
-    def wake(self, actor: Actor) -> None:
-        """See to it that a run with work is activated."""
-        if actor.queued or actor.change is not None or not actor.has_work or self._stopping:
+    def wake(self, cached_run: CachedRun) -> None:
+        """See to it that a run with work gets a workflow task."""
+        if cached_run.queued or cached_run.change is not None or not cached_run.has_work or self._stopping:
             return
-        actor.queued = True
-        self._pump.enqueue(partial(self._activate, actor))
+        cached_run.queued = True
+        self._ready_queue.enqueue(partial(self._run_workflow_task, cached_run))
 
-    def _activate(self, actor: Actor) -> None:
-        actor.queued = False
-        if self.actors.get(actor.run_id) is not actor or actor.change is not None or self._stopping:
+    def _run_workflow_task(self, cached_run: CachedRun) -> None:
+        cached_run.queued = False
+        if (
+            self.cached_runs.get(cached_run.run_id) is not cached_run
+            or cached_run.change is not None
+            or self._stopping
+        ):
             return
-        run, now = actor.run, self._clock.now()
+        run, now = cached_run.run, self._clock.now()
         if run.next_deadline_at is not None and now >= run.next_deadline_at:
-            self._enforce(actor)
+            self._enforce(cached_run)
             return
         if run.not_before > now:
-            self._later(run.not_before, partial(self.wake, actor))
+            self._later(run.not_before, partial(self.wake, cached_run))
             return
-        if actor.gap or actor.asked:
-            actor.queued = (
+        if cached_run.gap or cached_run.asked:
+            cached_run.queued = (
                 True  # one at a time: what a second one read would be old once the first has led to anything
             )
-            self.hub.spawn(self._catch_up(actor), "outlast-gap")
+            self.runtime.spawn(self._catch_up(cached_run), "outlast-gap")
             return
-        self.activations += 1
+        self.workflow_tasks += 1
         try:
-            self._failures.check_history(actor)
-            change = self._change(actor, *actor.activate(now))
+            self._failures.check_history(cached_run)
+            change = self._change(cached_run, *cached_run.run_workflow_task(now))
         except StructuralLimitError as error:
-            change = self._failures.limit_passed(actor, error)
+            change = self._failures.limit_passed(cached_run, error)
         except SpoiledMachine as spoiled:  # its update is rejected, everything else comes back by replay
-            self._discard(actor)
-            change = self._failures.rejection(actor, spoiled.update_id, spoiled.failure)
-            self.hub.journal.submit(change, partial(self._reload, actor.run_id))
+            self._discard(cached_run)
+            change = self._failures.rejection(cached_run, spoiled.update_id, spoiled.failure)
+            self.runtime.journal.submit(change, partial(self._reload, cached_run.run_id))
             return
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            self._discard(actor)
-            self._failures.record(actor.run, error)
+            self._discard(cached_run)
+            self._failures.record(cached_run.run, error)
             return
-        actor.change = change
-        self.hub.journal.submit(change, partial(self._settled, actor, change))
+        cached_run.change = change
+        self.runtime.journal.submit(change, partial(self._settled, cached_run, change))
 
-    def _change(self, actor: Actor, commands: list[Event], own: Any, seen: int) -> Activate:
-        return Activate(actor.run, self._decide(actor, commands, own, seen))
+    def _change(
+        self, cached_run: CachedRun, commands: list[Event], own: Any, seen: int
+    ) -> CommitWorkflowTask:
+        return CommitWorkflowTask(cached_run.run, self._decide(cached_run, commands, own, seen))
 
-    def _decide(self, actor: Actor, commands: list[Event], own: Any, seen: int, *, here: bool = True) -> Any:
-        """The activation to be committed; what can start at once begins ``here`` when it is."""
+    def _decide(
+        self, cached_run: CachedRun, commands: list[Event], own: Any, seen: int, *, here: bool = True
+    ) -> Any:
+        """The workflow task to be committed; what can start at once begins ``here`` when it is."""
         next_run_id = next_owner_id = None
-        if actor.continues:
-            terminal: Any = actor.machine.terminal
-            next_run_id = self.hub.environment.ids.next()
-            queue = terminal.task_queue or actor.run.task_queue
+        if cached_run.continues:
+            terminal: Any = cached_run.machine.terminal
+            next_run_id = self.runtime.environment.ids.next()
+            queue = terminal.task_queue or cached_run.run.task_queue
             next_owner_id = self.worker_id if self.serves(terminal.workflow_type, queue) else None
-        return actor.decide(
+        return cached_run.decide(
             commands,
             own,
             seen,
@@ -218,17 +227,17 @@ class RunOwner:
             eager=self._eager(commands) if here else {},
             next_run_id=next_run_id,
             next_owner_id=next_owner_id,
-            children=self._children(actor, commands),
+            children=self._children(cached_run, commands),
         )
 
-    def _children(self, actor: Actor, commands: list[Event]) -> dict[int, NewChild]:
-        """The children that begin with this activation: owned here from the first write, if they are served here."""
+    def _children(self, cached_run: CachedRun, commands: list[Event]) -> dict[int, NewChild]:
+        """The children that begin with this workflow task: owned here from the first write, if they are served here."""
         children: dict[int, NewChild] = {}
         for command in commands:
             if type(command) is ChildWorkflowScheduled:
                 owner_id = self.worker_id if self.serves(command.workflow_type, command.task_queue) else None
-                awaited = actor.machine.children.awaits_start(command.command_id)
-                run_id = self.hub.environment.ids.next()
+                awaited = cached_run.machine.children.awaits_start(command.command_id)
+                run_id = self.runtime.environment.ids.next()
                 children[command.command_id] = new_child(command, run_id, owner_id, awaited=awaited)
         return children
 
@@ -243,58 +252,64 @@ class RunOwner:
         return eager
 
     def _settled(
-        self, actor: Actor, change: Activate, applied: Applied | None, error: BaseException | None
+        self,
+        cached_run: CachedRun,
+        change: CommitWorkflowTask,
+        applied: Applied | None,
+        error: BaseException | None,
     ) -> None:
-        """The activation is durable, or was refused."""
-        actor.change = None
-        own, actor.own_in_flight = actor.own_in_flight, []
+        """The workflow task is durable, or was refused."""
+        cached_run.change = None
+        own, cached_run.own_in_flight = cached_run.own_in_flight, []
         if applied is None:
-            self._dispatcher.give_back(len(change.activation.eager))
-            self._refused(actor, own, error)
+            self._dispatcher.give_back(len(change.workflow_task.eager))
+            self._refused(cached_run, own, error)
             return
-        self._carry_on(actor, applied, change.activation.eager)
+        self._carry_on(cached_run, applied, change.workflow_task.eager)
 
-    def _carry_on(self, actor: Actor, applied: Applied, eager: Mapping[int, ActivityOptions]) -> None:
-        """What a durable activation sets going."""
-        run = actor.run
+    def _carry_on(
+        self, cached_run: CachedRun, applied: Applied, eager: Mapping[int, ActivityOptions]
+    ) -> None:
+        """What a durable workflow task sets going."""
+        run = cached_run.run
         self._dispatcher.give_back(len(eager) - len(applied.claimed))
         for row, event in applied.claimed:
             self._dispatcher.start_eager(row, event, run)
-        self._closing.forget(actor.run_id)
-        if actor.questions:
-            self.queries.settle(actor)
+        self._closing.forget(cached_run.run_id)
+        if cached_run.questions:
+            self.queries.settle(cached_run)
         if run.closed_at is not None or run.owner_id != self.worker_id:
-            self._discard(actor)
+            self._discard(cached_run)
             return
-        self.actors.move_to_end(actor.run_id)
-        if actor.has_work:
-            self.wake(actor)
+        self.cached_runs.move_to_end(cached_run.run_id)
+        if cached_run.has_work:
+            self.wake(cached_run)
         else:
             self._trim()
 
-    def _refused(self, actor: Actor, own: list[Result], error: BaseException | None) -> None:
+    def _refused(self, cached_run: CachedRun, own: list[Result], error: BaseException | None) -> None:
         """What is in memory is void: results are committed alone, and the run comes back by replay if it is ours."""
-        self._discard(actor, own)
+        self._discard(cached_run, own)
         if isinstance(error, RefusedError):
-            logger.debug("an activation of run %s was refused: %s", actor.run_id, error.reason)
-            if error.reason == "unseen" and self._closing.enough(actor.run_id):
-                self.activations += 1
-                self._closing.end(actor.run)
+            logger.debug("a workflow task of run %s was refused: %s", cached_run.run_id, error.reason)
+            if error.reason == "unseen" and self._closing.enough(cached_run.run_id):
+                self.workflow_tasks += 1
+                self._closing.end(cached_run.run)
             elif error.reason not in ("fenced", "unknown_run"):
-                self.load(actor.run_id)
+                self.load(cached_run.run_id)
         elif error is not None and lasts(error):
-            self._failures.record(actor.run, error)  # nothing that time mends: it counts, and shows
+            self._failures.record(cached_run.run, error)  # nothing that time mends: it counts, and shows
         elif not isinstance(error, JournalClosedError):
-            logger.warning("an activation of run %s could not be committed: %s", actor.run_id, error)
-            self.hub.loop.call_later(RELOAD_AFTER, self.load, actor.run_id)
+            logger.warning("a workflow task of run %s could not be committed: %s", cached_run.run_id, error)
+            self.runtime.loop.call_later(RELOAD_AFTER, self.load, cached_run.run_id)
 
     # --- what goes wrong --------------------------------------------------------------------------------------------
 
-    def _enforce(self, actor: Actor) -> None:
+    def _enforce(self, cached_run: CachedRun) -> None:
         """The run's deadline has passed: no code of it runs any more."""
-        self._discard(actor)
-        change = EnforceRunDeadline(actor.run_id, actor.run.workflow_id)
-        self.hub.journal.submit(change, partial(self._enforced, actor.run_id))
+        self._discard(cached_run)
+        change = EnforceRunDeadline(cached_run.run_id, cached_run.run.workflow_id)
+        self.runtime.journal.submit(change, partial(self._enforced, cached_run.run_id))
 
     def _enforced(self, run_id: str, value: Any, error: BaseException | None) -> None:
         if value is None and not isinstance(error, JournalClosedError):
@@ -304,97 +319,106 @@ class RunOwner:
         if not isinstance(error, JournalClosedError):
             self.load(run_id)
 
-    async def _catch_up(self, actor: Actor) -> None:
+    async def _catch_up(self, cached_run: CachedRun) -> None:
         """Others have written to the run, or asked something of it: read what, up to what it holds now."""
-        read = self.hub.read
+        read = self.runtime.read
         try:
-            run = await read(queries.run, actor.run_id)
-            rows = await read(queries.history, actor.run_id, actor.seen_seq) if actor.gap else []
-            asked = run is not None and run.inbox != actor.seen_inbox
-            waiting = await read(waiting_updates, actor.run_id) if asked else None
+            run = await read(queries.run, cached_run.run_id)
+            rows = (
+                await read(queries.history, cached_run.run_id, cached_run.seen_seq) if cached_run.gap else []
+            )
+            asked = run is not None and run.inbox != cached_run.seen_inbox
+            waiting = await read(waiting_updates, cached_run.run_id) if asked else None
         except StoreError:
-            self.hub.loop.call_later(RELOAD_AFTER, self.wake, actor)
+            self.runtime.loop.call_later(RELOAD_AFTER, self.wake, cached_run)
             return
         finally:
-            actor.queued = False
-        if self.actors.get(actor.run_id) is not actor or actor.change is not None:
+            cached_run.queued = False
+        if self.cached_runs.get(cached_run.run_id) is not cached_run or cached_run.change is not None:
             return
-        if run is None or not run.is_open or run.owner_id != self.worker_id or run.fence != actor.run.fence:
-            self._discard(actor)
+        if (
+            run is None
+            or not run.is_open
+            or run.owner_id != self.worker_id
+            or run.fence != cached_run.run.fence
+        ):
+            self._discard(cached_run)
             return
-        if run.last_seq >= actor.run.last_seq:
-            actor.run = run
-        cache = self.hub.journal.cache
+        if run.last_seq >= cached_run.run.last_seq:
+            cached_run.run = run
+        cache = self.runtime.journal.cache
         remembered = cache.runs.get(run.run_id)
         if remembered is not None and remembered.is_behind(run):
             cache.forget((run.run_id,), ())  # a change of the row as it is remembered would be refused
-        actor.seen_inbox = run.inbox
+        cached_run.seen_inbox = run.inbox
         if waiting is not None:
-            actor.updates = [acceptance(row) for row in waiting]
-        if not actor.fill([(seq, from_json(kind, payload)) for seq, kind, payload in rows]):
-            self._discard(actor)  # another owner has activated it meanwhile
-            self.load(actor.run_id)
+            cached_run.updates = [acceptance(row) for row in waiting]
+        if not cached_run.fill([(seq, from_json(kind, payload)) for seq, kind, payload in rows]):
+            self._discard(cached_run)  # another owner has activated it meanwhile
+            self.load(cached_run.run_id)
             return
-        if actor.has_work:
-            self.wake(actor)
-        elif actor.questions:  # which thought that an activation would come
-            self.queries.settle(actor)
-        if not actor.has_work and actor.run.wake_at is not None:  # woken for what was answered already
-            actor.change = change = self._failures.rejection(actor)
-            self.hub.journal.submit(change, partial(self._settled, actor, change))
+        if cached_run.has_work:
+            self.wake(cached_run)
+        elif cached_run.questions:  # which thought that a workflow task would come
+            self.queries.settle(cached_run)
+        if (
+            not cached_run.has_work and cached_run.run.wake_at is not None
+        ):  # woken for what was answered already
+            cached_run.change = change = self._failures.rejection(cached_run)
+            self.runtime.journal.submit(change, partial(self._settled, cached_run, change))
 
     # --- eager starts -----------------------------------------------------------------------------------------------
 
     def start(
         self, change: StartRun, callback: Callable[[Started | None, BaseException | None], None]
     ) -> None:
-        """Start a workflow and fold its first activation into the same change."""
-        self._pump.enqueue(partial(self._start, change, callback))
+        """Start a workflow and fold its first workflow task into the same change."""
+        self._ready_queue.enqueue(partial(self._start, change, callback))
 
     def _start(self, change: StartRun, callback: Any) -> None:
         run, signal = change.run, change.signal
         machine = self._machine(run)
-        actor = Actor(run, machine, seen_seq=1 if signal is None else 2, open_ids=set())
-        actor.pending.append(change.started)
+        cached_run = CachedRun(run, machine, seen_seq=1 if signal is None else 2, open_ids=set())
+        cached_run.pending.append(change.started)
         if signal is not None:
-            actor.pending.append(signal)
+            cached_run.pending.append(signal)
         if change.update is not None:
-            actor.updates = [change.update.acceptance]
-            actor.seen_inbox = 1
+            cached_run.updates = [change.update.acceptance]
+            cached_run.seen_inbox = 1
         try:
-            commands, own, seen = actor.activate(self._clock.now())
+            commands, own, seen = cached_run.run_workflow_task(self._clock.now())
         except BaseException as error:
             machine.evict()
             if isinstance(error, KeyboardInterrupt):
                 raise
             logger.debug(
-                "the first activation of %s failed; it is started alone", run.workflow_id, exc_info=True
+                "the first workflow task of %s failed; it is started alone", run.workflow_id, exc_info=True
             )
             run.owner_id = None
             run.fence = 0
-            self.hub.journal.submit(change, callback)
+            self.runtime.journal.submit(change, callback)
             return
-        self.activations += 1
-        change.fold(self._decide(actor, commands, own, seen))
-        actor.change = change
-        self._keep(actor)
-        self.hub.journal.submit(change, partial(self._started, actor, change, callback))
+        self.workflow_tasks += 1
+        change.fold(self._decide(cached_run, commands, own, seen))
+        cached_run.change = change
+        self._keep(cached_run)
+        self.runtime.journal.submit(change, partial(self._started, cached_run, change, callback))
 
     def _started(
         self,
-        actor: Actor,
+        cached_run: CachedRun,
         change: StartRun,
         callback: Any,
         value: Started | None,
         error: BaseException | None,
     ) -> None:
-        actor.change = None
-        eager = change.activation.eager if change.activation is not None else {}
+        cached_run.change = None
+        eager = change.workflow_task.eager if change.workflow_task is not None else {}
         if value is None or value.applied is None:
             self._dispatcher.give_back(len(eager))
-            self._discard(actor)
+            self._discard(cached_run)
         else:
-            self._carry_on(actor, value.applied, eager)
+            self._carry_on(cached_run, value.applied, eager)
         if lasts(error):
             logger.debug("what %s did first can't be written; it is started alone", change.run.workflow_id)
             change.run.owner_id = None
@@ -403,7 +427,7 @@ class RunOwner:
                 change.run, change.started, change.policy, signal=change.signal, update=change.update
             )
             again.limits = change.limits
-            self.hub.journal.submit(again, callback)
+            self.runtime.journal.submit(again, callback)
             return
         callback(value, error)
 
@@ -411,10 +435,10 @@ class RunOwner:
 
     def add_result(self, task: ActivityTask, payload: Payload) -> None:
         """An activity ended here: bundle its result with the decision it leads to, if the run is ours."""
-        actor = self.actors.get(task.run_id)
-        if actor is not None and not self._stopping:
-            actor.add_result(task, payload)
-            self.wake(actor)
+        cached_run = self.cached_runs.get(task.run_id)
+        if cached_run is not None and not self._stopping:
+            cached_run.add_result(task, payload)
+            self.wake(cached_run)
         elif task.owner_fence is not None and not self._stopping:
             self._loader.load(task.run_id, [(task, payload)])
         else:
@@ -426,7 +450,7 @@ class RunOwner:
         """Bring a run into memory by replay, if it is ours."""
         if at > self._clock.now():
             self._later(at, partial(self.load, run_id))
-        elif run_id not in self.actors and not self._stopping:
+        elif run_id not in self.cached_runs and not self._stopping:
             self._loader.load(run_id)
 
     def _load_at(self, run_id: str, at: int) -> None:
@@ -434,38 +458,38 @@ class RunOwner:
 
     def look_again(self, run_id: str) -> None:
         """Somebody else woke a run of ours."""
-        actor = self.actors.get(run_id)
-        if actor is None:
+        cached_run = self.cached_runs.get(run_id)
+        if cached_run is None:
             self.load(run_id)
-        elif actor.change is None and not actor.has_work:
-            actor.gap = True
-            self.wake(actor)
+        elif cached_run.change is None and not cached_run.has_work:
+            cached_run.gap = True
+            self.wake(cached_run)
 
     def _loaded(self, load: Load) -> None:
-        self._pump.enqueue(partial(self._bring_back, load))
+        self._ready_queue.enqueue(partial(self._bring_back, load))
 
     def _bring_back(self, load: Load) -> None:
         fresh = self._loader.take(load)
-        actor = self.actors.get(load.run_id)
-        if actor is None and not fresh and not self._stopping:
+        cached_run = self.cached_runs.get(load.run_id)
+        if cached_run is None and not fresh and not self._stopping:
             self._loader.load(load.run_id, load.results)
             return
-        if actor is None and load.found is not None and fresh:
-            actor = self._replayed(*load.found)
-        if actor is None:
+        if cached_run is None and load.found is not None and fresh:
+            cached_run = self._replayed(*load.found)
+        if cached_run is None:
             self._results.commit(load.results)
         else:
             for task, payload in load.results:
-                actor.add_result(task, payload)
-            if actor.has_work:
-                self.wake(actor)
+                cached_run.add_result(task, payload)
+            if cached_run.has_work:
+                self.wake(cached_run)
             else:
                 self._trim()
-        if load.run_id in self.taker.arriving:  # after its activation, if it has one
-            self._pump.enqueue(partial(self.taker.arrived, load.run_id))
+        if load.run_id in self.run_claimer.arriving:  # after its workflow task, if it has one
+            self._ready_queue.enqueue(partial(self.run_claimer.arrived, load.run_id))
 
-    def _replayed(self, run: RunRow, rows: list[Any]) -> Actor | None:
-        """The actor of a run that is ours, from its history; ``None`` where it is not, or its code fails."""
+    def _replayed(self, run: RunRow, rows: list[Any]) -> CachedRun | None:
+        """The cached run of a run that is ours, from its history; ``None`` where it is not, or its code fails."""
         if not run.is_open or run.owner_id != self.worker_id or self._stopping:
             return None
         if run.workflow_type not in self.workflows:
@@ -480,17 +504,17 @@ class RunOwner:
                 raise
             self._failures.record(run, error)
             return None
-        actor = Actor(run, machine, seen_seq=replayed.last_seq, open_ids=replayed.open_ids)
-        actor.pending = [event for _, event in replayed.unapplied]
-        cached = self.hub.journal.cache.runs
+        cached_run = CachedRun(run, machine, seen_seq=replayed.last_seq, open_ids=replayed.open_ids)
+        cached_run.pending = [event for _, event in replayed.unapplied]
+        cached = self.runtime.journal.cache.runs
         known = cached.get(run.run_id)
         if known is not None and known.last_seq >= run.last_seq:
-            actor.run = known  # this process has written to the run since it was read
+            cached_run.run = known  # this process has written to the run since it was read
         else:
             cached[run.run_id] = run
-        actor.gap = actor.run.last_seq > replayed.last_seq
-        self._keep(actor)
-        return actor
+        cached_run.gap = cached_run.run.last_seq > replayed.last_seq
+        self._keep(cached_run)
+        return cached_run
 
     def _machine(self, run: RunRow) -> WorkflowMachine:
         settings = self.settings
@@ -508,49 +532,49 @@ class RunOwner:
             guarded=settings.runtime_guard,
         )
 
-    def _keep(self, actor: Actor) -> None:
-        self.actors[actor.run_id] = actor
+    def _keep(self, cached_run: CachedRun) -> None:
+        self.cached_runs[cached_run.run_id] = cached_run
 
-    def _discard(self, actor: Actor, own: list[Result] | None = None) -> None:
+    def _discard(self, cached_run: CachedRun, own: list[Result] | None = None) -> None:
         """Take a run out of memory; results that wait in it are committed alone."""
-        if self.actors.get(actor.run_id) is actor:
-            del self.actors[actor.run_id]
-        if actor.questions:
-            self.queries.give_up(actor)
-        actor.machine.evict()
-        self.hub.journal.cache.forget((actor.run_id,), ())
-        results = (own or []) + actor.own_tasks
-        actor.own_tasks = []
-        actor.own = []
-        if results and actor.run.closed_at is None:
+        if self.cached_runs.get(cached_run.run_id) is cached_run:
+            del self.cached_runs[cached_run.run_id]
+        if cached_run.questions:
+            self.queries.give_up(cached_run)
+        cached_run.machine.evict()
+        self.runtime.journal.cache.forget((cached_run.run_id,), ())
+        results = (own or []) + cached_run.own_tasks
+        cached_run.own_tasks = []
+        cached_run.own = []
+        if results and cached_run.run.closed_at is None:
             self._results.commit(results)
 
     def _trim(self) -> None:
         """Evict idle runs, the longest unused first, until the cache is no larger than it may be."""
-        actors = self.actors
-        for _ in range(min(len(actors), MOST_LOOKS)):
-            if len(actors) <= self.settings.max_cached_workflows:
+        cached_runs = self.cached_runs
+        for _ in range(min(len(cached_runs), MOST_LOOKS)):
+            if len(cached_runs) <= self.settings.max_cached_workflows:
                 return
-            run_id, actor = next(iter(actors.items()))
-            if actor.idle:
-                self._discard(actor)
+            run_id, cached_run = next(iter(cached_runs.items()))
+            if cached_run.idle:
+                self._discard(cached_run)
             else:
-                actors.move_to_end(run_id)
+                cached_runs.move_to_end(run_id)
 
     def _let_go(self, run_ids: list[str]) -> None:
         with suppress(JournalClosedError):  # who stops lets go of everything that is its own
-            self.hub.journal.submit(ReleaseRuns(self.worker_id, run_ids), lambda value, error: None)
+            self.runtime.journal.submit(ReleaseRuns(self.worker_id, run_ids), lambda value, error: None)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Activate nothing more."""
         self._stopping = True
-        self.taker.stop()
+        self.run_claimer.stop()
         self._loader.stop()
 
     def drop_all(self) -> None:
         """Forget everything that is in memory; what is in flight ends as it ends."""
-        for actor in list(self.actors.values()):
-            if actor.change is None:
-                self._discard(actor)
+        for cached_run in list(self.cached_runs.values()):
+            if cached_run.change is None:
+                self._discard(cached_run)

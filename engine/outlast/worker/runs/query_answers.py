@@ -3,15 +3,15 @@
 ============================  =========================================================================================
 where                         how
 ============================  =========================================================================================
-the run is cached here        by its machine, once the activation that is due or under way is durable
+the run is cached here        by its machine, once the workflow task that is due or under way is durable
 a worker here has its type    by replay of its history, which is thrown away afterwards; closed runs included
-a worker elsewhere has it     a row asks, a doorbell rings, a worker that serves the run answers the row
+a worker elsewhere has it     a row asks, a notifier rings, a worker that serves the run answers the row
 nobody has it                 :class:`~outlast.errors.NoWorkerError`, at once
 ============================  =========================================================================================
 
 A query sees what was acknowledged before it was asked: a signal that was sent first is handled first, if the run gets
-on at all. One whose task keeps failing is shown as its last good activation left it, and one that has not begun as its
-constructor makes it.
+on at all. One whose task keeps failing is shown as its last good workflow task left it, and one that has not begun as
+its constructor makes it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from outlast.runtime.runtime import Hub
-from outlast.worker.blocked_monitor import ActivationInterrupted, monitor
-from outlast.worker.runs.cached_run import Actor
+from outlast.runtime.runtime import Runtime
+from outlast.worker.blocked_monitor import WorkflowTaskInterrupted, monitor
+from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.loader import runs_and_histories
 from outlast.worker.settings import WorkerSettings
-from outlast_runs.queries import Question, Reply
+from outlast_runs.queries import QueryRequest, QueryResult
 from outlast_store.reads import queries
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.queries import AnswerQuery, open_queries
@@ -54,22 +54,22 @@ class Queries:
     """The questions that a worker answers about runs whose code it has.
 
     Args:
-        hub: Where to read.
+        runtime: Where to read.
         settings: The worker's.
-        cached: The actor of a run that is in memory.
+        cached: The cached run of a run that is in memory.
         machine: Makes the machine of a run.
-        discard: Throws an actor away whose machine can't be trusted any more.
+        discard: Throws a cached run away whose machine can't be trusted any more.
     """
 
     def __init__(
         self,
-        hub: Hub,
+        runtime: Runtime,
         settings: WorkerSettings,
-        cached: Callable[[str], Actor | None],
+        cached: Callable[[str], CachedRun | None],
         machine: Callable[[RunRow], WorkflowMachine],
-        discard: Callable[[Actor], None],
+        discard: Callable[[CachedRun], None],
     ) -> None:
-        self._hub = hub
+        self._runtime = runtime
         self._settings = settings
         self._cached = cached
         self._machine = machine
@@ -78,7 +78,7 @@ class Queries:
 
     # --- one question -----------------------------------------------------------------------------------------------
 
-    async def answer(self, run_id: str, question: Question, run: RunRow | None = None) -> Reply:
+    async def answer(self, run_id: str, question: QueryRequest, run: RunRow | None = None) -> QueryResult:
         """Answer a question about a run.
 
         Args:
@@ -93,14 +93,14 @@ class Queries:
         while True:
             if run is None:
                 run = await self._row(run_id)
-            actor = self._cached(run_id)
+            cached_run = self._cached(run_id)
             # Whoever was frozen may have lost the run to another owner since, and not know what that one did.
-            if actor is not None and not actor.run.is_behind(run):
-                reply = await self._wait_for(actor, question)
+            if cached_run is not None and not cached_run.run.is_behind(run):
+                reply = await self._wait_for(cached_run, question)
                 if reply is not None:
                     return reply
-                actor, run = None, await self._row(run_id)  # it has left memory, or has not begun
-            if waited >= PATIENCE_S or not (self._is_due(run) or self._is_coming(actor, run)):
+                cached_run, run = None, await self._row(run_id)  # it has left memory, or has not begun
+            if waited >= PATIENCE_S or not (self._is_due(run) or self._is_coming(cached_run, run)):
                 return await self._from_history(run_id, question)
             run = None
             await asyncio.sleep(pause)
@@ -108,56 +108,56 @@ class Queries:
             pause *= 2
 
     async def _row(self, run_id: str) -> RunRow:
-        run = await self._hub.read(queries.run, run_id)
+        run = await self._runtime.read(queries.run, run_id)
         if run is None:
             raise RunNotFoundError(run_id)
         return run
 
-    def _is_coming(self, actor: Actor | None, run: RunRow) -> bool:
+    def _is_coming(self, cached_run: CachedRun | None, run: RunRow) -> bool:
         """Whether memory is about to learn what the row says: it is ours still, and a commit or a bell under way."""
-        return actor is not None and run.is_open and run.fence == actor.run.fence
+        return cached_run is not None and run.is_open and run.fence == cached_run.run.fence
 
     def _is_due(self, run: RunRow) -> bool:
         """Whether the run is about to be activated: what was sent before the question is handled then."""
         if not run.is_open or run.wake_at is None or run.owner_id is None:
             return False
-        return max(run.wake_at, run.not_before) <= self._hub.environment.clock.now()
+        return max(run.wake_at, run.not_before) <= self._runtime.environment.clock.now()
 
-    def _wait_for(self, actor: Actor, question: Question) -> asyncio.Future[Reply | None]:
-        """Ask a run in memory: now if it is at rest, else after the activations that handle what came before."""
-        future: asyncio.Future[Reply | None] = self._hub.loop.create_future()
-        commits = int(actor.change is not None)
-        if actor.has_work and actor.run.not_before <= self._hub.environment.clock.now():
+    def _wait_for(self, cached_run: CachedRun, question: QueryRequest) -> asyncio.Future[QueryResult | None]:
+        """Ask a run in memory: now if it is at rest, else after the workflow tasks that handle what came before."""
+        future: asyncio.Future[QueryResult | None] = self._runtime.loop.create_future()
+        commits = int(cached_run.change is not None)
+        if cached_run.has_work and cached_run.run.not_before <= self._runtime.environment.clock.now():
             commits += 1
-        actor.questions.append((question, future, commits))
+        cached_run.questions.append((question, future, commits))
         if not commits:
-            self.settle(actor, commits=0)
+            self.settle(cached_run, commits=0)
         return future
 
-    def settle(self, actor: Actor, *, commits: int = 1) -> None:
-        """So many activations of a run have become durable: answer those who waited for no more."""
-        waiting, actor.questions = actor.questions, []
+    def settle(self, cached_run: CachedRun, *, commits: int = 1) -> None:
+        """So many workflow tasks of a run have become durable: answer those who waited for no more."""
+        waiting, cached_run.questions = cached_run.questions, []
         spoiled = False
         for question, future, wanted in waiting:
             if wanted > commits:
-                actor.questions.append((question, future, wanted - commits))
-            elif spoiled or not actor.machine.begun:
+                cached_run.questions.append((question, future, wanted - commits))
+            elif spoiled or not cached_run.machine.begun:
                 _resolve(future, None)
             else:
-                reply, spoiled = ask(actor.machine, question, self._settings)
+                reply, spoiled = ask(cached_run.machine, question, self._settings)
                 _resolve(future, reply)
         if spoiled:
-            self._discard(actor)
+            self._discard(cached_run)
 
-    def give_up(self, actor: Actor) -> None:
+    def give_up(self, cached_run: CachedRun) -> None:
         """The run leaves memory: what is asked of it is answered otherwise."""
-        questions, actor.questions = actor.questions, []
+        questions, cached_run.questions = cached_run.questions, []
         for _, future, _ in questions:
             _resolve(future, None)
 
-    async def _from_history(self, run_id: str, question: Question) -> Reply:
+    async def _from_history(self, run_id: str, question: QueryRequest) -> QueryResult:
         """Bring the run back for this question alone."""
-        found = (await self._hub.read(runs_and_histories, [run_id]))[run_id]
+        found = (await self._runtime.read(runs_and_histories, [run_id]))[run_id]
         if found is None:
             raise RunNotFoundError(run_id)
         run, rows = found
@@ -165,16 +165,16 @@ class Queries:
         try:
             machine = self._machine(run)
         except OutlastError as error:
-            return Reply(failure=failure_of(error, converter))
+            return QueryResult(failure=failure_of(error, converter))
         try:
             replayed = replay(machine, rows)
             if not machine.begun:
                 started = replayed.unapplied[0][1]
                 assert isinstance(started, WorkflowStarted)
-                machine.make(started, self._hub.environment.clock.now())
+                machine.make(started, self._runtime.environment.clock.now())
             return ask(machine, question, self._settings)[0]
         except RAISED as error:
-            return Reply(failure=failure_of(error, converter))
+            return QueryResult(failure=failure_of(error, converter))
         finally:
             machine.evict()
 
@@ -182,27 +182,29 @@ class Queries:
 
     async def look(self, queues: list[str], types: list[str]) -> None:
         """Answer what other processes ask about runs that this worker serves."""
-        now = self._hub.environment.clock.now()
-        for row, owner_id in await self._hub.read(open_queries, queues, types, now):
+        now = self._runtime.environment.clock.now()
+        for row, owner_id in await self._runtime.read(open_queries, queues, types, now):
             if row.key in self._answering:
                 continue
             theirs = owner_id is not None and owner_id != self._settings.worker_id
             if not (theirs and now - row.created_at < OWNER_FIRST_US):
                 self._answering.add(row.key)
-                self._hub.spawn(self._answer_row(row), "outlast-query")
+                self._runtime.spawn(self._answer_row(row), "outlast-query")
 
     async def _answer_row(self, row: RequestRow) -> None:
         try:
-            question = Question(row.name, *taken_apart(row.input))
+            question = QueryRequest(row.name, *taken_apart(row.input))
             reply = await self.answer(row.run_id, question)
-            await self._hub.journal.apply(AnswerQuery(row.key, reply.to_text()))
+            await self._runtime.journal.apply(AnswerQuery(row.key, reply.to_text()))
         except OutlastError as error:
             logger.warning("query %s of run %s could not be answered: %s", row.name, row.run_id, error)
         finally:
-            self._hub.loop.call_later(1.0, partial(self._answering.discard, row.key))
+            self._runtime.loop.call_later(1.0, partial(self._answering.discard, row.key))
 
 
-def ask(machine: WorkflowMachine, question: Question, settings: WorkerSettings) -> tuple[Reply, bool]:
+def ask(
+    machine: WorkflowMachine, question: QueryRequest, settings: WorkerSettings
+) -> tuple[QueryResult, bool]:
     """Ask a machine at rest. Returns the reply, and whether the machine must not be used any more."""
     watch = monitor()
     if watch is not None:
@@ -215,16 +217,16 @@ def ask(machine: WorkflowMachine, question: Question, settings: WorkerSettings) 
                 watch.leave()
         limits: StructuralLimits = settings.limits
         limits.check("payload_bytes", len(result.json), whose=machine.run_id)
-        return Reply(result), False
-    except ActivationInterrupted as stop:
+        return QueryResult(result), False
+    except WorkflowTaskInterrupted as stop:
         if watch is not None:
             watch.leave()
-        return Reply(failure=failure_of(machine.log.refusal or stop, settings.converter)), True
+        return QueryResult(failure=failure_of(machine.log.refusal or stop, settings.converter)), True
     except RAISED as error:
         spoiled = isinstance(error, ReadOnlyContextError) or machine.log.refusal is not None
-        return Reply(failure=failure_of(error, settings.converter)), spoiled
+        return QueryResult(failure=failure_of(error, settings.converter)), spoiled
 
 
-def _resolve(future: asyncio.Future[Reply | None], reply: Reply | None) -> None:
+def _resolve(future: asyncio.Future[QueryResult | None], reply: QueryResult | None) -> None:
     if not future.done():
         future.set_result(reply)

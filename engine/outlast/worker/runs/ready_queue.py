@@ -14,7 +14,7 @@ logger = logging.getLogger("outlast.worker")
 TURN = 0.005
 
 
-class Pump:
+class ReadyQueue:
     """Runs actions in order, never inside a task, and lets the loop go round after :data:`TURN` seconds of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
@@ -38,7 +38,7 @@ class Pump:
             try:
                 action()
             except Exception:
-                logger.exception("an activation could not be handed over")
+                logger.exception("a workflow task could not be handed over")
             if monotonic() >= end:
                 break
         if ready:

@@ -1,4 +1,7 @@
-"""Activations that can't be done: a failed task is counted and tried again, a history past its limit ends the run."""
+"""Workflow tasks that can't be done.
+
+A failed task is counted and tried again, a history past its limit ends the run.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from outlast.runtime.runtime import Hub
-from outlast.worker.runs.cached_run import Actor
+from outlast.runtime.runtime import Runtime
+from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.settings import WorkerSettings
-from outlast_runs.activation import Activate, Activation, TaskFailed
+from outlast_runs.workflow_task import CommitWorkflowTask, FailWorkflowTask, WorkflowTask
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
@@ -24,18 +27,20 @@ class TaskFailures:
     """Records the failed tasks of a worker's runs.
 
     Args:
-        hub: Where the journal is.
+        runtime: Where the journal is.
         settings: The worker's.
         load_at: Brings a run back into memory at a time.
     """
 
-    def __init__(self, hub: Hub, settings: WorkerSettings, load_at: Callable[[str, int], None]) -> None:
-        self._hub = hub
+    def __init__(
+        self, runtime: Runtime, settings: WorkerSettings, load_at: Callable[[str, int], None]
+    ) -> None:
+        self._runtime = runtime
         self._settings = settings
         self._load_at = load_at
 
     def record(self, run: RunRow, error: BaseException) -> None:
-        """A run's code, or what is around it, raised in an activation: count it, and try again later."""
+        """A run's code, or what is around it, raised in a workflow task: count it, and try again later."""
         settings = self._settings
         logger.warning(
             "the task of workflow %s (run %s) failed: %s: %s",
@@ -46,8 +51,8 @@ class TaskFailures:
             extra={"workflow_id": run.workflow_id, "run_id": run.run_id},
         )
         event = WorkflowTaskFailed(failure_of(error, settings.converter), settings.build_id)
-        change = TaskFailed(run, settings.worker_id, run.fence, event)
-        self._hub.journal.submit(change, partial(self._recorded, run.run_id))
+        change = FailWorkflowTask(run, settings.worker_id, run.fence, event)
+        self._runtime.journal.submit(change, partial(self._recorded, run.run_id))
 
     def _recorded(self, run_id: str, again_at: int | None, error: BaseException | None) -> None:
         if again_at:
@@ -55,50 +60,50 @@ class TaskFailures:
         elif error is not None and not isinstance(error, RefusedError | JournalClosedError):
             logger.warning("the failed task of run %s could not be recorded: %s", run_id, error)
 
-    def limit_passed(self, actor: Actor, error: StructuralLimitError) -> Activate:
-        """The history has grown past its limit: what fails the run, without another activation."""
-        run = actor.run
+    def limit_passed(self, cached_run: CachedRun, error: StructuralLimitError) -> CommitWorkflowTask:
+        """The history has grown past its limit: what fails the run, without another workflow task."""
+        run = cached_run.run
         failed = WorkflowFailed(failure_of(error, self._settings.converter), by=BY_LIMIT)
-        return Activate(
+        return CommitWorkflowTask(
             run,
-            Activation(
+            WorkflowTask(
                 worker_id=self._settings.worker_id,
                 fence=run.fence,
-                seen_seq=actor.seen_seq,
-                seen_inbox=actor.seen_inbox,
+                seen_seq=cached_run.seen_seq,
+                seen_inbox=cached_run.seen_inbox,
                 record=None,
                 commands=[failed],
             ),
         )
 
     def rejection(
-        self, actor: Actor, update_id: str | None = None, failure: Failure | None = None
-    ) -> Activate:
+        self, cached_run: CachedRun, update_id: str | None = None, failure: Failure | None = None
+    ) -> CommitWorkflowTask:
         """What writes the answer to one update and nothing else; without one, that the inbox holds no news.
 
         Args:
-            actor: The run.
+            cached_run: The run.
             update_id: An update whose validator tried to change the run, which must come back by replay.
             failure: Why it is rejected.
         """
         considered = Considered(rejected=[(update_id, failure)] if update_id and failure else [], alone=True)
-        run = actor.run
-        return Activate(
+        run = cached_run.run
+        return CommitWorkflowTask(
             run,
-            Activation(
+            WorkflowTask(
                 worker_id=self._settings.worker_id,
                 fence=run.fence,
-                seen_seq=actor.seen_seq,
-                seen_inbox=actor.seen_inbox if update_id is None else -1,
+                seen_seq=cached_run.seen_seq,
+                seen_inbox=cached_run.seen_inbox if update_id is None else -1,
                 record=None,
                 commands=(),
                 considered=considered,
             ),
         )
 
-    def check_history(self, actor: Actor) -> None:
+    def check_history(self, cached_run: CachedRun) -> None:
         """Raise where a run's history has grown past its limit; warn where it nearly has."""
-        limits, run = self._settings.limits, actor.run
-        warned = actor.machine.log.warned
+        limits, run = self._settings.limits, cached_run.run
+        warned = cached_run.machine.log.warned
         limits.check("history_events", run.last_seq, whose=run.workflow_id, warned=warned)
         limits.check("history_bytes", run.history_bytes, whose=run.workflow_id, warned=warned)

@@ -1,8 +1,8 @@
-"""From an activation's commands to one change: the rows that a run's decisions become.
+"""From a workflow task's commands to one change: the rows that a run's decisions become.
 
-An activation is decided before its change is applied, on the owner's word; the change checks that word under the run's
-guard. It is refused as a whole where the owner was fenced off, where a result that it bundles came too late, or where
-an unseen signal, update or cancel request holds back a terminal command. A deadline of the run that has passed is
+A workflow task is decided before its change is applied, on the owner's word; the change checks that word under the
+run's guard. It is refused as a whole where the owner was fenced off, where a result that it bundles came too late, or
+where an unseen signal, update or cancel request holds back a terminal command. A deadline of the run that has passed is
 enforced instead, whoever asked.
 """
 
@@ -90,15 +90,15 @@ class OwnResult:
 
 
 @dataclass(slots=True)
-class Activation:
-    """What one activation decided, and what it had seen when it did."""
+class WorkflowTask:
+    """What one workflow task decided, and what it had seen when it did."""
 
     worker_id: str
     fence: int
     seen_seq: int
     seen_inbox: int
     record: WorkflowTaskCompleted | None
-    """``None`` where a structural limit ended the run: replay ends before such an activation."""
+    """``None`` where a structural limit ended the run: replay ends before such a workflow task."""
     commands: Sequence[Event]
     own: Sequence[OwnResult] = ()
     considered: Considered | None = None
@@ -119,7 +119,7 @@ class Activation:
 
 @dataclass(slots=True)
 class Applied:
-    """What became of an activation."""
+    """What became of a workflow task."""
 
     run: RunRow
     first_seq: int
@@ -131,47 +131,47 @@ class Applied:
     """What follows from commands: it is written when they all stand, so that no event comes between them."""
 
 
-def apply_activation(batch: Batch, run: RunRow, activation: Activation) -> Applied:
-    """Check an activation against the locked rows and write it."""
-    if not run.is_open or run.owner_id != activation.worker_id or run.fence != activation.fence:
+def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) -> Applied:
+    """Check a workflow task against the locked rows and write it."""
+    if not run.is_open or run.owner_id != workflow_task.worker_id or run.fence != workflow_task.fence:
         raise RefusedError("fenced", f"run {run.run_id} is closed or owned by another worker")
     if deadline_passed(run, batch.now) is not None:
         return Applied(run, run.last_seq + 1, timed_out=time_out_run(batch, run))
-    commands = activation.commands
+    commands = workflow_task.commands
     terminal = commands[-1] if commands and commands[-1].terminal else None
-    if run.last_seq != activation.seen_seq:
-        _check_unseen(batch, run, activation, terminal)
-    if terminal is not None and run.inbox != activation.seen_inbox:
-        _check_inbox(run, activation, terminal)
-    for result in activation.own:
-        _check_own(batch, run, activation, result)
-    seen_all = run.last_seq == activation.seen_seq and run.inbox == activation.seen_inbox
+    if run.last_seq != workflow_task.seen_seq:
+        _check_unseen(batch, run, workflow_task, terminal)
+    if terminal is not None and run.inbox != workflow_task.seen_inbox:
+        _check_inbox(run, workflow_task, terminal)
+    for result in workflow_task.own:
+        _check_own(batch, run, workflow_task, result)
+    seen_all = run.last_seq == workflow_task.seen_seq and run.inbox == workflow_task.seen_inbox
     first_seq = run.last_seq + 1
-    for result in activation.own:
+    for result in workflow_task.own:
         row = batch.activity(run.run_id, result.activity_id)
         assert row is not None
         complete(batch, run, row, result.event)
-    if activation.considered is not None:
-        answer_updates(batch, run, activation.considered)
-    if activation.record is not None:
-        batch.append(run, activation.record)
+    if workflow_task.considered is not None:
+        answer_updates(batch, run, workflow_task.considered)
+    if workflow_task.record is not None:
+        batch.append(run, workflow_task.record)
     elif not commands:  # nothing but news of the inbox: whatever else holds of the run goes on
         run.wake_at = None if seen_all else run.wake_at
         return Applied(run, first_seq)
-    _settle(run, activation, seen_all=seen_all, now=batch.now)
+    _settle(run, workflow_task, seen_all=seen_all, now=batch.now)
     applied = Applied(run, first_seq)
     for command in commands:
         if command is terminal:
-            _end(batch, run, activation, command, applied)
+            _end(batch, run, workflow_task, command, applied)
         else:
-            _carry_out(batch, run, activation, command, applied)
+            _carry_out(batch, run, workflow_task, command, applied)
     for consequence in applied.consequences:
         consequence()
     return applied
 
 
-def _settle(run: RunRow, activation: Activation, *, seen_all: bool, now: int) -> None:
-    """A successful activation clears what earlier trouble left, and the call to wake if all of it was seen."""
+def _settle(run: RunRow, workflow_task: WorkflowTask, *, seen_all: bool, now: int) -> None:
+    """A successful workflow task clears what earlier trouble left, and the call to wake if all of it was seen."""
     if seen_all:
         run.wake_at = None
     run.not_before = 0
@@ -180,15 +180,17 @@ def _settle(run: RunRow, activation: Activation, *, seen_all: bool, now: int) ->
     run.owner_losses = 0
     run.attention = None
     run.attention_since = None
-    run.build_id = activation.build_id
+    run.build_id = workflow_task.build_id
     if run.status == RunStatus.PENDING:
         run.status = str(RunStatus.RUNNING)
         run.started_at = now
 
 
-def _check_unseen(batch: Batch, run: RunRow, activation: Activation, terminal: Event | None) -> None:
-    """Refuse a second activation from the same point, and a terminal command while something acknowledged is unseen."""
-    unseen = batch.event_types(run.run_id, activation.seen_seq)
+def _check_unseen(batch: Batch, run: RunRow, workflow_task: WorkflowTask, terminal: Event | None) -> None:
+    """Refuse a second workflow task from the same point, and a terminal command while something acknowledged is
+    unseen.
+    """
+    unseen = batch.event_types(run.run_id, workflow_task.seen_seq)
     if WorkflowTaskCompleted.type in unseen:
         raise RefusedError("stale", f"run {run.run_id} was activated from an earlier state of it")
     holding = HOLD_BACK_CONTINUE if isinstance(terminal, WorkflowContinuedAsNew) else HOLD_BACK_TERMINAL
@@ -196,35 +198,37 @@ def _check_unseen(batch: Batch, run: RunRow, activation: Activation, terminal: E
         raise RefusedError("unseen", f"run {run.run_id} has news that its end must wait for")
 
 
-def _check_inbox(run: RunRow, activation: Activation, terminal: Event) -> None:
+def _check_inbox(run: RunRow, workflow_task: WorkflowTask, terminal: Event) -> None:
     """Refuse a terminal command while an update is unseen; one of a run that continues moves on, and a limit waits for
     nobody.
     """
-    if activation.record is not None and not isinstance(terminal, WorkflowContinuedAsNew):
+    if workflow_task.record is not None and not isinstance(terminal, WorkflowContinuedAsNew):
         raise RefusedError("unseen", f"run {run.run_id} was asked something that its end must wait for")
 
 
-def _check_own(batch: Batch, run: RunRow, activation: Activation, result: OwnResult) -> None:
+def _check_own(batch: Batch, run: RunRow, workflow_task: WorkflowTask, result: OwnResult) -> None:
     row = batch.activity(run.run_id, result.activity_id)
     if (
         row is None
         or row.status != "running"
         or row.attempt != result.attempt
-        or row.claimed_by != activation.worker_id
+        or row.claimed_by != workflow_task.worker_id
         or passed(row, batch.now) is not None
     ):
         raise RefusedError("result", f"a result of activity {result.activity_id} came too late")
 
 
-def _carry_out(batch: Batch, run: RunRow, activation: Activation, command: Event, applied: Applied) -> None:
+def _carry_out(
+    batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: Event, applied: Applied
+) -> None:
     """Append a command that does not end the run, and write its row."""
     seq = batch.append(run, command)
     if isinstance(command, ActivityScheduled):
-        options = activation.eager.get(command.command_id)
+        options = workflow_task.eager.get(command.command_id)
         if options is None:
             schedule(batch, run, seq, command, ActivityOptions.from_snapshot(command.options.json), None)
         else:
-            row = schedule(batch, run, seq, command, options, activation.worker_id)
+            row = schedule(batch, run, seq, command, options, workflow_task.worker_id)
             applied.claimed.append((row, command))
     elif isinstance(command, TimerScheduled):
         batch.add_timer(run.run_id, command.command_id, command.fire_at)
@@ -237,7 +241,7 @@ def _carry_out(batch: Batch, run: RunRow, activation: Activation, command: Event
         else:
             request_cancel(batch, run, target)
     elif isinstance(command, ChildWorkflowScheduled):
-        child = activation.children[command.command_id]
+        child = workflow_task.children[command.command_id]
         answer = start_child(batch, run, command, child)
         wakes = child.awaited or isinstance(answer, ChildWorkflowStartFailed)
         applied.consequences.append(partial(_answer, batch, run, answer, wakes=wakes))
@@ -248,7 +252,7 @@ def _carry_out(batch: Batch, run: RunRow, activation: Activation, command: Event
     elif isinstance(command, ChildWorkflowCancelRequested):
         applied.consequences.append(partial(cancel_child, batch, run, command))
     elif isinstance(command, ExternalSignalRequested):
-        applied.consequences.append(partial(signal_other, batch, run, command, activation.limits))
+        applied.consequences.append(partial(signal_other, batch, run, command, workflow_task.limits))
     elif isinstance(command, UpdateCompleted):
         completed(batch, (run.first_run_id, "update", command.update_id), seq, command)
 
@@ -261,14 +265,14 @@ def _answer(batch: Batch, run: RunRow, event: Event, *, wakes: bool) -> None:
             run.wake(batch.now)
 
 
-def _end(batch: Batch, run: RunRow, activation: Activation, command: Event, applied: Applied) -> None:
+def _end(batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: Event, applied: Applied) -> None:
     """Carry out the command that ends the run."""
-    nothing_open = activation.nothing_open
+    nothing_open = workflow_task.nothing_open
     if isinstance(command, WorkflowCompleted):
         close_run(batch, run, command, RunStatus.COMPLETED, by="completed", nothing_open=nothing_open)
     elif isinstance(command, WorkflowContinuedAsNew):
-        applied.following = _continue(batch, run, activation, command)
-        signals = [*activation.buffered, *_unapplied(batch, run, activation, applied)]
+        applied.following = _continue(batch, run, workflow_task, command)
+        signals = [*workflow_task.buffered, *_unapplied(batch, run, workflow_task, applied)]
         move_signals(batch, applied.following, signals)
         close_run(
             batch, run, command, RunStatus.CONTINUED_AS_NEW, by="continued_as_new", nothing_open=nothing_open
@@ -292,12 +296,12 @@ def _end(batch: Batch, run: RunRow, activation: Activation, command: Event, appl
             nothing_open=nothing_open,
         )
     elif isinstance(command, WorkflowFailed):
-        _fail(batch, run, activation, command)
+        _fail(batch, run, workflow_task, command)
     else:
         raise AssertionError(f"{command.type} does not end a run")
 
 
-def _fail(batch: Batch, run: RunRow, activation: Activation, command: WorkflowFailed) -> None:
+def _fail(batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: WorkflowFailed) -> None:
     document = command.failure
     delay = document.get("next_retry_delay")
     command.next_run_id = retry_run(
@@ -323,7 +327,7 @@ def _fail(batch: Batch, run: RunRow, activation: Activation, command: WorkflowFa
         RunStatus.FAILED,
         by="failed",
         failure=failure,
-        nothing_open=activation.nothing_open,
+        nothing_open=workflow_task.nothing_open,
     )
 
 
@@ -340,22 +344,24 @@ def _retry_state(run: RunRow, failure: dict[str, object]) -> RetryState:
 
 
 def _unapplied(
-    batch: Batch, run: RunRow, activation: Activation, applied: Applied
+    batch: Batch, run: RunRow, workflow_task: WorkflowTask, applied: Applied
 ) -> Sequence[SignalReceived]:
-    """The signals that this activation had not seen, in order. The database is asked only if it may know of any."""
-    if applied.first_seq - 1 == activation.seen_seq:
+    """The signals that this workflow task had not seen, in order. The database is asked only if it may know of any."""
+    if applied.first_seq - 1 == workflow_task.seen_seq:
         return ()
-    return unapplied_signals(batch, run, activation.seen_seq)
+    return unapplied_signals(batch, run, workflow_task.seen_seq)
 
 
-def _continue(batch: Batch, run: RunRow, activation: Activation, command: WorkflowContinuedAsNew) -> RunRow:
+def _continue(
+    batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: WorkflowContinuedAsNew
+) -> RunRow:
     """Write the next run of the chain; this worker owns it from the first write."""
-    assert activation.next_run_id is not None
+    assert workflow_task.next_run_id is not None
     following = next_run(
         run,
-        run_id=activation.next_run_id,
+        run_id=workflow_task.next_run_id,
         now=batch.now,
-        owner_id=activation.next_owner_id,
+        owner_id=workflow_task.next_owner_id,
         workflow_type=command.workflow_type,
         task_queue=command.task_queue,
         run_timeout=microseconds(command.run_timeout_seconds)
@@ -375,17 +381,17 @@ def _continue(batch: Batch, run: RunRow, activation: Activation, command: Workfl
 # --- the changes ----------------------------------------------------------------------------------------------------
 
 
-class Activate(BaseChange):
-    """An owner's activation of a run that exists."""
+class CommitWorkflowTask(BaseChange):
+    """An owner's workflow task of a run that exists."""
 
-    def __init__(self, run: RunRow, activation: Activation) -> None:
+    def __init__(self, run: RunRow, workflow_task: WorkflowTask) -> None:
         self.run_id = run.run_id
-        self.activation = activation
+        self.workflow_task = workflow_task
         self.runs = (run.run_id,)
-        self.activities = tuple(_activities(run.run_id, activation))
-        commands = activation.commands
+        self.activities = tuple(_activities(run.run_id, workflow_task))
+        commands = workflow_task.commands
         if commands and commands[-1].terminal:
-            if not activation.nothing_open:
+            if not workflow_task.nothing_open:
                 self.closes = self.runs
             if isinstance(commands[-1], WorkflowContinuedAsNew | WorkflowFailed):
                 self.instances = (run.workflow_id,)
@@ -393,31 +399,31 @@ class Activate(BaseChange):
                 run.parent_run_id is not None
             ):  # which is told: its lock is taken in order, not when it is needed
                 self.runs = (run.run_id, run.parent_run_id)
-        if activation.children:
-            self.new_instances = [child.instance for child in activation.children.values()]
+        if workflow_task.children:
+            self.new_instances = [child.instance for child in workflow_task.children.values()]
         signalled = {one.workflow_id for one in commands if type(one) is ExternalSignalRequested}
         if signalled:
             self.instances = (*self.instances, *signalled)
         self.weight = 1024 + 512 * len(commands)
 
     def apply(self, batch: Batch) -> Applied:
-        """Check and write the activation."""
+        """Check and write the workflow task."""
         run = batch.run(self.run_id)
         if run is None:
             raise RefusedError("unknown_run", f"run {self.run_id} is gone")
-        return apply_activation(batch, run, self.activation)
+        return apply_workflow_task(batch, run, self.workflow_task)
 
 
-def _activities(run_id: str, activation: Activation) -> list[ActivityKey]:
-    keys = [(run_id, result.activity_id) for result in activation.own]
-    for command in activation.commands:
+def _activities(run_id: str, workflow_task: WorkflowTask) -> list[ActivityKey]:
+    keys = [(run_id, result.activity_id) for result in workflow_task.own]
+    for command in workflow_task.commands:
         if isinstance(command, ActivityCancelRequested):
             keys.append((run_id, command.command_id))
     return keys
 
 
-class TaskFailed(BaseChange):
-    """An activation could not be done: count it, record the first of a streak, and try again after a backoff."""
+class FailWorkflowTask(BaseChange):
+    """A workflow task could not be done: count it, record the first of a streak, and try again after a backoff."""
 
     def __init__(self, run: RunRow, worker_id: str, fence: int, event: WorkflowTaskFailed) -> None:
         self.run_id = run.run_id

@@ -1,13 +1,13 @@
-"""The pulse: what a process must do on time, on a thread and a connection of its own.
+"""The ticker: what a process must do on time, on a thread and a connection of its own.
 
 Renewing a lease and sending heartbeats may not wait for user code, nor for the journal: a handler that blocks the loop
-must not cost the lease. A *beat* is a function of ``(connection, now)``; it runs at its interval, or at once when it is
+must not cost the lease. A *tick* is a function of ``(connection, now)``; it runs at its interval, or at once when it is
 woken from any thread, and writes its own short transaction of compare-and-set statements.
 
-When a beat fails it is tried again after a short pause. If the connection is lost, another is opened; until then
-:attr:`Pulse.connected_for_s` is zero, because whoever could not reach the database knows nothing about others.
+When a tick fails it is tried again after a short pause. If the connection is lost, another is opened; until then
+:attr:`Ticker.connected_for_s` is zero, because whoever could not reach the database knows nothing about others.
 
-Where there may be no threads, and for SQLite in memory (whose one connection is also the journal's), beats are timers
+Where there may be no threads, and for SQLite in memory (whose one connection is also the journal's), ticks are timers
 of the event loop: they run between the journal's batches, never inside one.
 """
 
@@ -26,10 +26,10 @@ from outlast_store.database.database import Database, is_disconnect, translate
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import StoreError
 
-logger = logging.getLogger("outlast.pulse")
+logger = logging.getLogger("outlast.ticker")
 
-BeatFunction = Callable[[Connection, int], float | None]
-"""Does one beat, given a connection in autocommit and the time in microseconds.
+TickFunction = Callable[[Connection, int], float | None]
+"""Does one tick, given a connection in autocommit and the time in microseconds.
 
 It may return after how many seconds it wants to run again, where that is sooner than its interval.
 """
@@ -38,12 +38,12 @@ FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
 
 
-class Beat:
+class Tick:
     """One thing to be done on time; ``due_at`` is in the clock's monotonic seconds."""
 
     __slots__ = ("due_at", "fn", "interval_s", "name", "pause_s")
 
-    def __init__(self, name: str, interval_s: float, fn: BeatFunction, due_at: float) -> None:
+    def __init__(self, name: str, interval_s: float, fn: TickFunction, due_at: float) -> None:
         self.name = name
         self.interval_s = interval_s
         self.fn = fn
@@ -51,18 +51,18 @@ class Beat:
         self.pause_s = FIRST_PAUSE_S
 
 
-class Pulse:
-    """Runs beats; see the module. ``start`` and ``stop`` are called on the event loop.
+class Ticker:
+    """Runs ticks; see the module. ``start`` and ``stop`` are called on the event loop.
 
     Args:
-        database: Where the beats write.
+        database: Where the ticks write.
         environment: The clock, and whether there may be a thread.
     """
 
     def __init__(self, database: Database, environment: Environment) -> None:
         self._database = database
         self._clock = environment.clock
-        self._beats: dict[str, Beat] = {}
+        self._ticks: dict[str, Tick] = {}
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._connected_at: float | None = None
@@ -74,60 +74,60 @@ class Pulse:
         else:
             self._driver = LoopDriver(self)
 
-    def add(self, name: str, interval_s: float, fn: BeatFunction, *, at_once: bool = True) -> None:
+    def add(self, name: str, interval_s: float, fn: TickFunction, *, at_once: bool = True) -> None:
         """Run ``fn`` every ``interval_s`` seconds from now on, the first time at once or after the first of them."""
         with self._lock:
             due_at = self._clock.monotonic() + (0.0 if at_once else interval_s)
-            self._beats[name] = Beat(name, interval_s, fn, due_at)
+            self._ticks[name] = Tick(name, interval_s, fn, due_at)
         self._driver.notice()
 
     def remove(self, name: str) -> None:
-        """Run this beat no more; one that is under way ends as it ends."""
+        """Run this tick no more; one that is under way ends as it ends."""
         with self._lock:
-            self._beats.pop(name, None)
+            self._ticks.pop(name, None)
 
     def start(self) -> None:
         """Begin."""
         self._driver.start()
 
     def stop(self) -> None:
-        """Wait for the beat that is under way and close the connection; no further beat runs after this returns."""
+        """Wait for the tick that is under way and close the connection; no further tick runs after this returns."""
         self._driver.stop()
 
     def wake(self, name: str) -> None:
-        """Run this beat at once; from any thread. Nothing happens if there is no such beat."""
+        """Run this tick at once; from any thread. Nothing happens if there is no such tick."""
         with self._lock:
-            beat = self._beats.get(name)
-            if beat is None:
+            tick = self._ticks.get(name)
+            if tick is None:
                 return
-            beat.due_at = 0.0
+            tick.due_at = 0.0
         self._driver.notice()
 
     @property
     def connected_for_s(self) -> float:
-        """For how long the connection has been proved unbroken: from its first to its latest beat that used it."""
+        """For how long the connection has been proved unbroken: from its first to its latest tick that used it."""
         with self._lock:
             return self._alive_at - self._connected_at if self._connected_at is not None else 0.0
 
     # --- for the drivers --------------------------------------------------------------------------------------------
 
     def delay_s(self) -> float | None:
-        """Until the next beat is due; ``None``: there are no beats."""
+        """Until the next tick is due; ``None``: there are no ticks."""
         with self._lock:
-            if not self._beats:
+            if not self._ticks:
                 return None
-            return min(beat.due_at for beat in self._beats.values()) - self._clock.monotonic()
+            return min(tick.due_at for tick in self._ticks.values()) - self._clock.monotonic()
 
     def run_due(self, stopping: Callable[[], bool]) -> None:
-        """Run the beats that are due, the one that has waited longest first."""
+        """Run the ticks that are due, the one that has waited longest first."""
         now = self._clock.monotonic()
         with self._lock:
-            due = [beat for beat in self._beats.values() if beat.due_at <= now]
-            due.sort(key=lambda beat: beat.due_at)
-        for beat in due:
+            due = [tick for tick in self._ticks.values() if tick.due_at <= now]
+            due.sort(key=lambda tick: tick.due_at)
+        for tick in due:
             if stopping():
                 return
-            self._run(beat)
+            self._run(tick)
 
     def close(self) -> None:
         """Close the connection."""
@@ -138,19 +138,19 @@ class Pulse:
             try:
                 connection.close()
             except SQLAlchemyError:
-                logger.debug("closing the pulse's connection", exc_info=True)
+                logger.debug("closing the ticker's connection", exc_info=True)
 
-    def _run(self, beat: Beat) -> None:
-        with self._lock:  # a wake from now on asks for another beat after this one
-            beat.due_at = self._clock.monotonic() + beat.interval_s
+    def _run(self, tick: Tick) -> None:
+        with self._lock:  # a wake from now on asks for another tick after this one
+            tick.due_at = self._clock.monotonic() + tick.interval_s
         try:
             if self._connection is None:
                 self._connection = self._database.writer()
                 event.listen(self._connection, "after_cursor_execute", self._answered)
             self._spoken = False
-            wanted = beat.fn(self._connection, self._clock.now())
+            wanted = tick.fn(self._connection, self._clock.now())
         except Exception as error:
-            self._failed(beat, error)
+            self._failed(tick, error)
             return
         now = self._clock.monotonic()
         with self._lock:
@@ -158,23 +158,23 @@ class Pulse:
                 self._alive_at = now
                 if self._connected_at is None:
                     self._connected_at = now
-            if wanted is not None and now + wanted < beat.due_at:
-                beat.due_at = now + max(wanted, 0.0)
-        beat.pause_s = FIRST_PAUSE_S
+            if wanted is not None and now + wanted < tick.due_at:
+                tick.due_at = now + max(wanted, 0.0)
+        tick.pause_s = FIRST_PAUSE_S
 
     def _answered(self, *_: object) -> None:
         self._spoken = True
 
-    def _failed(self, beat: Beat, error: Exception) -> None:
+    def _failed(self, tick: Tick, error: Exception) -> None:
         self._recover(error)
         problem = translate(error, self._database.url)
         if isinstance(problem, StoreError):  # the database's trouble: what it is says more than where
-            logger.warning("the %s beat failed and is tried again: %s", beat.name, problem)
+            logger.warning("the %s tick failed and is tried again: %s", tick.name, problem)
         else:
-            logger.exception("the %s beat failed and is tried again", beat.name, exc_info=error)
-        pause, beat.pause_s = beat.pause_s, min(beat.pause_s * 2, LONGEST_PAUSE_S)
+            logger.exception("the %s tick failed and is tried again", tick.name, exc_info=error)
+        pause, tick.pause_s = tick.pause_s, min(tick.pause_s * 2, LONGEST_PAUSE_S)
         with self._lock:
-            beat.due_at = min(beat.due_at, self._clock.monotonic() + pause)
+            tick.due_at = min(tick.due_at, self._clock.monotonic() + pause)
 
     def _recover(self, error: Exception) -> None:
         """Leave no transaction open; give up a connection that is lost."""
@@ -183,7 +183,7 @@ class Pulse:
             try:
                 _roll_back(connection)
             except SQLAlchemyError:
-                logger.debug("rolling back a beat", exc_info=True)
+                logger.debug("rolling back a tick", exc_info=True)
             else:
                 return
         self._connection = None
@@ -199,17 +199,17 @@ class Pulse:
 
 
 def _roll_back(connection: Connection) -> None:
-    """End the transaction that a beat left open, if there is one."""
+    """End the transaction that a tick left open, if there is one."""
     driver = connection.connection.driver_connection
     if getattr(driver, "in_transaction", True):  # SQLite refuses a ROLLBACK outside a transaction
         connection.exec_driver_sql("ROLLBACK")
 
 
 class ThreadDriver:
-    """Beats on a thread of their own."""
+    """Ticks on a thread of their own."""
 
-    def __init__(self, pulse: Pulse) -> None:
-        self._pulse = pulse
+    def __init__(self, ticker: Ticker) -> None:
+        self._ticker = ticker
         self._wanted = threading.Condition()
         self._noticed = False
         self._stopping = False
@@ -224,11 +224,11 @@ class ThreadDriver:
     def start(self) -> None:
         """Start the thread."""
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="outlast-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="outlast-ticker", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, after the beat that it is running."""
+        """End the thread, after the tick that it is running."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -242,19 +242,19 @@ class ThreadDriver:
         return self._stopping
 
     def _run(self) -> None:
-        pulse = self._pulse
+        ticker = self._ticker
         try:
             while self._wait():
-                pulse.run_due(self._is_stopping)
+                ticker.run_due(self._is_stopping)
         finally:
-            pulse.close()
+            ticker.close()
 
     def _wait(self) -> bool:
         """Until something is due; whether to go on."""
         with self._wanted:
             while not self._stopping:
                 self._noticed = False
-                delay = self._pulse.delay_s()
+                delay = self._ticker.delay_s()
                 if delay is not None and delay <= 0:
                     return True
                 if not self._noticed:
@@ -263,10 +263,10 @@ class ThreadDriver:
 
 
 class LoopDriver:
-    """Beats as timers of the event loop that ``start`` was called on."""
+    """Ticks as timers of the event loop that ``start`` was called on."""
 
-    def __init__(self, pulse: Pulse) -> None:
-        self._pulse = pulse
+    def __init__(self, ticker: Ticker) -> None:
+        self._ticker = ticker
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._thread_id = 0
@@ -298,7 +298,7 @@ class LoopDriver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._pulse.close()
+        self._ticker.close()
 
     def _is_stopping(self) -> bool:
         return self._loop is None
@@ -307,11 +307,11 @@ class LoopDriver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        loop, delay = self._loop, self._pulse.delay_s()
+        loop, delay = self._loop, self._ticker.delay_s()
         if loop is not None and delay is not None:
             self._timer = loop.call_later(max(delay, 0.0), self._turn)
 
     def _turn(self) -> None:
         self._timer = None
-        self._pulse.run_due(self._is_stopping)
+        self._ticker.run_due(self._is_stopping)
         self._plan()
