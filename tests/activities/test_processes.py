@@ -24,7 +24,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from outlast_activities import children
+from outlast_activities import process_child
 from outlast_activities import context as activity
 from outlast_activities.definitions import defn
 from outlast_workflow.errors import ApplicationError
@@ -65,7 +65,7 @@ def die() -> None:
 
 @defn(executor="process")
 def die_telling(begun: bool) -> None:
-    sender = children._child.sender
+    sender = process_child._child.sender
     sender.turn.acquire()
     if begun:
         os.write(sender.pipe.fileno(), b"\\0\\0")

@@ -14,8 +14,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect
 
-import outlast.runtime.schema_check
 import outlast_migrations
+from outlast.runtime import schema_check
 from outlast.runtime.schema_check import ensure_schema
 from outlast_migrations import HEAD, REVISIONS, current_revision, downgrade, head_revision, migrate
 from outlast_migrations.revisions import VERSION_TABLE
@@ -177,6 +177,7 @@ def test_a_migration_that_fails_leaves_nothing(empty: Connection) -> None:
 _MIGRATE = """
 import sys
 import alembic.runtime.environment
+from outlast.runtime import schema_check
 from outlast.runtime.schema_check import ensure_schema
 from outlast_store.database.database import Database
 from outlast_store.database.urls import DatabaseUrl
@@ -249,9 +250,9 @@ def test_an_older_schema_is_migrated_or_refused(monkeypatch, new_database: Calla
     database = new_database()
     ensure_schema(database, migrate=True)
     asked: list[Connection] = []
-    monkeypatch.setattr(outlast.schema, "HEAD", "9999")
-    monkeypatch.setattr(outlast.schema, "REVISIONS", (*REVISIONS, "9999"))
-    monkeypatch.setattr(outlast.schema, "run_migrations", asked.append)
+    monkeypatch.setattr(schema_check, "HEAD", "9999")
+    monkeypatch.setattr(schema_check, "REVISIONS", (*REVISIONS, "9999"))
+    monkeypatch.setattr(schema_check, "run_migrations", asked.append)
     if database.backend == "sqlite":
         ensure_schema(database)
         assert len(asked) == 1

@@ -392,7 +392,7 @@ class WorkflowHandle(Generic[T]):
         """Start a new run from a point of the history; an open run ends, in the same change. See ``docs/reset.md``.
 
         Args:
-            to: The last event to keep: its number, ``first-workflow_task``, ``last-workflow_task`` (what the code
+            to: The last event to keep: its number, ``first-workflow-task``, ``last-workflow-task`` (what the code
             decided
                 last is decided again) or ``last-successful`` (the activity or child that failed last is done again).
             reason: Why, for the history.

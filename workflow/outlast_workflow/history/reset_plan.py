@@ -5,8 +5,8 @@ commands stay together, because replay compares them as one block. Nor may anyth
 stay with the old run for ever: a child, a signal to another workflow, an accepted update.
 
 ========================= ==========================================================================================
-``first-workflow_task``      nothing is kept that the code has decided
-``last-workflow_task``       the last workflow task is done again, with what it had been told
+``first-workflow-task``      nothing is kept that the code has decided
+``last-workflow-task``       the last workflow task is done again, with what it had been told
 ``last-successful``       what came before the last failure of an activity or a child: it is done again
 a number                  that event and those before it
 ========================= ==========================================================================================

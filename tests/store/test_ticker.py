@@ -18,7 +18,7 @@ LONG = 3600.0
 
 
 class Beats:
-    """A beat that counts, and lets tests wait for it from the loop, be it run on a thread or on the loop."""
+    """A tick that counts, and lets tests wait for it from the loop, be it run on a thread or on the loop."""
 
     def __init__(self, act: Callable[[Connection, int], float | None] | None = None) -> None:
         self.count = 0
@@ -56,17 +56,17 @@ async def started(ticker: Ticker) -> AsyncIterator[Ticker]:
 
 
 async def test_a_beat_runs_at_once_and_then_at_its_interval(started: Ticker):
-    beats = Beats(select_one)
-    started.add("lease", 0.01, beats)
-    assert [await beats.next() for _ in range(3)] == [1, 2, 3]
+    ticks = Beats(select_one)
+    started.add("lease", 0.01, ticks)
+    assert [await ticks.next() for _ in range(3)] == [1, 2, 3]
 
 
 async def test_now_is_the_engines_clock(started: Ticker):
     seen: list[int] = []
-    beats = Beats(lambda connection, now: seen.append(now))
+    ticks = Beats(lambda connection, now: seen.append(now))
     before = Environment().clock.now()
-    started.add("lease", LONG, beats)
-    await beats.next()
+    started.add("lease", LONG, ticks)
+    await ticks.next()
     assert before <= seen[0] <= Environment().clock.now()
 
 
@@ -81,85 +81,85 @@ async def test_a_beat_is_woken_from_any_thread(started: Ticker):
     await asyncio.to_thread(started.wake, "heartbeats")
     assert await heartbeats.next() == 3
     assert lease.count == 1
-    started.wake("no such beat")
+    started.wake("no such tick")
 
 
 async def test_a_wake_during_a_beat_asks_for_another(started: Ticker):
     def wake_once(connection: Connection, now: int) -> None:
-        if beats.count == 1:
+        if ticks.count == 1:
             started.wake("heartbeats")
 
-    beats = Beats(wake_once)
-    started.add("heartbeats", LONG, beats)
-    assert [await beats.next(), await beats.next()] == [1, 2]
+    ticks = Beats(wake_once)
+    started.add("heartbeats", LONG, ticks)
+    assert [await ticks.next(), await ticks.next()] == [1, 2]
 
 
 async def test_a_beat_may_ask_to_run_sooner(started: Ticker):
-    beats = Beats(lambda connection, now: 0.005 if beats.count < 3 else None)
-    started.add("heartbeats", LONG, beats)
-    assert [await beats.next() for _ in range(3)] == [1, 2, 3]
+    ticks = Beats(lambda connection, now: 0.005 if ticks.count < 3 else None)
+    started.add("heartbeats", LONG, ticks)
+    assert [await ticks.next() for _ in range(3)] == [1, 2, 3]
 
 
 async def test_beats_added_before_the_start_run_after_it(ticker: Ticker):
-    beats = Beats()
-    ticker.add("lease", LONG, beats)
+    ticks = Beats()
+    ticker.add("lease", LONG, ticks)
     await asyncio.sleep(0)
-    assert beats.count == 0
+    assert ticks.count == 0
     ticker.start()
-    assert await beats.next() == 1
+    assert await ticks.next() == 1
     ticker.stop()
 
 
 async def test_no_beat_runs_after_stop(ticker: Ticker):
-    beats = Beats(select_one)
+    ticks = Beats(select_one)
     ticker.start()
-    ticker.add("lease", 0.001, beats)
-    await beats.next()
+    ticker.add("lease", 0.001, ticks)
+    await ticks.next()
     ticker.stop()
-    count = beats.count
+    count = ticks.count
     ticker.wake("lease")
     await asyncio.sleep(0.01)
-    assert beats.count == count
+    assert ticks.count == count
     ticker.stop()
     ticker.start()
-    await beats.next()
+    await ticks.next()
     ticker.stop()
 
 
 async def test_a_removed_beat_runs_no_more(started: Ticker):
-    beats, other = Beats(), Beats()
-    started.add("lease", LONG, beats)
-    await beats.next()
+    ticks, other = Beats(), Beats()
+    started.add("lease", LONG, ticks)
+    await ticks.next()
     started.remove("lease")
     started.wake("lease")
     started.add("other", LONG, other)
     await other.next()
-    assert beats.count == 1
+    assert ticks.count == 1
 
 
 async def test_it_is_a_thread_of_its_own_unless_there_may_be_none(started: Ticker, database: Database):
-    beats = Beats()
-    started.add("lease", LONG, beats)
-    await beats.next()
+    ticks = Beats()
+    started.add("lease", LONG, ticks)
+    await ticks.next()
     on_loop = database.url.memory or not started._driver.__class__.__name__.startswith("Thread")
-    assert beats.threads == ({"MainThread"} if on_loop else {"outlast-ticker"})
+    assert ticks.threads == ({"MainThread"} if on_loop else {"outlast-ticker"})
 
 
-async def test_a_failed_beat_leaves_no_transaction_and_is_tried_again(
+async def test_a_failed_tick_leaves_no_transaction_and_is_tried_again(
     started: Ticker, caplog: pytest.LogCaptureFixture
 ):
     def fail_twice(connection: Connection, now: int) -> None:
         connection.exec_driver_sql("BEGIN")
-        if beats.count < 3:
+        if ticks.count < 3:
             raise KeyError("a bug")
         connection.exec_driver_sql("COMMIT")
 
-    beats = Beats(fail_twice)
-    started.add("lease", LONG, beats)
-    assert [await beats.next() for _ in range(3)] == [1, 2, 3]
+    ticks = Beats(fail_twice)
+    started.add("lease", LONG, ticks)
+    assert [await ticks.next() for _ in range(3)] == [1, 2, 3]
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 2
-    assert "the lease beat failed" in errors[0].getMessage()
+    assert "the lease tick failed" in errors[0].getMessage()
 
 
 async def test_one_beat_that_fails_does_not_keep_others_from_running(started: Ticker):
@@ -177,7 +177,7 @@ async def test_connected_time_is_what_beats_have_proved(started: Ticker):
     started.add("idle", LONG, idle)
     await idle.next()
     await settled(started)
-    assert started.connected_for_s == 0.0, "a beat that asked nothing proves nothing"
+    assert started.connected_for_s == 0.0, "a tick that asked nothing proves nothing"
     started.add("asked", 0.005, asked)
     for _ in range(4):
         await asked.next()
@@ -186,10 +186,10 @@ async def test_connected_time_is_what_beats_have_proved(started: Ticker):
 
 
 async def settled(ticker: Ticker) -> None:
-    """Let the beat that has just said that it ran be accounted for: run another, quiet one after it."""
-    beats = Beats()
-    ticker.add("settled", LONG, beats)
-    await beats.next()
+    """Let the tick that has just said that it ran be accounted for: run another, quiet one after it."""
+    ticks = Beats()
+    ticker.add("settled", LONG, ticks)
+    await ticks.next()
 
 
 async def test_a_lost_connection_is_replaced_and_connected_time_begins_anew(
@@ -205,17 +205,17 @@ async def test_a_lost_connection_is_replaced_and_connected_time_begins_anew(
         connected.append(ticker.connected_for_s)
         pids.append(pid)
 
-    beats = Beats(note)
+    ticks = Beats(note)
     ticker.start()
-    ticker.add("lease", 0.01, beats)
+    ticker.add("lease", 0.01, ticks)
     try:
         while len(pids) < 3:
-            await beats.next()
+            await ticks.next()
         with database.reader() as other:
             other.exec_driver_sql(f"SELECT pg_terminate_backend({pids[0]})")
         while len(set(pids)) < 2:
-            await beats.next()
-        await beats.next()
+            await ticks.next()
+        await ticks.next()
     finally:
         ticker.stop()
         database.dispose()
@@ -224,7 +224,7 @@ async def test_a_lost_connection_is_replaced_and_connected_time_begins_anew(
     assert max(connected[:first]) > 0.0
     assert ticker.connected_for_s == 0.0
     warnings = [record.getMessage() for record in caplog.records if record.name == "outlast.ticker"]
-    assert any(line.startswith("the lease beat failed and is tried again: ") for line in warnings)
+    assert any(line.startswith("the lease tick failed and is tried again: ") for line in warnings)
 
 
 async def test_a_database_that_is_away_is_tried_until_it_comes(
@@ -233,7 +233,7 @@ async def test_a_database_that_is_away_is_tried_until_it_comes(
     folder = tmp_path / "later"
     database = Database(DatabaseUrl.parse(f"sqlite:///{folder}/app.db"), Environment())
     ticker = Ticker(database, Environment())
-    beats = Beats(select_one)
+    ticks = Beats(select_one)
     warned = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -245,11 +245,11 @@ async def test_a_database_that_is_away_is_tried_until_it_comes(
     logging.getLogger("outlast.ticker").addHandler(listener)
     try:
         ticker.start()
-        ticker.add("lease", LONG, beats)
+        ticker.add("lease", LONG, ticks)
         await asyncio.wait_for(warned.wait(), 30)
-        assert beats.count == 0
+        assert ticks.count == 0
         folder.mkdir()
-        assert await beats.next() == 1
+        assert await ticks.next() == 1
     finally:
         logging.getLogger("outlast.ticker").removeHandler(listener)
         ticker.stop()
