@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from opentelemetry.metrics import (
     CallbackOptions,
-    Counter,
-    Histogram,
     Meter,
     MeterProvider,
     Observation,
@@ -29,6 +26,7 @@ from outlast_runs.deadlines import Enforced
 from outlast_watchdog.event_log import EventLog
 from outlast_watchdog.report import TIMER_FIRED, WatchdogReport
 from outlast_workflow.primitives.enums import TimeoutKind
+from outlast_workflow.primitives.metric import Metric
 
 METER: Final = "outlast.watchdog"
 LATENESS_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -36,49 +34,29 @@ DURATION_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 ENFORCED_KINDS: Final = (*(kind.value for kind in TimeoutKind), TIMER_FIRED)
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """What an instrument is called and means."""
-
-    name: str
-    instrument: str
-    unit: str
-    attributes: tuple[str, ...]
-    description: str
-
-    def counter(self, meter: Meter) -> Counter:
-        """Make it in a meter."""
-        return meter.create_counter(self.name, unit=self.unit, description=self.description)
-
-    def histogram(self, meter: Meter, buckets: tuple[float, ...]) -> Histogram:
-        """Make it in a meter, with these boundaries."""
-        return meter.create_histogram(
-            self.name,
-            unit=self.unit,
-            description=self.description,
-            explicit_bucket_boundaries_advisory=buckets,
-        )
-
-
 ENFORCED: Final = Metric(
     "outlast.watchdog.enforced", "counter", "{deadline}", ("kind",), "Deadlines enforced and timers fired"
 )
 LATENESS: Final = Metric(
-    "outlast.watchdog.lateness", "histogram", "s", ("kind",), "How late each of them was enforced"
+    "outlast.watchdog.lateness",
+    "histogram",
+    "s",
+    ("kind",),
+    "How late each deadline was enforced or timer fired",
 )
 ACTIONS: Final = Metric(
     "outlast.watchdog.actions",
     "counter",
     "{action}",
     ("kind",),
-    "What else was done: for children of ended parents, and about workers that died",
+    "Other actions: for children of closed parents, and for dead workers",
 )
 SET_ASIDE: Final = Metric(
     "outlast.watchdog.set_aside",
     "counter",
     "{row}",
     (),
-    "Rows that could not be handled, each time they were met",
+    "Rows that could not be handled, counted each time they are met",
 )
 PASS_DURATION: Final = Metric(
     "outlast.watchdog.pass.duration", "histogram", "s", ("outcome",), "How long passes took"
@@ -88,7 +66,7 @@ OPEN_DEADLINES: Final = Metric(
     "observable gauge",
     "{deadline}",
     ("of",),
-    "Deadlines and timers that lie ahead, counted up to 10,000 of each kind",
+    "Open deadlines and timers, counted up to 10,000 of each kind",
 )
 METRICS: Final = (ENFORCED, LATENESS, ACTIONS, SET_ASIDE, PASS_DURATION, OPEN_DEADLINES)
 

@@ -1,8 +1,8 @@
-"""What the engine says in numbers, through the OpenTelemetry API: :data:`METRICS`.
+"""The engine's metrics, recorded through the OpenTelemetry API: :data:`METRICS`.
 
-Everything that a process writes goes through its journal, so the numbers are taken there: a listener looks at each
-committed batch once. What a watchdog of this process enforces is in them, what another process writes is in that one's.
-Where the process has no meter provider but those of the API, which do nothing, nothing listens and nothing is paid.
+A process writes everything through its journal, so the metrics are taken there: a listener reads each committed batch
+once. They include what a watchdog in this process enforces; what another process writes is in that process's metrics.
+If the process has set no meter provider, nothing subscribes to the journal and the metrics cost nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from opentelemetry.metrics import MeterProvider, get_meter_provider
 from outlast_store.journal.commit_news import Committed
 from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
 from outlast_store.transitions.requests import REJECTED
-from outlast_watchdog.metrics import Metric
 from outlast_workflow.history.events import (
     Event,
     SignalReceived,
@@ -25,6 +24,7 @@ from outlast_workflow.history.events import (
     WorkflowTaskFailed,
 )
 from outlast_workflow.primitives.enums import ActivityStatus
+from outlast_workflow.primitives.metric import Metric
 
 METER: Final = "outlast"
 DURATION_BUCKETS_S: Final = (
@@ -46,38 +46,38 @@ DURATION_BUCKETS_S: Final = (
 _RUN: Final = ("workflow_type", "task_queue")
 _ACTIVITY: Final = ("activity_type", "task_queue", "outcome")
 
-STARTED: Final = Metric("outlast.workflow.started", "counter", "{run}", _RUN, "Runs begun")
+STARTED: Final = Metric("outlast.workflow.started", "counter", "{run}", _RUN, "Runs started")
 ENDED: Final = Metric("outlast.workflow.ended", "counter", "{run}", (*_RUN, "outcome"), "Runs ended")
 DURATION: Final = Metric(
     "outlast.workflow.duration",
     "histogram",
     "s",
     (*_RUN, "outcome"),
-    "How long runs took, from their start to their end",
+    "Time from a run's creation to its end",
 )
 TASK_FAILURES: Final = Metric(
     "outlast.workflow.task_failures",
     "counter",
     "{streak}",
     _RUN,
-    "Streaks of workflow tasks that failed, each counted when it begins",
+    "Streaks of failed workflow tasks, each counted when it starts",
 )
 ACTIVITY_ENDED: Final = Metric(
     "outlast.activity.ended",
     "counter",
     "{activity}",
     _ACTIVITY,
-    "Activities ended, retries included in each",
+    "Activities ended, each counted once whatever its number of attempts",
 )
 ACTIVITY_DURATION: Final = Metric(
     "outlast.activity.duration",
     "histogram",
     "s",
     _ACTIVITY,
-    "How long activities took, from being scheduled to their end, all attempts and waiting included",
+    "Time from scheduling an activity to its end, including all attempts and waits",
 )
 ATTEMPTS: Final = Metric(
-    "outlast.activity.attempts", "counter", "{attempt}", _ACTIVITY, "Attempts of activities that ended"
+    "outlast.activity.attempts", "counter", "{attempt}", _ACTIVITY, "Activity attempts ended"
 )
 REQUESTS: Final = Metric(
     "outlast.requests",
@@ -106,7 +106,7 @@ _REJECTED: Final = {"kind": "update", "outcome": "rejected"}
 
 
 class EngineMetrics:
-    """The instruments of one meter provider, and the listener that feeds them."""
+    """The instruments of one meter provider, and the listener of the journal that records to them."""
 
     def __init__(self, provider: MeterProvider) -> None:
         meter = provider.get_meter(METER)
@@ -120,7 +120,7 @@ class EngineMetrics:
         self._requests = REQUESTS.counter(meter)
 
     def on_commit(self, committed: Committed) -> None:
-        """A batch has been committed."""
+        """Record what a committed batch contains."""
         for run_id in committed.begun:
             self._started.add(1, _of_run(committed.runs[run_id]))
         for run_id, appended in committed.events.items():
@@ -154,7 +154,8 @@ class EngineMetrics:
         of = _of_activity(row, row.status)
         self._activity_ended.add(1, of)
         self._activity_duration.record((closed_at - row.scheduled_at) / 1_000_000, of)
-        if row.status == ActivityStatus.COMPLETED:  # no row is written of the attempt that succeeds
+        # An attempt that succeeds has no row of its own.
+        if row.status == ActivityStatus.COMPLETED:
             self._attempts.add(1, of)
 
 
@@ -170,9 +171,10 @@ _made: WeakKeyDictionary[MeterProvider, EngineMetrics] = WeakKeyDictionary()
 
 
 def engine_metrics(provider: MeterProvider | None = None) -> EngineMetrics | None:
-    """The metrics of a provider, or of the process's own; ``None`` where that does nothing with them."""
+    """Return the metrics of a provider or of the process's own; ``None`` if that provider discards them."""
     provider = provider or get_meter_provider()
-    if type(provider).__module__.startswith("opentelemetry.metrics"):  # the API's own: no-op, or not set yet
+    # The API's own providers: one does nothing, one waits for a provider to be set.
+    if type(provider).__module__.startswith("opentelemetry.metrics"):
         return None
     found = _made.get(provider)
     if found is None:
