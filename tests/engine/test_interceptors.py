@@ -542,6 +542,20 @@ async def test_a_handle_to_the_run_of_a_reset_is_intercepted_too(
         await again.terminate()
 
 
+async def test_a_start_that_finds_its_workflow_says_so_with_interceptors_too(
+    in_memory: Callable[..., TestEnvironment],
+) -> None:
+    reuse = StartOptions.return_existing()
+    async with in_memory(**TALK, interceptors=[Teller()]) as env:
+        client, later = env.client, StartOptions(start_delay=100)
+        assert not (await client.start(Talk.run, 0, id="talk", options=later)).existed
+        assert (await client.start(Talk.run, 0, id="talk", options=reuse)).existed
+        signalled = await client.signal_with_start(Talk.run, 0, signal=Talk.hear("hi"), id="talk")
+        assert signalled.existed
+        afresh = await client.signal_with_start(Talk.run, 0, signal=Talk.hear("hi"), id="t", options=later)
+        assert not afresh.existed
+
+
 @workflow.defn
 class Plain:
     """A synchronous workflow, whose handlers block too."""

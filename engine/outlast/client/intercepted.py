@@ -254,4 +254,5 @@ class InterceptedStarts:
             result_type,
             ending,
             limits=self.limits,
+            existed=not value.created,
         )
