@@ -46,7 +46,7 @@ class Engine(Protocol):
 async def outlast(url: str) -> AsyncGenerator[Engine]:
     """Outlast: client and worker in one process, set up as ``outlast worker`` does it."""
     face: Any = importlib.import_module("outlast")
-    tuning: Any = importlib.import_module("outlast.tuning")
+    tuning: Any = importlib.import_module("outlast.worker.tuning")
     activity, workflow = face.activity, face.workflow
 
     @activity.defn(start_to_close_timeout=600)

@@ -11,9 +11,9 @@ from tests.engine import modes
 from tests.engine.conftest import MakeEnvironment
 
 from outlast import RetryPolicy, activity, workflow
-from outlast.client import encoded_calls
 from outlast.testing import check_database
 from outlast.worker.runs.cached_run import CachedRun
+from outlast_runs import signals
 from outlast_runs.signals import deliver
 from outlast_store.journal.batch import Batch
 from outlast_workflow.history.events import Event, SignalReceived
@@ -89,8 +89,8 @@ def a_keyed_signal_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     def unkeyed(batch: Batch, run: Any, signal: SignalReceived, limits: StructuralLimits) -> bool:
         return deliver(batch, run, replace(signal, request_id=None), limits)
 
-    monkeypatch.setattr(encoded_calls, "was_delivered", lambda *args: False)
-    monkeypatch.setattr(encoded_calls, "deliver", unkeyed)
+    monkeypatch.setattr(signals, "was_delivered", lambda *args: False)
+    monkeypatch.setattr(signals, "deliver", unkeyed)
 
 
 BUGS = (an_event_is_taken_in_twice, a_keyed_signal_is_written_twice)

@@ -144,7 +144,7 @@ class Till:
         blocking.upsert_search_attributes({"opened_by": opened_by, "total": self.total, "rate": None})
         blocking.wait_condition(lambda: self.closed)
         blocking.wait_condition(blocking.all_handlers_finished)
-        blocking.external("subscriptions").signal("say", self.total)
+        blocking.external("ears").signal("say", self.total)
         child = blocking.execute_child(counted, self.total, id=f"{blocking.info().workflow_id}-child")
         return [told, self.total, child, blocking.side_effect(lambda: 7)]
 
@@ -240,7 +240,7 @@ async def live(env: TestEnvironment) -> None:
     client = env.client
     await client.start(local, id="local")
     await client.start(plain_local, id="plain-local")
-    await client.start(Ears.run, 2, id="subscriptions")
+    await client.start(Ears.run, 2, id="ears")
     attributes = StartOptions(search_attributes={"rate": 0.5, "opened_by": "nobody"})
     till = await client.start(Till.run, "ada", id="till", options=attributes)
     assert await till.execute_update(Till.pay, 5, id="p-1") == 5
@@ -251,7 +251,7 @@ async def live(env: TestEnvironment) -> None:
     both = [await till.start_update(Till.pay, amount) for amount in (10, 20)]
     assert [await update.result() for update in both] == [15, 25]  # both took the 5
     await env.sleep(30)
-    await client.signal("subscriptions", "say", "first")
+    await client.signal("ears", "say", "first")
     await till.signal(Till.close, request_id="c-1")
 
     down.append("no connection")
@@ -271,5 +271,5 @@ async def live(env: TestEnvironment) -> None:
     final = await client.reset("order", "first-workflow-task")
     await final.signal(Order.note, "ship")
     await final.result()
-    await client.signal("subscriptions", "say", "last")
+    await client.signal("ears", "say", "last")
     await env.sleep(1000)

@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from outlast.client import encoded_calls
 from outlast.histories import retention
 from outlast.histories.deletion import delete_chain
 from outlast.worker.runs import locked_close
 from outlast_activities import attempts, changes
 from outlast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
 from outlast_activities.deadlines import passed, refresh
-from outlast_runs import resets, start, workflow_task
+from outlast_runs import resets, signals, start, workflow_task
 from outlast_runs import run_change as client_requests
 from outlast_runs import signals as signalling
 from outlast_runs.deadlines import Enforced, enforce_run
@@ -155,7 +154,7 @@ def unknown_taken_for_done(stack: ExitStack) -> None:
 def no_deduplication(stack: ExitStack) -> None:
     """A keyed signal that is sent again arrives again."""
     _patch(stack, signalling, "was_delivered", lambda batch, run, signal: False)
-    _patch(stack, encoded_calls, "was_delivered", lambda batch, run, signal: False)
+    _patch(stack, signals, "was_delivered", lambda batch, run, signal: False)
     right = requests.add
 
     def wrong(batch: Batch, row: Any) -> bool:
