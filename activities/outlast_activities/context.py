@@ -21,7 +21,7 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import CANCEL_REQUESTED, LOST, TIMED_OUT
 from outlast_activities.task import ActivityTask
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.errors import OutlastError
+from outlast_workflow.errors.context import NotInActivityError
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
 
@@ -59,10 +59,6 @@ class Cancelled(asyncio.CancelledError):
 
     def __reduce__(self) -> tuple[type[Cancelled], tuple[StopReason]]:
         return Cancelled, (self.reason,)
-
-
-class NotInActivityError(OutlastError, RuntimeError):
-    """A function of activities was called elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outlast_activities.context import CURRENT, ActivityInfo, NotInActivityError
+from outlast_activities.context import CURRENT, ActivityInfo
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.task import ActivityTask
+from outlast_workflow.errors.context import NotInActivityError
 from outlast_workflow.run.interceptors import chained
 
 

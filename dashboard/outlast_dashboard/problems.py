@@ -22,9 +22,8 @@ from starlette.types import Scope
 
 from outlast import errors
 from outlast.cli.common.exit_codes import one_line
-from outlast_store.transitions.deletion import DeleteRefusedError
 from outlast_workflow.errors import RefusedError
-from outlast_workflow.history.reset_plan import ResetRefusedError
+from outlast_workflow.errors.refusals import DeleteRefusedError, ResetRefusedError
 
 logger = logging.getLogger("outlast.web")
 

@@ -32,8 +32,9 @@ from outlast_store.transitions.runs import (
     time_out_run,
 )
 from outlast_workflow.errors import RunNotFoundError
+from outlast_workflow.errors.refusals import ResetRefusedError
 from outlast_workflow.history.events import WorkflowReset, WorkflowStarted
-from outlast_workflow.history.reset_plan import History, ResetPlan, ResetRefusedError
+from outlast_workflow.history.reset_plan import History, ResetPlan
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.enums import FailureCategory, PropagationKind, RunStatus
 from outlast_workflow.primitives.times import iso, seconds

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from outlast_activities import context as activity
-from outlast_activities.context import Cancelled, NotInActivityError, StopReason
+from outlast_activities.context import Cancelled, StopReason
 from outlast_activities.definitions import defn
 from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors.context import NotInActivityError
 
 START = 1_800_000_000_000_000
 

@@ -69,7 +69,9 @@ def test_waiting_may_end_first(outlast: Command) -> None:
     assert outlast("start", "sleep_long", "--id", "s").code == 0
     done = outlast("result", "s", "--timeout", "50ms")
     assert done.code == 5
-    assert done.err == "outlast: workflow 's' did not end within 0.05 s: it goes on, ask again later\n"
+    assert (
+        done.err == "outlast: workflow 's' did not end within 0.05 s: it is still running, wait again later\n"
+    )
     assert outlast("start", "sleep_long", "--wait", "--timeout", "0.05").code == 5
 
 

@@ -426,7 +426,7 @@ async def test_waiting_for_a_result_may_end_first(database_url: str) -> None:
     async with TestEnvironment(url=database_url, **PROGRAMS) as env:
         handle = await env.client.start(nap, 100, id="n")
         began = env.now()
-        with pytest.raises(StillRunningError, match="'n' did not end within 30 s: it goes on"):
+        with pytest.raises(StillRunningError, match="'n' did not end within 30 s: it is still running"):
             await handle.result(30)
         assert env.now() == began + timedelta(seconds=30)
         await handle.result(timeout=600)

@@ -25,11 +25,11 @@ from outlast_workflow.errors import (
 from outlast_workflow.errors.request import (
     NoWorkerError,
     QueryFailedError,
-    ReadOnlyContextError,
     RequestTimeoutError,
     UnknownHandlerError,
     UpdateRejectedError,
 )
+from outlast_workflow.errors.task import ReadOnlyContextError
 from outlast_workflow.options.options import StartOptions
 
 

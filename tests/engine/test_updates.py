@@ -25,12 +25,12 @@ from outlast_workflow.errors import (
     WorkflowTimeoutError,
 )
 from outlast_workflow.errors.request import (
-    ReadOnlyContextError,
     RequestTimeoutError,
     UnknownHandlerError,
     UpdateFailedError,
     UpdateRejectedError,
 )
+from outlast_workflow.errors.task import ReadOnlyContextError
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import RetryPolicy, StartOptions
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from outlast.blocking.bulk import BlockingBulk
     from outlast.blocking.client import Client
     from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
-    from outlast.blocking.thread import BlockedLoopError
-    from outlast_workflow.errors.request import StillRunningError
+    from outlast_workflow.errors.context import BlockedLoopError
+    from outlast_workflow.errors.result import StillRunningError
 
 __all__ = [
     "BlockedLoopError",
@@ -33,7 +33,7 @@ __getattr__ = lazy_names(
             "BlockingListing",
             "BlockingUpdateHandle",
         ),
-        "outlast.blocking.thread": ("BlockedLoopError",),
-        "outlast_workflow.errors.request": ("StillRunningError",),
+        "outlast_workflow.errors.context": ("BlockedLoopError",),
+        "outlast_workflow.errors.result": ("StillRunningError",),
     },
 )

@@ -8,19 +8,10 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
-from outlast_workflow.errors import ForkedConnectionError, JournalClosedError, OutlastError
+from outlast_workflow.errors import ForkedConnectionError, JournalClosedError
+from outlast_workflow.errors.context import BlockedLoopError
 
 T = TypeVar("T")
-
-
-class BlockedLoopError(OutlastError, RuntimeError):
-    """The blocking client was called on an event loop, which would stand still meanwhile."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the blocking client was called on an event loop, which it would stop: use `await` with outlast.Client "
-            "there, or call it in a thread (asyncio.to_thread)"
-        )
 
 
 class LoopThread:

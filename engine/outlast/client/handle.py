@@ -37,7 +37,7 @@ from outlast_workflow.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
-from outlast_workflow.errors.request import StillRunningError
+from outlast_workflow.errors.result import StillRunningError
 from outlast_workflow.history import events
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import timeout_seconds

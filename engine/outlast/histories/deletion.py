@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from outlast.runtime.runtime import Runtime
 from outlast_store.transitions import deletion
-from outlast_store.transitions.deletion import DeleteRefusedError, DeleteStep
+from outlast_store.transitions.deletion import DeleteStep
 from outlast_workflow.errors import WorkflowNotFoundError
+from outlast_workflow.errors.refusals import DeleteRefusedError
 
 
 async def delete_workflow(runtime: Runtime, workflow_id: str) -> int:

@@ -22,9 +22,10 @@ from outlast.histories.exporter import export_run
 from outlast.histories.retention_policy import RetentionPolicy
 from outlast.runtime.runtime import Runtime
 from outlast_store.transitions import deletion
-from outlast_store.transitions.deletion import Chain, DeleteRefusedError
+from outlast_store.transitions.deletion import Chain
 from outlast_watchdog.periodic import Periodic, periodic
 from outlast_workflow.errors import OutlastError, WorkflowNotFoundError
+from outlast_workflow.errors.refusals import DeleteRefusedError
 from outlast_workflow.primitives.times import to_datetime
 
 logger = logging.getLogger("outlast.retention")

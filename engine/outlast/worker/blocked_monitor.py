@@ -21,7 +21,7 @@ import time
 import traceback
 from typing import Final
 
-from outlast_workflow.errors import WorkflowTaskError
+from outlast_workflow.errors.task import WorkflowTaskBlockedError
 from outlast_workflow.run.machine import WorkflowMachine
 
 logger = logging.getLogger("outlast.worker")
@@ -30,10 +30,6 @@ LIMIT_S: Final = 2.0
 LOOK_S: Final = 0.25
 
 _here = threading.local()
-
-
-class WorkflowTaskBlockedError(WorkflowTaskError):
-    """Workflow code ran for too long without waiting for anything."""
 
 
 class WorkflowTaskInterrupted(BaseException):  # control flow: no `except Exception` may catch it

@@ -18,7 +18,7 @@ from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.reads.queries import fetch
 from outlast_store.reads.run_listing import GRACE_US, first_id_at
 from outlast_store.schema import tables
-from outlast_workflow.errors.root import OutlastError
+from outlast_workflow.errors.refusals import DeleteRefusedError
 
 ROWS_IN_A_STEP: Final = 500
 
@@ -34,10 +34,6 @@ _REQUESTS: Final = (
     "DELETE FROM workflow_requests WHERE first_run_id = ? AND (kind, request_id) IN "
     "(SELECT kind, request_id FROM workflow_requests WHERE first_run_id = ? LIMIT ?)"
 )
-
-
-class DeleteRefusedError(OutlastError):
-    """A workflow can't be deleted now; the message says why and what to do."""
 
 
 class DeleteStep(BaseChange):

@@ -1,10 +1,10 @@
-"""What workflow code sees of a child workflow that ended without a result."""
+"""What workflow code sees when a child workflow ends without a result."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from outlast_workflow.errors import FailureError
+from outlast_workflow.errors.failure import FailureError
 from outlast_workflow.primitives.enums import FailureCategory, RetryState
 
 
@@ -12,13 +12,13 @@ class ChildWorkflowError(FailureError):
     """A child workflow ended without a result, or was never started; ``__cause__`` says why.
 
     The cause is what the child raised, or a :class:`WorkflowTimeoutError`, :class:`WorkflowCancelledError` (cancelled
-    by somebody else than this workflow), :class:`WorkflowTerminatedError` or :class:`WorkflowAlreadyStartedError`.
+    by something other than this workflow), :class:`WorkflowTerminatedError` or :class:`WorkflowAlreadyStartedError`.
 
     Attributes:
-        workflow_type: the child's type.
-        workflow_id: its id.
-        run_id: its first run; None if it was not started.
-        retry_state: why its retry policy started no further run, if it has one.
+        workflow_type: The child's type.
+        workflow_id: The child's id.
+        run_id: The id of its first run; None if it was not started.
+        retry_state: Why its retry policy started no further run, if it has one.
     """
 
     category = FailureCategory.CHILD_WORKFLOW

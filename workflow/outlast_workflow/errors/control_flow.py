@@ -1,4 +1,4 @@
-"""Control flow, which stands apart from errors."""
+"""Control flow: exceptions that are not errors."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 
 class ContinueAsNew(BaseException):
-    """Raised by ``workflow.continue_as_new()``: ends the run by starting the next one. Don't catch it.
+    """Raised by ``workflow.continue_as_new()`` to end the run by starting the next one. Do not catch it.
 
-    A ``BaseException``, so that ``except Exception`` in workflow code lets it pass.
+    It is a ``BaseException``, so that ``except Exception`` in workflow code does not catch it.
 
     Attributes:
-        arguments: what the next run is given.
-        workflow_type: the next run's type, or None for the same.
-        task_queue: the next run's queue, or None for the same.
-        run_timeout: seconds, or None for the same.
-        memo: or None for the same.
-        search_attributes: or None for the same.
+        arguments: The next run's arguments.
+        workflow_type: The next run's type, or None for the same.
+        task_queue: The next run's task queue, or None for the same.
+        run_timeout: The next run's timeout in seconds, or None for the same.
+        memo: The next run's memo, or None for the same.
+        search_attributes: The next run's search attributes, or None for the same.
     """
 
     def __init__(

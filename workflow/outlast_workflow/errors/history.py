@@ -1,11 +1,4 @@
-"""The errors of exported histories.
-
-::
-
-    OutlastError
-    ├── InvalidHistoryError (ValueError)        what was given is no exported history, or not a sound one
-    └── HistoryExistsError                      the database has that workflow or run already
-"""
+"""Exported histories that cannot be read or imported."""
 
 from __future__ import annotations
 
@@ -16,7 +9,7 @@ from outlast_workflow.errors.root import OutlastError
 
 
 class InvalidHistoryError(OutlastError, ValueError):
-    """What was given is no exported history, or one that can't be. ``place`` says where; nothing was written."""
+    """The input is not an exported history, or an impossible one. ``place`` says where; nothing was written."""
 
     facts: ClassVar[tuple[str, ...]] = ("place",)
 
@@ -26,7 +19,7 @@ class InvalidHistoryError(OutlastError, ValueError):
 
 
 class HistoryExistsError(OutlastError):
-    """Workflows or runs that were to be imported are in the database already. Nothing was written."""
+    """Workflows or runs to be imported are already in the database. Nothing was written."""
 
     facts: ClassVar[tuple[str, ...]] = ("ids",)
 

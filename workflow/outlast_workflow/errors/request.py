@@ -1,38 +1,19 @@
-"""The errors of signals, queries and updates.
-
-::
-
-    OutlastError
-    ├── StillRunningError (TimeoutError)            the workflow has not ended in the time that a caller waits
-    ├── ReadOnlyContextError (a DurableCallError)   a query, validator or predicate tried to change something
-    └── RequestError                                what a signal, a query or an update may end with
-        ├── UnknownHandlerError                     the workflow has no query or update of that name
-        ├── QueryFailedError                        the query raised; ``__cause__`` says what
-        ├── UpdateRejectedError                     the validator refused the update; ``__cause__`` says why
-        ├── UpdateFailedError                       the update was accepted, and failed; ``__cause__`` says why
-        ├── NoWorkerError                           nobody serves the workflow's queue and type
-        └── RequestTimeoutError (TimeoutError)      no answer in time
-"""
+"""Signals, queries and updates that failed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from outlast_workflow.errors import DurableCallError
 from outlast_workflow.errors.root import OutlastError
 
 
-class ReadOnlyContextError(DurableCallError):
-    """Something that only looks (a query, a validator, a ``wait_condition`` predicate) tried to change the run."""
-
-
 class RequestError(OutlastError):
-    """A signal, a query or an update that did not end well."""
+    """A signal, a query or an update failed."""
 
 
 class UnknownHandlerError(RequestError):
-    """The workflow has no handler of that name; ``known`` are those that it has."""
+    """The workflow has no handler of that name; ``known`` lists those that it has."""
 
     facts: ClassVar[tuple[str, ...]] = ("kind", "name", "workflow_type", "known")
 
@@ -49,7 +30,7 @@ class UnknownHandlerError(RequestError):
 
 
 class QueryFailedError(RequestError):
-    """The query could not be answered: its handler raised, or the run's code could not be brought back."""
+    """The query could not be answered: its handler raised, or the run's code could not be replayed."""
 
     facts: ClassVar[tuple[str, ...]] = ("workflow_id", "name")
 
@@ -72,19 +53,19 @@ class _UpdateError(RequestError):
 
 
 class UpdateRejectedError(_UpdateError):
-    """The update was not accepted, and left nothing in the history; ``__cause__`` says why."""
+    """The update was rejected and left nothing in history; ``__cause__`` says why."""
 
     _what = "was rejected: see the cause; to ask again, give another id"
 
 
 class UpdateFailedError(_UpdateError):
-    """The update was accepted, and its handler raised or the run ended first; ``__cause__`` says which."""
+    """The update was accepted, but its handler raised or the run ended first; ``__cause__`` says which."""
 
     _what = "failed: see the cause"
 
 
 class NoWorkerError(RequestError):
-    """No live worker serves the workflow's task queue and knows its type."""
+    """No live worker serves the workflow's task queue and type."""
 
     facts: ClassVar[tuple[str, ...]] = ("workflow_type", "task_queue")
 
@@ -98,7 +79,7 @@ class NoWorkerError(RequestError):
 
 
 class RequestTimeoutError(RequestError, TimeoutError):
-    """No answer came in the time that the caller gave. An update goes on, and can be asked for again by its id."""
+    """The caller's timeout passed without an answer. An update continues, and can be awaited again by its id."""
 
     facts: ClassVar[tuple[str, ...]] = ("workflow_id", "name", "timeout_seconds")
 
@@ -109,20 +90,4 @@ class RequestTimeoutError(RequestError, TimeoutError):
         )
         self.workflow_id = workflow_id
         self.name = name
-        self.timeout_seconds = timeout_seconds
-
-
-class StillRunningError(OutlastError, TimeoutError):
-    """The workflow did not end within the time that the caller wanted to wait. It goes on.
-
-    Not to be confused with :class:`~outlast.errors.WorkflowTimeoutError`, where a deadline of the workflow passed.
-    """
-
-    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "timeout_seconds")
-
-    def __init__(self, workflow_id: str, timeout_seconds: float) -> None:
-        super().__init__(
-            f"workflow {workflow_id!r} did not end within {timeout_seconds:g} s: it goes on, ask again later"
-        )
-        self.workflow_id = workflow_id
         self.timeout_seconds = timeout_seconds

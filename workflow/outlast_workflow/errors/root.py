@@ -1,4 +1,4 @@
-"""The root of all errors: facts as attributes, which travel through history and between processes."""
+"""The root of all errors. Its attributes travel through history and between processes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 from outlast_workflow.primitives.enums import FailureCategory
 
 REGISTRY: dict[str, type[OutlastError]] = {}
-"""The engine's own error classes by name: what a recorded failure can come back as."""
+"""The engine's own error classes by name, to which recorded failures are restored."""
 
 
 class OutlastError(Exception):
-    """The root of all errors of this library."""
+    """The root of all errors of Outlast."""
 
     category: FailureCategory = FailureCategory.APPLICATION
-    """What kind of failure it is when it ends an activity or a run."""
+    """The kind of failure when the error ends an activity or a run."""
     facts: ClassVar[tuple[str, ...]] = ()
-    """The attributes that travel with the error."""
+    """The names of the attributes that travel with the error."""
     stack: str | None = None
-    """Where it was raised, if it was read from history; empty if that was not recorded."""
+    """Where the error was raised, if it was read from history; empty if that was not recorded."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -36,7 +36,7 @@ class OutlastError(Exception):
 
     @classmethod
     def restore(cls, message: str, facts: dict[str, Any]) -> OutlastError:
-        """The error of recorded facts, with the message that was recorded."""
+        """Return the error with its recorded message and attributes."""
         return _restored(cls, (message,), facts)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:

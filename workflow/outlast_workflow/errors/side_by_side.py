@@ -1,4 +1,4 @@
-"""Two lists of lines side by side, around the first place where they differ."""
+"""Two lists of lines shown side by side, around their first difference."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def first_difference(expected: Sequence[str], actual: Sequence[str]) -> int:
-    """The first index at which two lists differ; the shorter one's length where one begins the other."""
+    """Return the first index at which two lists differ; the shorter length if one is a prefix of the other."""
     for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
         if left != right:
             return index
@@ -14,12 +14,12 @@ def first_difference(expected: Sequence[str], actual: Sequence[str]) -> int:
 
 
 def line_at(lines: Sequence[str], index: int) -> str:
-    """A line, or ``nothing`` beyond the end."""
+    """Return a line, or ``nothing`` beyond the end."""
     return lines[index] if 0 <= index < len(lines) else "nothing"
 
 
 def side_by_side(expected: Sequence[str], actual: Sequence[str], index: int, around: int = 4) -> str:
-    """Both lists around an index, in two columns, the index marked."""
+    """Return both lists around an index in two columns, with the index marked."""
     first = max(0, index - around)
     last = min(max(len(expected), len(actual), index + 1), index + around + 1)
     left = [line_at(expected, i) for i in range(first, last)]

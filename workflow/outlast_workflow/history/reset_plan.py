@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.errors.root import OutlastError
+from outlast_workflow.errors.refusals import ResetRefusedError
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 from outlast_workflow.options.search_attributes import Document, merged
@@ -49,10 +49,6 @@ _FAILURES = (
     events.ChildWorkflowTimedOut,
     events.ChildWorkflowTerminated,
 )
-
-
-class ResetRefusedError(OutlastError):
-    """A workflow can't be reset, or not to that point; nothing was written. The message says why and what can be."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from typing import Any, NoReturn, Self
 
-from outlast_workflow.errors.request import ReadOnlyContextError
+from outlast_workflow.errors.task import ReadOnlyContextError
 from outlast_workflow.history.events import Event
 from outlast_workflow.loop.command_log import CommandLog
 

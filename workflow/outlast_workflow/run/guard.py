@@ -25,9 +25,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from outlast_workflow.errors import WorkflowTaskError
+from outlast_workflow.errors.task import RestrictedWorkflowAccessError
 from outlast_workflow.loop.source_lines import Place, line_of
 from outlast_workflow.run.machine import RunLoop, WorkflowMachine
 
@@ -93,16 +93,6 @@ _LOOP: Final = "outlast_workflow.loop.loop"
 _SLEEP_IS_SEEN: Final = sys.version_info >= (3, 13)
 
 _io_allowed: ContextVar[bool] = ContextVar("outlast_io_allowed", default=False)
-
-
-class RestrictedWorkflowAccessError(WorkflowTaskError):
-    """Workflow code reached for the world, and would do so again on each replay. ``event`` is Python's name for it."""
-
-    facts: ClassVar[tuple[str, ...]] = ("event",)
-
-    def __init__(self, message: str, *, event: str) -> None:
-        super().__init__(message)
-        self.event = event
 
 
 @contextmanager

@@ -34,7 +34,8 @@ from outlast_workflow.errors import (
     PayloadEncodeError,
     StructuralLimitError,
 )
-from outlast_workflow.errors.request import ReadOnlyContextError, UnknownHandlerError
+from outlast_workflow.errors.request import UnknownHandlerError
+from outlast_workflow.errors.task import ReadOnlyContextError
 from outlast_workflow.history.events import Event, Failure, SignalReceived, UpdateAccepted, UpdateCompleted
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.greenlets import in_greenlet

@@ -34,7 +34,7 @@ from outlast_store.transitions.queries import AnswerQuery, open_queries
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.data.headers import taken_apart
 from outlast_workflow.errors import OutlastError, RunNotFoundError
-from outlast_workflow.errors.request import ReadOnlyContextError
+from outlast_workflow.errors.task import ReadOnlyContextError
 from outlast_workflow.history.events import WorkflowStarted
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.run.handler_tasks import RAISED

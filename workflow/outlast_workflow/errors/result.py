@@ -1,0 +1,107 @@
+"""What ``handle.result()`` raises."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+from outlast_workflow.errors.root import OutlastError
+from outlast_workflow.primitives.enums import FailureCategory, TimeoutKind
+from outlast_workflow.primitives.times import from_datetime, iso
+
+
+class WorkflowResultError(OutlastError):
+    """The workflow ended without a result."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id")
+
+    def __init__(self, message: str, *, workflow_id: str, run_id: str) -> None:
+        super().__init__(message)
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+
+
+class WorkflowFailedError(WorkflowResultError):
+    """The workflow's code raised; ``__cause__`` is the failure."""
+
+    def __init__(self, *, workflow_id: str, run_id: str) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} failed: see the cause, or `outlast describe {workflow_id}`",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+
+
+_TIMEOUT_WORDS = {
+    TimeoutKind.EXECUTION_TIMEOUT: "was not done in time: its execution timeout passed",
+    TimeoutKind.RUN_TIMEOUT: "took too long: its run timeout passed",
+}
+
+
+class WorkflowTimeoutError(WorkflowResultError, TimeoutError):
+    """The workflow's execution or run deadline passed.
+
+    Attributes:
+        timeout_kind: ``execution_timeout`` or ``run_timeout``.
+        deadline_at: The deadline (aware, UTC).
+    """
+
+    category = FailureCategory.TIMEOUT
+    facts: ClassVar[tuple[str, ...]] = (*WorkflowResultError.facts, "timeout_kind", "deadline_at")
+
+    def __init__(
+        self, *, workflow_id: str, run_id: str, timeout_kind: TimeoutKind, deadline_at: datetime
+    ) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} {_TIMEOUT_WORDS[timeout_kind]} at {iso(from_datetime(deadline_at))}",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+        self.timeout_kind = timeout_kind
+        self.deadline_at = deadline_at
+
+
+class WorkflowCancelledError(WorkflowResultError):
+    """The workflow ended as cancelled after a cancel request."""
+
+    category = FailureCategory.CANCELLED
+    facts: ClassVar[tuple[str, ...]] = (*WorkflowResultError.facts, "reason")
+
+    def __init__(self, *, workflow_id: str, run_id: str, reason: str | None = None) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} was cancelled{f': {reason}' if reason else ''}",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+        self.reason = reason
+
+
+class WorkflowTerminatedError(WorkflowResultError):
+    """The workflow was terminated: it ended at once, without running its code."""
+
+    category = FailureCategory.TERMINATED
+    facts: ClassVar[tuple[str, ...]] = (*WorkflowResultError.facts, "reason")
+
+    def __init__(self, *, workflow_id: str, run_id: str, reason: str | None = None) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} was terminated{f': {reason}' if reason else ''}",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+        self.reason = reason
+
+
+class StillRunningError(OutlastError, TimeoutError):
+    """The workflow did not end within the time that the caller was willing to wait. It is still running.
+
+    Not to be confused with :class:`~outlast.errors.WorkflowTimeoutError`, where a deadline of the workflow passed.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "timeout_seconds")
+
+    def __init__(self, workflow_id: str, timeout_seconds: float) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} did not end within {timeout_seconds:g} s: it is still running, wait again later"
+        )
+        self.workflow_id = workflow_id
+        self.timeout_seconds = timeout_seconds

@@ -1,0 +1,79 @@
+"""Workflows that are missing, closed, or already there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from outlast_workflow.errors.root import OutlastError
+
+
+class WorkflowAlreadyStartedError(OutlastError):
+    """The workflow id is taken, and the duplicate policy refuses another start."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "status")
+
+    def __init__(self, workflow_id: str, *, run_id: str, status: str) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} was already started (run {run_id}, {status}): "
+            "choose another id, or StartOptions.return_existing() to get its handle"
+        )
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.status = status
+
+
+class WorkflowNotFoundError(OutlastError):
+    """No workflow has this id."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id",)
+
+    def __init__(self, workflow_id: str, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or f"there is no workflow {workflow_id!r}: check the id and the database, or see `outlast list`"
+        )
+        self.workflow_id = workflow_id
+
+
+class RunNotFoundError(WorkflowNotFoundError):
+    """No run has this id, or the run belongs to another workflow."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id")
+
+    def __init__(self, run_id: str, *, workflow_id: str = "") -> None:
+        whose = f" of workflow {workflow_id!r}" if workflow_id else ""
+        super().__init__(
+            workflow_id,
+            f"there is no run {run_id!r}{whose}: check the id, or leave it out for the latest run",
+        )
+        self.run_id = run_id
+
+
+class WorkflowClosedError(OutlastError):
+    """The workflow has already ended."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "status")
+
+    def __init__(self, workflow_id: str, *, run_id: str, status: str) -> None:
+        super().__init__(
+            f"workflow {workflow_id!r} has ended already (run {run_id}, {status}): see its result or its history"
+        )
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.status = status
+
+
+class UnknownWorkflowTypeError(OutlastError):
+    """No workflow of this name is registered on this worker."""
+
+    facts: ClassVar[tuple[str, ...]] = ("type_name", "known")
+
+    def __init__(self, type_name: str, *, known: Sequence[str] = ()) -> None:
+        listed = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"workflow {type_name!r} is not known here (known: {listed}): "
+            "check the name, or add it to the worker's workflows"
+        )
+        self.type_name = type_name
+        self.known = list(known)
