@@ -87,7 +87,7 @@ async def test_a_query_waits_for_the_workflow_task_that_is_due(
             asked = asyncio.ensure_future(handle.query(Cart.count))
             await env.settle()
             assert not asked.done()
-        env.client.runtime.workers[0].wake(held[0])
+        env.worker.local.owner.wake(held[0])
         assert await asked == 0
 
 

@@ -133,9 +133,9 @@ async def tried(_: None) -> str:
 
 async def test_a_run_that_comes_in_the_batch_of_a_claim_is_claimed_too() -> None:
     """The claim has looked before; in memory nobody polls."""
-    async with TestEnvironment() as env, env.new_worker(workflows=[tried]):
+    async with TestEnvironment() as env, env.new_worker(workflows=[tried]) as worker:
         await env.sleep(0.1)
         runtime = env.client.runtime
-        runtime.workers[0].run_claimer.claim()
+        worker.local.owner.run_claimer.claim()
         await runtime.journal.apply(start(runtime.environment, "w", input=[None]))
         assert await asyncio.wait_for(env.client.handle("w").result(), 60) == "done"

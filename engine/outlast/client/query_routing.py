@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.runtime import Runtime
 from outlast_runs.queries import QueryRequest, QueryResult
 from outlast_store.reads import queries
@@ -35,16 +36,25 @@ async def ask_run(runtime: Runtime, run: RunRow, question: QueryRequest, timeout
         NoWorkerError: Nobody can give one.
         RequestTimeoutError: Nobody did in time.
     """
-    able = [owner for owner in runtime.workers if run.workflow_type in owner.workflows]
-    able.sort(key=lambda owner: owner.worker_id != run.owner_id)
+    worker = _local_worker(runtime, run)
     try:
         async with asyncio.timeout(timeout):
-            if able:
-                reply: QueryResult = await able[0].queries.answer(run.run_id, question, run)
-                return reply
+            if worker is not None:
+                return await worker.answer_query(run.run_id, question, run)
             return await _ask_others(runtime, run, question, timeout)
     except TimeoutError:
         raise RequestTimeoutError(run.workflow_id, question.name, timeout) from None
+
+
+def _local_worker(runtime: Runtime, run: RunRow) -> LocalWorker | None:
+    """Return a worker of this process that has the run's code, preferably the run's owner."""
+    able: LocalWorker | None = None
+    for worker in runtime.workers:
+        if run.workflow_type in worker.types:
+            if worker.worker_id == run.owner_id:
+                return worker
+            able = able or worker
+    return able
 
 
 async def _ask_others(runtime: Runtime, run: RunRow, question: QueryRequest, timeout: float) -> QueryResult:

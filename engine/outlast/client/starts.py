@@ -8,6 +8,7 @@ from typing import Any
 
 from outlast.client.encoded_calls import update_request
 from outlast.client.update_handle import UpdateHandle
+from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.runtime import Runtime
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import UpdateRequest
@@ -137,11 +138,11 @@ class Starter:
         owner.start(change, done)
         return await future
 
-    def _eager_owner(self, run: RunRow, options: StartOptions) -> Any:
+    def _eager_owner(self, run: RunRow, options: StartOptions) -> LocalWorker | None:
         """A worker of this process that can take the first workflow task at once."""
         if options.start_delay_us:
             return None
-        for owner in self.runtime.workers:
-            if owner.serves(run.workflow_type, run.task_queue):
-                return owner
+        for worker in self.runtime.workers:
+            if worker.serves(run.workflow_type, run.task_queue):
+                return worker
         return None

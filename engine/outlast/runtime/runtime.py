@@ -18,6 +18,7 @@ from opentelemetry.metrics import MeterProvider
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.metrics import EngineMetrics, engine_metrics
 from outlast.runtime.notifier import POLL_INTERVAL_S, Notifier, notifier_for
 from outlast.runtime.request_waits import Answers
@@ -72,7 +73,8 @@ class Runtime:
         self.loop = asyncio.get_running_loop()
         self.journal = Journal(database, environment)
         self.ticker = Ticker(database, environment)
-        self.workers: list[Any] = []
+        self.workers: list[LocalWorker] = []
+        """The workers that run in this process and share this runtime."""
         self.listeners: list[Callable[[], None]] = []
         self._users = 1
         self._closed = False
@@ -333,6 +335,5 @@ class Runtime:
     def _ended_elsewhere(self, run_id: str) -> None:
         """Somebody else may have ended a run that a worker here keeps in memory."""
         self.journal.cache.forget((run_id,), ())
-        for owner in self.workers:
-            if run_id in owner.cached_runs:
-                owner.look_again(run_id)
+        for worker in self.workers:
+            worker.refresh_cached(run_id)

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from outlast_store.database.database import Database
 from outlast_store.journal.batch import BaseChange, Batch, Change, Committed
+from outlast_store.journal.commit_news import Cache
 from outlast_store.journal.committer import Committer, Outcome, Result, TryAgain
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import JournalClosedError
@@ -70,7 +71,7 @@ class Journal:
             self._driver = InlineDriver(self, shared=database.backend == "sqlite" and not database.url.memory)
 
     @property
-    def cache(self) -> Any:
+    def cache(self) -> Cache:
         """The rows that only this process writes."""
         return self.committer.cache
 

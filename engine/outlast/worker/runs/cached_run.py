@@ -25,7 +25,6 @@ from outlast_workflow.history.events import (
     ChildWorkflowStarted,
     Event,
     UpdateAccepted,
-    WorkflowContinuedAsNew,
     WorkflowTaskCompleted,
 )
 from outlast_workflow.history.open_commands import note_open
@@ -251,8 +250,3 @@ class CachedRun:
             buffered=self.machine.buffered,
             limits=self.machine.limits,
         )
-
-    @property
-    def continues(self) -> bool:
-        """Whether the run's last command starts the next run."""
-        return isinstance(self.machine.terminal, WorkflowContinuedAsNew)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from outlast.runtime.local_worker import StartCallback
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast.worker.runs.cached_run import CachedRun
@@ -30,7 +31,7 @@ from outlast_runs.claims import ReleaseRuns
 from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import acceptance
-from outlast_runs.workflow_task import Applied, CommitWorkflowTask
+from outlast_runs.workflow_task import Applied, CommitWorkflowTask, OwnResult, WorkflowTask
 from outlast_store.database.driver_errors import lasts
 from outlast_store.journal.batch import Committed
 from outlast_store.reads import queries
@@ -49,6 +50,7 @@ from outlast_workflow.history.events import (
     ActivityScheduled,
     ChildWorkflowScheduled,
     Event,
+    WorkflowContinuedAsNew,
     from_json,
 )
 from outlast_workflow.options.options import ActivityOptions
@@ -87,6 +89,7 @@ class RunOwner:
         self._loader = RunLoader(runtime, self._loaded, self._results.commit)
         self._closing = Closing(runtime, self._machine, partial(self._decide, here=False), self.load)
         self.queries = Queries(runtime, settings, self.cached_runs.get, self._machine, self._discard)
+        self.answer_query = self.queries.answer
         self.run_claimer = RunClaimer(runtime, settings, self.types, dispatcher, self._loader)
         self._stopping = False
 
@@ -135,7 +138,7 @@ class RunOwner:
         else:
             self.wake(cached_run)
 
-    def _adopt(self, run: RunRow, events: Any) -> None:
+    def _adopt(self, run: RunRow, events: Sequence[tuple[int, Event, object]]) -> None:
         """A run that begins here, with its whole history at hand: the next of a chain."""
         if not self.serves(run.workflow_type, run.task_queue):
             self._let_go([run.run_id])
@@ -204,17 +207,23 @@ class RunOwner:
         self.runtime.journal.submit(change, partial(self._settled, cached_run, change))
 
     def _change(
-        self, cached_run: CachedRun, commands: list[Event], own: Any, seen: int
+        self, cached_run: CachedRun, commands: list[Event], own: list[OwnResult], seen: int
     ) -> CommitWorkflowTask:
         return CommitWorkflowTask(cached_run.run, self._decide(cached_run, commands, own, seen))
 
     def _decide(
-        self, cached_run: CachedRun, commands: list[Event], own: Any, seen: int, *, here: bool = True
-    ) -> Any:
+        self,
+        cached_run: CachedRun,
+        commands: list[Event],
+        own: list[OwnResult],
+        seen: int,
+        *,
+        here: bool = True,
+    ) -> WorkflowTask:
         """The workflow task to be committed; what can start at once begins ``here`` when it is."""
         next_run_id = next_owner_id = None
-        if cached_run.continues:
-            terminal: Any = cached_run.machine.terminal
+        terminal = cached_run.machine.terminal
+        if isinstance(terminal, WorkflowContinuedAsNew):
             next_run_id = self.runtime.environment.ids.next()
             queue = terminal.task_queue or cached_run.run.task_queue
             next_owner_id = self.worker_id if self.serves(terminal.workflow_type, queue) else None
@@ -369,13 +378,11 @@ class RunOwner:
 
     # --- eager starts -----------------------------------------------------------------------------------------------
 
-    def start(
-        self, change: StartRun, callback: Callable[[Started | None, BaseException | None], None]
-    ) -> None:
+    def start(self, change: StartRun, callback: StartCallback) -> None:
         """Start a workflow and fold its first workflow task into the same change."""
         self._ready_queue.enqueue(partial(self._start, change, callback))
 
-    def _start(self, change: StartRun, callback: Any) -> None:
+    def _start(self, change: StartRun, callback: StartCallback) -> None:
         run, signal = change.run, change.signal
         machine = self._machine(run)
         cached_run = CachedRun(run, machine, seen_seq=1 if signal is None else 2, open_ids=set())
@@ -408,7 +415,7 @@ class RunOwner:
         self,
         cached_run: CachedRun,
         change: StartRun,
-        callback: Any,
+        callback: StartCallback,
         value: Started | None,
         error: BaseException | None,
     ) -> None:
@@ -464,6 +471,11 @@ class RunOwner:
         elif cached_run.change is None and not cached_run.has_work:
             cached_run.gap = True
             self.wake(cached_run)
+
+    def refresh_cached(self, run_id: str) -> None:
+        """Read a run again if it is cached: another process may have closed it."""
+        if run_id in self.cached_runs:
+            self.look_again(run_id)
 
     def _loaded(self, load: Load) -> None:
         self._ready_queue.enqueue(partial(self._bring_back, load))

@@ -1,4 +1,4 @@
-"""Queries: how a question about a run finds somebody who has its code, and how it is answered.
+"""Queries: how a request about a run finds somebody who has its code, and how it is answered.
 
 ============================  =========================================================================================
 where                         how
@@ -51,7 +51,7 @@ OWNER_FIRST_US: Final = 1_000_000
 
 
 class Queries:
-    """The questions that a worker answers about runs whose code it has.
+    """The requests that a worker answers about runs whose code it has.
 
     Args:
         runtime: Where to read.
@@ -76,15 +76,15 @@ class Queries:
         self._discard = discard
         self._answering: set[tuple[str, str, str]] = set()
 
-    # --- one question -----------------------------------------------------------------------------------------------
+    # --- one request -----------------------------------------------------------------------------------------------
 
-    async def answer(self, run_id: str, question: QueryRequest, run: RunRow | None = None) -> QueryResult:
-        """Answer a question about a run.
+    async def answer(self, run_id: str, request: QueryRequest, run: RunRow | None = None) -> QueryResult:
+        """Answer a request about a run.
 
         Args:
             run_id: The run.
-            question: What is asked.
-            run: Its row, where it was read since the question was asked.
+            request: What is asked.
+            run: Its row, where it was read since the request was asked.
 
         Raises:
             RunNotFoundError: There is no such run.
@@ -96,12 +96,12 @@ class Queries:
             cached_run = self._cached(run_id)
             # Whoever was frozen may have lost the run to another owner since, and not know what that one did.
             if cached_run is not None and not cached_run.run.is_behind(run):
-                reply = await self._wait_for(cached_run, question)
+                reply = await self._wait_for(cached_run, request)
                 if reply is not None:
                     return reply
                 cached_run, run = None, await self._row(run_id)  # it has left memory, or has not begun
             if waited >= PATIENCE_S or not (self._is_due(run) or self._is_coming(cached_run, run)):
-                return await self._from_history(run_id, question)
+                return await self._from_history(run_id, request)
             run = None
             await asyncio.sleep(pause)
             waited += pause
@@ -118,18 +118,18 @@ class Queries:
         return cached_run is not None and run.is_open and run.fence == cached_run.run.fence
 
     def _is_due(self, run: RunRow) -> bool:
-        """Whether the run is about to be activated: what was sent before the question is handled then."""
+        """Whether the run is about to be activated: what was sent before the request is handled then."""
         if not run.is_open or run.wake_at is None or run.owner_id is None:
             return False
         return max(run.wake_at, run.not_before) <= self._runtime.environment.clock.now()
 
-    def _wait_for(self, cached_run: CachedRun, question: QueryRequest) -> asyncio.Future[QueryResult | None]:
+    def _wait_for(self, cached_run: CachedRun, request: QueryRequest) -> asyncio.Future[QueryResult | None]:
         """Ask a run in memory: now if it is at rest, else after the workflow tasks that handle what came before."""
         future: asyncio.Future[QueryResult | None] = self._runtime.loop.create_future()
         commits = int(cached_run.change is not None)
         if cached_run.has_work and cached_run.run.not_before <= self._runtime.environment.clock.now():
             commits += 1
-        cached_run.questions.append((question, future, commits))
+        cached_run.questions.append((request, future, commits))
         if not commits:
             self.settle(cached_run, commits=0)
         return future
@@ -138,14 +138,15 @@ class Queries:
         """So many workflow tasks of a run have become durable: answer those who waited for no more."""
         waiting, cached_run.questions = cached_run.questions, []
         spoiled = False
-        for question, future, wanted in waiting:
+        for request, future, wanted in waiting:
             if wanted > commits:
-                cached_run.questions.append((question, future, wanted - commits))
-            elif spoiled or not cached_run.machine.begun:
-                _resolve(future, None)
-            else:
-                reply, spoiled = ask(cached_run.machine, question, self._settings)
-                _resolve(future, reply)
+                cached_run.questions.append((request, future, wanted - commits))
+                continue
+            result: QueryResult | None = None
+            if cached_run.machine.begun and not spoiled:
+                result, spoiled = ask(cached_run.machine, request, self._settings)
+            if not future.done():
+                future.set_result(result)
         if spoiled:
             self._discard(cached_run)
 
@@ -153,10 +154,11 @@ class Queries:
         """The run leaves memory: what is asked of it is answered otherwise."""
         questions, cached_run.questions = cached_run.questions, []
         for _, future, _ in questions:
-            _resolve(future, None)
+            if not future.done():
+                future.set_result(None)
 
-    async def _from_history(self, run_id: str, question: QueryRequest) -> QueryResult:
-        """Bring the run back for this question alone."""
+    async def _from_history(self, run_id: str, request: QueryRequest) -> QueryResult:
+        """Bring the run back for this request alone."""
         found = (await self._runtime.read(runs_and_histories, [run_id]))[run_id]
         if found is None:
             raise RunNotFoundError(run_id)
@@ -172,13 +174,13 @@ class Queries:
                 started = replayed.unapplied[0][1]
                 assert isinstance(started, WorkflowStarted)
                 machine.make(started, self._runtime.environment.clock.now())
-            return ask(machine, question, self._settings)[0]
+            return ask(machine, request, self._settings)[0]
         except RAISED as error:
             return QueryResult(failure=failure_of(error, converter))
         finally:
             machine.evict()
 
-    # --- questions from elsewhere -----------------------------------------------------------------------------------
+    # --- requests from elsewhere -----------------------------------------------------------------------------------
 
     async def look(self, queues: list[str], types: list[str]) -> None:
         """Answer what other processes ask about runs that this worker serves."""
@@ -193,8 +195,8 @@ class Queries:
 
     async def _answer_row(self, row: RequestRow) -> None:
         try:
-            question = QueryRequest(row.name, *taken_apart(row.input))
-            reply = await self.answer(row.run_id, question)
+            request = QueryRequest(row.name, *taken_apart(row.input))
+            reply = await self.answer(row.run_id, request)
             await self._runtime.journal.apply(AnswerQuery(row.key, reply.to_text()))
         except OutlastError as error:
             logger.warning("query %s of run %s could not be answered: %s", row.name, row.run_id, error)
@@ -203,7 +205,7 @@ class Queries:
 
 
 def ask(
-    machine: WorkflowMachine, question: QueryRequest, settings: WorkerSettings
+    machine: WorkflowMachine, request: QueryRequest, settings: WorkerSettings
 ) -> tuple[QueryResult, bool]:
     """Ask a machine at rest. Returns the reply, and whether the machine must not be used any more."""
     watch = monitor()
@@ -211,7 +213,7 @@ def ask(
         watch.enter(machine)
     try:
         try:
-            result = machine.query(question.name, question.input, question.headers)
+            result = machine.query(request.name, request.input, request.headers)
         finally:
             if watch is not None:
                 watch.leave()
@@ -225,8 +227,3 @@ def ask(
     except RAISED as error:
         spoiled = isinstance(error, ReadOnlyContextError) or machine.log.refusal is not None
         return QueryResult(failure=failure_of(error, settings.converter)), spoiled
-
-
-def _resolve(future: asyncio.Future[QueryResult | None], reply: QueryResult | None) -> None:
-    if not future.done():
-        future.set_result(reply)
