@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Table
 
 from benchmarks.databases import opened
-from outlast_store.database.statements import columns_of
+from outlast_store.database.sql_text import columns_of
 from outlast_store.schema import tables
 from outlast_store.transitions.runs import first_run, new_instance
 from outlast_workflow.environment import Environment

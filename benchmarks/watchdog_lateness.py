@@ -21,7 +21,7 @@ from outlast import activity, workflow
 from outlast.client.client import Client
 from outlast.errors import WorkflowTimeoutError
 from outlast.worker.worker import Worker
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_workflow.options.options import RetryPolicy, StartOptions
 from outlast_workflow.primitives.times import from_iso
 

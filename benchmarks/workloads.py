@@ -15,7 +15,7 @@ from benchmarks.measuring import Timing, expect, timed
 from outlast import activity, workflow
 from outlast.client.client import Client
 from outlast.worker.worker import Worker
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_history
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.run.machine import WorkflowMachine
@@ -135,7 +135,7 @@ async def replays(recorded: Recorded, times: int) -> Timing:
                     converter=client.converter,
                     limits=StructuralLimits(),
                 )
-                rows = client.runtime.read_now(queries.history, recorded.run_id)
+                rows = client.runtime.read_now(read_history, recorded.run_id)
                 replayed = replay(machine, rows)
                 machine.evict()
                 expect(

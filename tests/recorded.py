@@ -27,8 +27,8 @@ from sqlalchemy import Connection
 
 from outlast.testing.prefixes import check_every_prefix
 from outlast.worker.settings import WorkerSettings
-from outlast_store.reads import queries
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
+from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.definitions import WorkflowDefinition, definition_of
 from outlast_workflow.options.limits import StructuralLimits
@@ -106,7 +106,7 @@ class Recorder:
             if shape.digest() in self._seen:
                 continue
             self._seen.add(shape.digest())
-            rows = queries.history(connection, run_id)
+            rows = read_history(connection, run_id)
             if target is not None:
                 with self.path.open("ab") as file:
                     file.write(orjson.dumps([target, run_id, rows]) + b"\n")

@@ -22,7 +22,8 @@ from sqlalchemy import Connection
 
 from outlast_activities.deadlines import after, options_of, refresh
 from outlast_activities.task import ActivityTask, AttemptKey
-from outlast_store.database.statements import Values, statements_for
+from outlast_store.database.sql_text import Values
+from outlast_store.database.statements import statements_for
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from outlast import Client, Worker, activity, workflow
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.options.limits import StructuralLimits
@@ -49,7 +49,7 @@ async def measure(url: str, steps: int, rounds: int) -> dict[str, Any]:
                 definition_of(sequence), run_id, converter=DataConverter(), limits=StructuralLimits()
             )
             with client.runtime.database.reader() as connection:
-                replayed = replay(machine, queries.history(connection, run_id))
+                replayed = replay(machine, read_history(connection, run_id))
             took.append(time.perf_counter() - began)
             assert replayed.closed
             last_seq = replayed.last_seq

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outlast_store.database.statements import Values
+from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow, WorkerRow
 from outlast_store.schema.tables import history_events

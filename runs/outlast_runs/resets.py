@@ -17,7 +17,7 @@ import copy
 from typing import Any
 
 from outlast_activities.attempts import schedule
-from outlast_store.database.statements import columns_of
+from outlast_store.database.sql_text import columns_of
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RunRow

@@ -19,7 +19,9 @@ from outlast_store.database.database import Database, PostgresSettings
 from outlast_store.database.postgresql import has_skip_locked
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
-from outlast_store.reads import queries
+from outlast_store.reads.activities import find_open_activities
+from outlast_store.reads.histories import read_history
+from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import RefusedError
@@ -99,7 +101,7 @@ async def started(journal: Journal, *commands: Event, workflow_id: str = "w", **
 
 def activity_of(database: Database, run_id: str, activity_id: int = 1) -> ActivityRow | None:
     with database.reader() as connection:
-        found = [row for row in queries.open_activities(connection, run_id) if row.activity_id == activity_id]
+        found = [row for row in find_open_activities(connection, run_id) if row.activity_id == activity_id]
     return found[0] if found else None
 
 
@@ -289,7 +291,7 @@ async def test_a_result_ends_its_attempt_once(journal: Journal, database: Databa
         await journal.apply(CompleteAttempt(run.run_id, 1, 1, result))
     assert caught.value.reason == "stale_attempt"
     with database.reader() as connection:
-        row = queries.run(connection, run.run_id)
+        row = find_run(connection, run.run_id)
         assert row is not None
         assert row.wake_at is not None, "whoever appends an event wakes the run"
 
@@ -328,7 +330,7 @@ async def test_rescues_have_a_counter_and_a_limit_of_their_own(journal: Journal,
         assert closed == (attempt == 4)
     assert activity_of(database, run.run_id) is None
     with database.reader() as connection:
-        assert queries.history(connection, run.run_id)[-1][1] == "ActivityFailed"
+        assert read_history(connection, run.run_id)[-1][1] == "ActivityFailed"
 
 
 async def test_failures_are_charged_and_end(journal: Journal, database: Database) -> None:

@@ -33,7 +33,7 @@ from outlast_store.journal import journal as journal_module
 from outlast_store.journal.batch import BaseChange, Change, Committed
 from outlast_store.journal.committer import Committer, TryAgain
 from outlast_store.journal.journal import Journal
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_events, read_history
 from outlast_store.transitions import dead_journals
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import (
@@ -56,7 +56,7 @@ async def gathered(journal: Journal, *changes: Change[Any]) -> list[Any]:
 
 def histories(database: Database, *run_ids: str) -> list[list[str]]:
     with database.reader() as connection:
-        return [[row[1] for row in queries.history(connection, run_id)] for run_id in run_ids]
+        return [[row[1] for row in read_history(connection, run_id)] for run_id in run_ids]
 
 
 def starts(journal: Journal, count: int) -> list[Any]:
@@ -731,9 +731,9 @@ def test_time_never_falls_within_a_run(database: Database) -> None:
         other = start(environment, "other")
         await journal.apply(other)
         with database.reader() as connection:
-            stamps = [row[2] for row in queries.events(connection, change.run.run_id, 0, 10)]
+            stamps = [row[2] for row in read_events(connection, change.run.run_id, 0, 10)]
             assert stamps[0] == stamps[1]
-            ours = queries.events(connection, other.run.run_id, 0, 10)[0][2]
+            ours = read_events(connection, other.run.run_id, 0, 10)[0][2]
             assert ours == stamps[0] - 3_600_000_000, "one run's stamp never moves another's"
         await journal.close()
 

@@ -19,7 +19,7 @@ from outlast_store.database.driver_errors import is_disconnect, is_transient, tr
 from outlast_store.database.postgresql import PatientConnection, wait_for_ever
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_history
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import StoreUnreachableError
 
@@ -68,7 +68,7 @@ def is_gone(database: Database, pid: int) -> bool:
 
 def events(database: Database, run_id: str) -> int:
     with database.reader() as connection:
-        return len(list(queries.history(connection, run_id)))
+        return len(list(read_history(connection, run_id)))
 
 
 async def test_what_it_has_not_begun_is_done_on_another_connection_and_once(

@@ -18,7 +18,7 @@ from outlast import workflow
 from outlast.client.client import Client
 from outlast.watchdog import TaskWatchdog
 from outlast.worker.worker import Worker
-from outlast_store.reads import queries
+from outlast_store.reads.runs import find_instance
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import (
     DurableCallError,
@@ -43,7 +43,7 @@ class Sized:
 
 
 async def nothing_was_written(client: Client, workflow_id: str = "w") -> None:
-    assert await client.runtime.read(queries.instance, workflow_id) is None
+    assert await client.runtime.read(find_instance, workflow_id) is None
     with pytest.raises(WorkflowNotFoundError):
         await client.handle(workflow_id).describe()
 

@@ -10,7 +10,7 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import Countdown
 
 from outlast.client.client import Client
-from outlast_store.reads import queries
+from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import (
     ApplicationError,
@@ -29,7 +29,7 @@ async def chain_of(client: Client, first_run_id: str) -> list[RunRow]:
     found: list[RunRow] = []
     run_id: str | None = first_run_id
     while run_id is not None:
-        row = await client.runtime.read(queries.run, run_id)
+        row = await client.runtime.read(find_run, run_id)
         assert row is not None
         found.append(row)
         run_id = row.next_run_id

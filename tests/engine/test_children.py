@@ -11,7 +11,7 @@ from tests.engine.family import Parent
 from tests.engine.histories import types_of
 
 from outlast import workflow
-from outlast_store.reads import queries
+from outlast_store.reads.runs import find_run
 from outlast_workflow.errors import (
     ApplicationError,
     StructuralLimitError,
@@ -155,7 +155,7 @@ async def test_a_child_that_is_terminated_with_its_parent_gets_the_parents_deadl
         handle = await env.client.start(family.told_how_it_ended, "slow", id="parent", options=options)
         await env.settle()
         row = await env.client.handle("child").run()
-        parent = await env.client.runtime.read(queries.run, str(handle.run_id))
+        parent = await env.client.runtime.read(find_run, str(handle.run_id))
         assert parent is not None
         assert row.execution_deadline_at == parent.execution_deadline_at
         assert row.execution_timeout is None

@@ -11,7 +11,7 @@ from tests.engine.histories import types_of
 
 from outlast.client.client import Client
 from outlast.watchdog import TaskWatchdog
-from outlast_store.reads import queries
+from outlast_store.reads.runs import find_run
 from outlast_store.transitions.parents import NOT_YET
 from outlast_workflow.errors import (
     WorkflowCancelledError,
@@ -176,6 +176,6 @@ async def test_many_children_end_in_bounded_steps_that_survive_a_crash(
         assert await terminated() == 10
         assert (await TaskWatchdog(env.client).run_pass()).counts == {}
         await worker.stop()
-        row = await env.client.runtime.read(queries.run, str(handle.run_id))
+        row = await env.client.runtime.read(find_run, str(handle.run_id))
         assert row is not None
         assert row.cascade_at is None

@@ -23,8 +23,8 @@ from outlast import Client, Worker
 from outlast.runtime import notifier
 from outlast.runtime.notifier import CHANNEL, POLL_INTERVAL_S
 from outlast.testing import TestEnvironment
-from outlast_store.reads import queries
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
+from outlast_store.reads.workers import poll_work
 
 MOST_A_SECOND = 5
 
@@ -83,7 +83,7 @@ async def test_a_bell_that_rings_during_a_look_is_heard(
         async def read_slowly(question: Any, *args: Any) -> Any:
             nonlocal looks
             found = await read(question, *args)
-            if question is queries.look:
+            if question is poll_work:
                 looks += 1
                 if looks == 1:
                     await runtime._notify()

@@ -12,7 +12,8 @@ from tests.engine.conftest import MakeEnvironment
 
 from outlast import ActivityTimeoutError, RetryPolicy, WorkflowFailedError, activity, workflow
 from outlast.testing import TestEnvironment, check_database
-from outlast_store.reads import queries
+from outlast_store.database.sql_text import fetch
+from outlast_store.reads.activities import find_open_activities
 from outlast_store.schema.rows import LOCAL
 
 ran: list[str] = []
@@ -172,7 +173,7 @@ async def test_another_worker_of_the_queue_does_not_take_a_retry_from_the_owner(
             assert set(owners.values()) <= {first.worker_id, second.worker_id}
             assert [await handle.result() for handle in handles] == [3] * 5
             text = "SELECT run_id, worker_id FROM activity_attempts"
-            attempts = await env.client.runtime.read(lambda connection: queries.fetch(connection, text, ()))
+            attempts = await env.client.runtime.read(lambda connection: fetch(connection, text, ()))
     assert len(attempts) == 10
     assert {(run_id, owner_id) for run_id, owner_id in attempts} == set(owners.items())
 
@@ -214,7 +215,7 @@ async def test_a_worker_without_the_code_leaves_it(engine: MakeEnvironment) -> N
             await env.sleep(100)
             assert (await handle.run()).owner_id is None
         assert ran == ["shaky 1"]
-        row = (await env.client.runtime.read(queries.open_activities, (await handle.run()).run_id))[0]
+        row = (await env.client.runtime.read(find_open_activities, (await handle.run()).run_id))[0]
         assert row.task_queue == f"{LOCAL}default"
         async with env.new_worker(**ALL):
             assert await handle.result() == 3

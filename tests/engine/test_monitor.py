@@ -8,7 +8,7 @@ import pytest
 
 from outlast import Client, Worker, workflow
 from outlast.worker.blocked_monitor import monitor
-from outlast_store.reads import queries
+from outlast_store.reads.runs import find_failures
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_code_that_blocks_fails_its_task_and_nothing_else(
                 await asyncio.sleep(0.05)
         assert row.is_open
         assert "test_monitor.py" in caplog.text, "the log says where"
-        (failure, *_) = client.runtime.read_now(queries.failures, row.run_id, 10)
+        (failure, *_) = client.runtime.read_now(find_failures, row.run_id, 10)
         assert failure.exception_class == "WorkflowTaskBlockedError"
         assert await client.execute(quick) == "done"
         await handle.terminate()

@@ -18,10 +18,10 @@ from outlast.testing import TestEnvironment
 from outlast_activities.changes import CompleteAttempt, EndAttempt
 from outlast_runs.workflow_task import CommitWorkflowTask
 from outlast_store.database.database import Database
+from outlast_store.database.sql_text import fetch
 from outlast_store.journal import committer
 from outlast_store.journal.batch import Committed
-from outlast_store.reads import queries
-from outlast_store.reads.queries import fetch
+from outlast_store.reads.workers import list_workers
 
 
 @workflow.defn
@@ -169,7 +169,7 @@ async def test_a_worker_stops_though_the_database_is_away(
             client.runtime.journal.committer._drop_connection()
             await worker.stop()
         assert "runs could not be released: the database did not answer within 0.05 s" in caplog.text
-        assert [row.worker_id for row in await client.runtime.read(queries.workers)] == [worker.worker_id]
+        assert [row.worker_id for row in await client.runtime.read(list_workers)] == [worker.worker_id]
 
 
 def fetch_all(client: Client, text: str) -> list[Any]:

@@ -13,9 +13,9 @@ from outlast.testing import TestEnvironment
 from outlast_runs.claims import STEAL_AFTER, ClaimRuns, RegisterWorker, StealRuns
 from outlast_runs.start import StartRun
 from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
+from outlast_store.database.sql_text import fetch
 from outlast_store.database.urls import DatabaseUrl
-from outlast_store.reads import queries
-from outlast_store.reads.queries import fetch
+from outlast_store.reads.workers import poll_work
 from outlast_store.schema.rows import RunRow, WorkerRow
 from outlast_store.transitions.runs import first_run, started_event
 from outlast_workflow.environment import Environment
@@ -37,7 +37,7 @@ class SteppedClock:
 
 
 def neglected(runtime: Runtime, before: int) -> list[str]:
-    return runtime.read_now(queries.look, "other", ["q"], ["W"], [], 0, before).neglected
+    return runtime.read_now(poll_work, "other", ["q"], ["W"], [], 0, before).neglected
 
 
 async def started(runtime: Runtime, owner: str) -> RunRow:

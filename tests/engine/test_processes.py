@@ -16,8 +16,8 @@ from tests.engine.process import WorkerProcess, until, until_so
 from outlast.client.client import Client
 from outlast.testing import check_database
 from outlast.worker.worker import Worker
-from outlast_store.reads import queries
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
+from outlast_store.reads.workers import list_workers
 from outlast_workflow.errors.request import NoWorkerError
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -165,7 +165,7 @@ async def test_a_worker_that_stops_hands_its_activities_back_uncharged(
             )
             assert found == [("pending", 1, 1, 0, None)]
             assert fetch(connection, "SELECT outcome FROM activity_attempts") == [("handed_back",)]
-            assert queries.workers(connection) == []
+            assert list_workers(connection) == []
         row = await handle.run()
         assert row.owner_id is None
         async with worker_of(client):
@@ -270,7 +270,7 @@ async def test_a_paused_worker_is_replaced_and_goes_on_under_another_id(shared_u
         handle = await client.start(process.steps, 3, id="w")
         with WorkerProcess("first", shared_url, diary, lease=1) as first:
             await until(diary, "hold 1000 first")
-            before = (await client.runtime.read(queries.workers))[0].worker_id
+            before = (await client.runtime.read(list_workers))[0].worker_id
             first.process.send_signal(signal.SIGSTOP)
             async with worker_of(client, lease_duration=1):
                 async with asyncio.timeout(30):
@@ -278,7 +278,7 @@ async def test_a_paused_worker_is_replaced_and_goes_on_under_another_id(shared_u
             first.process.send_signal(signal.SIGCONT)
 
             async def registered_anew() -> bool:
-                return any(row.worker_id != before for row in await client.runtime.read(queries.workers))
+                return any(row.worker_id != before for row in await client.runtime.read(list_workers))
 
             await until_so(registered_anew)
             assert await client.execute(process.fan_out, 3, id="again") == 3

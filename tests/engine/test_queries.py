@@ -15,7 +15,7 @@ from outlast.client.client import Client
 from outlast.testing import TestEnvironment
 from outlast.worker.runs.owner import RunOwner
 from outlast_store.database.database import Database
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_workflow.errors import (
     InvalidOptionError,
     NonDeterminismError,

@@ -15,7 +15,7 @@ from tests.engine.conftest import MakeEnvironment
 
 from outlast.client.client import Client
 from outlast.testing import TestEnvironment
-from outlast_store.reads import queries
+from outlast_store.reads.runs import find_run
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import WorkflowCancelledError, WorkflowFailedError
 from outlast_workflow.options.limits import StructuralLimits
@@ -55,7 +55,7 @@ async def tell(client: Client, run_id: str | None) -> Told:
         async for event in client.handle("w", run_id=run_id).history():
             payload = UUID.sub("an-id", str(event.payload))
             told.append((event.type, event.recorded_at.isoformat(), payload))
-        row = await client.runtime.read(queries.run, run_id)
+        row = await client.runtime.read(find_run, run_id)
         assert row is not None
         run_id = row.next_run_id
     return told
@@ -135,7 +135,7 @@ async def _until_so_long(env: TestEnvironment, run_id: str | None, events: int) 
     """Let the loop go round until a run's history has so many events."""
     assert run_id is not None
     while True:
-        row = await env.client.runtime.read(queries.run, run_id)
+        row = await env.client.runtime.read(find_run, run_id)
         assert row is not None
         if row.last_seq >= events:
             return

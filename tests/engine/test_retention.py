@@ -21,8 +21,8 @@ from outlast.errors import (
 from outlast.histories import exporter, retention
 from outlast.histories.retention import Retention, RetentionReport
 from outlast.testing import TestEnvironment
+from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
-from outlast_store.reads.queries import fetch
 from outlast_store.schema import tables
 from outlast_store.transitions import deletion
 from outlast_store.transitions.deletion import DeleteStep

@@ -11,7 +11,7 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import Sleeper, Sum
 
 from outlast.client.client import Client
-from outlast_store.reads import queries
+from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import (
     InvalidOptionError,
@@ -25,7 +25,7 @@ from outlast_workflow.primitives.enums import DuplicatePolicy
 
 async def row_of(client: Client, run_id: str | None) -> RunRow:
     assert run_id is not None
-    row = await client.runtime.read(queries.run, run_id)
+    row = await client.runtime.read(find_run, run_id)
     assert row is not None
     return row
 

@@ -12,7 +12,7 @@ from outlast import Client, activity, workflow
 from outlast.testing import TestEnvironment, VirtualLoop
 from outlast.worker.runs.claimer import ANYWAY_AFTER_S, MOST_CLAIMED
 from outlast_runs.claims import ClaimRuns, RegisterWorker
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_workflow.errors import OutcomeUnknownError
 
 AWAY = "SELECT count(*) FROM workflow_runs WHERE owner_id IS NULL AND closed_at IS NULL"

@@ -14,7 +14,7 @@ from tests.engine.programs import add, multiply, wait_long
 
 from outlast import activity, workflow
 from outlast.testing import TestEnvironment
-from outlast_store.reads import queries
+from outlast_store.reads.workers import poll_work
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import WorkflowFailedError
 
@@ -233,7 +233,7 @@ async def test_histories_of_others_are_left_alone(engine: MakeEnvironment) -> No
         assert results == [2] * 20
         await env.client.handle("w").terminate()
         worker_id, now = env.worker.worker_id, env.clock.now()
-        waiting = await env.client.runtime.read(queries.look, worker_id, ["default"], [], [], now, None)
+        waiting = await env.client.runtime.read(poll_work, worker_id, ["default"], [], [], now, None)
         assert waiting.awake == []
 
 

@@ -19,7 +19,7 @@ from outlast import ActivityOptions, StartOptions, activity, workflow
 from outlast.client.client import Client
 from outlast.errors import InvalidOptionError, OutlastError
 from outlast.worker.worker import Worker
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_store.schema import tables
 
 CENTURY = 100 * 31_557_600

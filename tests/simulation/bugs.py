@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from outlast.histories import retention
 from outlast.histories.deletion import delete_chain
+from outlast.worker import loop_worker
 from outlast.worker.runs import locked_close
 from outlast_activities import attempts, changes
 from outlast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
@@ -21,7 +22,7 @@ from outlast_runs.deadlines import Enforced, enforce_run
 from outlast_store.journal import batch as batches
 from outlast_store.journal import committer
 from outlast_store.journal.batch import Batch
-from outlast_store.reads import queries
+from outlast_store.reads.workers import renew_lease
 from outlast_store.transitions import parents, requests, runs
 from outlast_store.transitions.children import AppliedClosePolicy, cascade
 from outlast_watchdog import enforcement
@@ -86,8 +87,8 @@ def lease_not_renewed(stack: ExitStack) -> None:
         right(connection, worker_id, expires_at)
         return True
 
-    right = queries.renew_lease
-    _patch(stack, queries, "renew_lease", wrong)
+    right = renew_lease
+    _patch(stack, loop_worker, "renew_lease", wrong)
 
 
 @bug

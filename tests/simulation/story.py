@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_workflow.primitives.times import from_iso
 
 Told = tuple[str, int, dict[str, Any]]

@@ -16,7 +16,8 @@ from tests.simulation.story import Story
 
 from outlast.testing import check_database
 from outlast.testing.prefixes import check_every_prefix
-from outlast_store.reads.queries import fetch, history
+from outlast_store.database.sql_text import fetch
+from outlast_store.reads.histories import read_history
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.primitives.times import from_iso
 from outlast_workflow.run.machine import WorkflowMachine
@@ -56,7 +57,7 @@ def check_prefixes(connection: Connection) -> Iterator[str]:
     """A run may leave memory after any workflow task: what it asks for after a replay is what it asked for."""
     definition = definition_of(Program.run)
     for (run_id,) in fetch(connection, "SELECT run_id FROM workflow_runs ORDER BY run_id"):
-        rows = history(connection, run_id)
+        rows = read_history(connection, run_id)
 
         def machine(run_id: str = run_id) -> WorkflowMachine:
             return WorkflowMachine(definition, run_id, converter=CONVERTER, limits=LIMITS)

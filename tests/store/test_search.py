@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from outlast_store.database.database import Database
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_store.schema.search_index import (
     Execute,
     Scalar,

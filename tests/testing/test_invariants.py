@@ -18,7 +18,7 @@ from tests.testing.planting import Planted, copy_of, rules, run_of, seen_by, vio
 
 from outlast.testing import TestEnvironment, check_database
 from outlast.testing.invariants import activities, attributes, chains, checker, families, requests, waking
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 
 PLANTED: dict[ModuleType, Planted] = {
     checker: planted_runs.PLANTED,

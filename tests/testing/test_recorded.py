@@ -14,7 +14,7 @@ from outlast import workflow
 from outlast.testing import TestEnvironment, VirtualLoop
 from outlast.testing.prefixes import check_every_prefix
 from outlast.worker.settings import WorkerSettings
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.options.limits import StructuralLimits
@@ -50,7 +50,7 @@ async def record(program: Any, *args: Any) -> tuple[list[Row], str]:
         handle = await env.client.start(program, *args, id="w")
         await handle.result()
         assert handle.run_id is not None
-        return await env.client.runtime.read(queries.history, handle.run_id), handle.run_id
+        return await env.client.runtime.read(read_history, handle.run_id), handle.run_id
 
 
 def machines(program: Any, run_id: str) -> Callable[[], WorkflowMachine]:

@@ -20,10 +20,10 @@ from outlast_activities.deadlines import passed
 from outlast_activities.heartbeats import beat
 from outlast_runs.claims import RegisterWorker
 from outlast_runs.start import StartRun
-from outlast_store.database.statements import columns_of
+from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.batch import BaseChange, Batch
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_history
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
 from outlast_store.transitions.runs import first_run, new_seed, started_event
@@ -295,7 +295,7 @@ class Stage:
     def rows(self, table: str, where: str = "1 = 1", *values: Any) -> list[tuple[Any, ...]]:
         columns = ", ".join(columns_of(tables.metadata.tables[table]))
         text = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY 1, 2"
-        return self.runtime.read_now(queries.fetch, text, values)
+        return self.runtime.read_now(fetch, text, values)
 
     def run(self, run_id: str) -> RunRow:
         return RunRow(*self.rows("workflow_runs", "run_id = ?", run_id)[0])
@@ -313,9 +313,7 @@ class Stage:
         return [FailureRow(*row) for row in self.rows("workflow_failures", "run_id = ?", run_id)]
 
     def history(self, run_id: str) -> list[Event]:
-        return [
-            from_json(kind, payload) for _, kind, payload in self.runtime.read_now(queries.history, run_id)
-        ]
+        return [from_json(kind, payload) for _, kind, payload in self.runtime.read_now(read_history, run_id)]
 
     def types(self, run_id: str) -> list[str]:
         return [event.type for event in self.history(run_id)]

@@ -8,7 +8,7 @@ import pytest
 
 from outlast import workflow
 from outlast.testing import TestEnvironment, VirtualLoop
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_store.transitions import dead_journals
 from outlast_watchdog.watchdog import TaskWatchdog
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection
 from tests.watchdog.stage import POLICY, SECOND, START, Stage
 
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_watchdog import scans
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
 

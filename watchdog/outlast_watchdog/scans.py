@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 
 BEGINNING = -1
 MOST_COUNTED = 10_000

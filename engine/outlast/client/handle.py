@@ -23,7 +23,8 @@ from outlast_runs.run_change import RequestCancel, Terminate
 from outlast_runs.signals import SendSignal
 from outlast_runs.updates import SendUpdate, UpdateRequest
 from outlast_store.journal.batch import Change
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_events
+from outlast_store.reads.runs import find_instance, find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of
@@ -159,7 +160,7 @@ class WorkflowHandle(Generic[T]):
         """The run that the handle is about."""
         if self.run_id is not None:
             return self.run_id
-        instance = await self.runtime.read(queries.instance, self.workflow_id)
+        instance = await self.runtime.read(find_instance, self.workflow_id)
         if instance is None:
             raise WorkflowNotFoundError(self.workflow_id)
         return instance.current_run_id
@@ -168,7 +169,7 @@ class WorkflowHandle(Generic[T]):
         """The row of the latest run of the chain."""
         run_id = await self.resolve()
         while True:
-            run = await self.runtime.read(queries.run, run_id)
+            run = await self.runtime.read(find_run, run_id)
             if run is None or run.workflow_id != self.workflow_id:
                 raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
             if run.next_run_id is None:
@@ -434,7 +435,7 @@ class WorkflowHandle(Generic[T]):
             if not isinstance(following, str):
                 return following
             if following == "":
-                row = await self.runtime.read(queries.run, run_id)
+                row = await self.runtime.read(find_run, run_id)
                 status = row.status if row is not None else "timed_out"
                 raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=status)
             run_id = following
@@ -492,7 +493,7 @@ class WorkflowHandle(Generic[T]):
             # what was sent before made it go on as another run meanwhile: that one is meant
 
     async def _this_run(self, run_id: str) -> RunRow:
-        run = await self.runtime.read(queries.run, run_id)
+        run = await self.runtime.read(find_run, run_id)
         if run is None or run.workflow_id != self.workflow_id:
             raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
         return run
@@ -557,9 +558,9 @@ class WorkflowHandle(Generic[T]):
         return await self._events(await self.resolve(), after_seq, first=True)
 
     async def _events(self, run_id: str, after_seq: int, *, first: bool) -> list[HistoryEvent]:
-        rows = await self.runtime.read(queries.events, run_id, after_seq, PAGE)
+        rows = await self.runtime.read(read_events, run_id, after_seq, PAGE)
         if first:
-            run = await self.runtime.read(queries.run, run_id)
+            run = await self.runtime.read(find_run, run_id)
             if run is None or run.workflow_id != self.workflow_id:
                 raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
         return [

@@ -11,7 +11,7 @@ import orjson
 from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.runtime import Runtime
 from outlast_runs.queries import QueryRequest, QueryResult
-from outlast_store.reads import queries
+from outlast_store.reads.workers import list_workers
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.queries import AskQuery, ForgetQuery
 from outlast_store.transitions.requests import OPEN
@@ -88,7 +88,7 @@ async def _ask_others(runtime: Runtime, run: RunRow, question: QueryRequest, tim
 async def _is_served(runtime: Runtime, run: RunRow) -> bool:
     """Whether a live worker serves the run's queue and knows its type."""
     now = runtime.environment.clock.now()
-    for worker in await runtime.read(queries.workers):
+    for worker in await runtime.read(list_workers):
         if worker.lease_expires_at > now and run.task_queue in orjson.loads(worker.task_queues):
             types: dict[str, Any] = orjson.loads(worker.types)
             if run.workflow_type in types.get("workflows", ()):

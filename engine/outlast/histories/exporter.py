@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 
 from outlast.runtime.runtime import Runtime
-from outlast_store.reads import export_format, queries
+from outlast_store.reads import export_format
+from outlast_store.reads.runs import find_instance
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
 
 
@@ -52,7 +53,7 @@ async def export_runs(runtime: Runtime, runs: AsyncIterable[Any], *, chains: boo
 
 
 async def _current(runtime: Runtime, workflow_id: str) -> str:
-    instance = await runtime.read(queries.instance, workflow_id)
+    instance = await runtime.read(find_instance, workflow_id)
     if instance is None:
         raise WorkflowNotFoundError(workflow_id)
     return instance.current_run_id

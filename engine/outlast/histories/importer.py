@@ -17,8 +17,8 @@ import orjson
 from outlast.histories.source import Documents, Source
 from outlast.runtime.runtime import Runtime
 from outlast_runs.imports import ImportWorkflow
-from outlast_store.reads import queries
 from outlast_store.reads.export_format import PortableRun, read_run
+from outlast_store.reads.runs import find_known_workflows, find_runs
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryError
 from outlast_workflow.history.events import REGISTRY, ActivityTimedOut, Event, WorkflowStarted, from_json
@@ -202,10 +202,10 @@ async def _check_new(runtime: Runtime, workflows: dict[str, list[_Member]]) -> N
     taken: list[str] = []
     ids = list(workflows)
     for start in range(0, len(ids), AT_ONCE):
-        taken += await runtime.read(queries.known_workflows, ids[start : start + AT_ONCE])
+        taken += await runtime.read(find_known_workflows, ids[start : start + AT_ONCE])
     run_ids = [member.run_id for members in workflows.values() for member in members]
     for start in range(0, len(run_ids), AT_ONCE):
-        found = await runtime.read(queries.runs, run_ids[start : start + AT_ONCE])
+        found = await runtime.read(find_runs, run_ids[start : start + AT_ONCE])
         taken += [row.run_id for row in found if row.workflow_id not in workflows]
     if taken:
         raise HistoryExistsError(sorted(taken))

@@ -9,7 +9,8 @@ from sqlalchemy import Connection
 from outlast.runtime.runtime import Runtime
 from outlast_runs.resets import ResetRun
 from outlast_runs.resets import replaced_run as _replaced
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_events
+from outlast_store.reads.runs import find_instance, find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
 from outlast_workflow.history.events import from_json
@@ -53,15 +54,15 @@ async def reset(
 
 
 def _run_and_history(connection: Connection, workflow_id: str, run_id: str | None) -> tuple[RunRow, History]:
-    instance = queries.instance(connection, workflow_id)
+    instance = find_instance(connection, workflow_id)
     if instance is None:
         raise WorkflowNotFoundError(workflow_id)
-    run = queries.run(connection, run_id or instance.current_run_id)
+    run = find_run(connection, run_id or instance.current_run_id)
     if run is None or run.workflow_id != workflow_id:
         raise RunNotFoundError(run_id or instance.current_run_id, workflow_id=workflow_id)
     if run.run_id != instance.current_run_id:
         raise _replaced(run.run_id, instance.current_run_id)
-    rows = queries.events(connection, run.run_id, 0, run.last_seq)
+    rows = read_events(connection, run.run_id, 0, run.last_seq)
     return run, [
         (seq, from_json(kind, payload), recorded_at, len(payload.encode()))
         for seq, kind, recorded_at, payload in rows

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from outlast_store.journal.commit_news import Answer, Committed
-from outlast_store.reads import queries
+from outlast_store.reads.histories import find_event
 from outlast_store.reads.requests import answered_among, deleted_among
 from outlast_store.schema.rows import RequestKey, RequestRow
 from outlast_store.transitions.requests import ACCEPTED, COMPLETED, DELETED, OPEN, REJECTED
@@ -137,7 +137,7 @@ class Answers:
         """An answer with what it says: another process put that into a history."""
         state, place = answer
         if state == COMPLETED and isinstance(place, tuple):
-            event = await self._read(queries.event, *place)
+            event = await self._read(find_event, *place)
             return (state, from_json(*event)) if event is not None else (DELETED, None)
         return answer
 

@@ -28,7 +28,8 @@ from outlast_store.database.ticker import Ticker
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.batch import Committed
 from outlast_store.journal.journal import Journal
-from outlast_store.reads import queries
+from outlast_store.reads.histories import find_terminal_event
+from outlast_store.reads.runs import find_ended_runs
 from outlast_workflow.environment import Environment, SystemClock
 from outlast_workflow.errors import JournalClosedError, StoreError
 from outlast_workflow.history import events
@@ -193,7 +194,7 @@ class Runtime:
     async def read(
         self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Ask a question of :mod:`outlast_store.reads.queries`."""
+        """Ask a question of :mod:`outlast_store.reads`."""
         if self._pool is None:
             return self.read_now(question, *args, **kwargs)
         return await self.loop.run_in_executor(self._pool, lambda: self.read_now(question, *args, **kwargs))
@@ -256,7 +257,7 @@ class Runtime:
         self._watch()
         try:
             if not self.is_open_here(run_id):
-                event = await self.read(queries.terminal_event, run_id)
+                event = await self.read(find_terminal_event, run_id)
                 if event is not None:
                     return events.from_json(*event)
             await future
@@ -265,7 +266,7 @@ class Runtime:
             if not waiting and self._waiters.get(run_id) is waiting:
                 del self._waiters[run_id]
         if ending.event is None:
-            event = await self.read(queries.terminal_event, run_id)
+            event = await self.read(find_terminal_event, run_id)
             assert event is not None, "a closed run ends with its terminal event"
             ending.event = events.from_json(*event)
         return ending.event
@@ -326,7 +327,7 @@ class Runtime:
         else:
             wanted = [run_id for run_id in wanted if not self.is_open_here(run_id)]
         for start in range(0, len(wanted), 500):
-            for run_id in await self.read(queries.ended_among, wanted[start : start + 500]):
+            for run_id in await self.read(find_ended_runs, wanted[start : start + 500]):
                 self._ended_elsewhere(run_id)
                 self._release(run_id)
         if self.answers.awaited:

@@ -25,8 +25,8 @@ from outlast.client.handle import HistoryEvent
 from outlast.client.interceptors import Interceptor, checked_interceptors
 from outlast.histories.source import Documents, Source
 from outlast.visibility.listing import Filters
-from outlast_store.reads import queries
 from outlast_store.reads.export_format import check_format
+from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.definitions import WorkflowDefinition, definition_of
 from outlast_workflow.errors import InvalidOptionError, UnknownWorkflowTypeError, WorkflowTaskError
@@ -233,7 +233,7 @@ class Replayer:
             if run.workflow_type not in self._workflows:
                 report.skipped[run.workflow_type] += 1
                 continue
-            rows = await client.runtime.read(queries.history, run.run_id)
+            rows = await client.runtime.read(read_history, run.run_id)
             if rows:  # or it was deleted meanwhile
                 report.add(self._replay(rows, run.run_id, orjson.loads, f"run {run.run_id}"))
                 if raise_on_failure:

@@ -31,7 +31,7 @@ from outlast_activities.interceptors import InterceptedHeartbeats
 from outlast_activities.task import ActivityTask
 from outlast_runs.claims import STEAL_AFTER, ForgetWorker, RegisterWorker, ReleaseAllRuns
 from outlast_store.journal.batch import Committed
-from outlast_store.reads import queries
+from outlast_store.reads.workers import next_claimable_at, poll_work, renew_lease
 from outlast_store.schema.rows import WorkerRow
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.declare.definitions import WorkflowDefinition
@@ -195,7 +195,7 @@ class LoopWorker:
     def _renew(self, connection: Connection, now: int) -> None:
         """On the ticker's thread: extend the lease, or learn that it is gone."""
         expires_at = now + int(self.settings.lease_duration * 1_000_000)
-        if not queries.renew_lease(connection, self.worker_id, expires_at):
+        if not renew_lease(connection, self.worker_id, expires_at):
             self.runtime.loop.call_soon_threadsafe(self._declared_dead)
 
     def _declared_dead(self) -> None:
@@ -265,7 +265,7 @@ class LoopWorker:
         neglected_before = self._neglected_before(now)
         try:
             waiting = await self.runtime.read(
-                queries.look, self.worker_id, queues, types, sorted(self.activities), now, neglected_before
+                poll_work, self.worker_id, queues, types, sorted(self.activities), now, neglected_before
             )
             if waiting.claimable:
                 self.owner.run_claimer.claim()
@@ -294,7 +294,7 @@ class LoopWorker:
 
     async def _look_again_in_time(self, now: int) -> None:
         at = await self.runtime.read(
-            queries.next_claimable, sorted(self.settings.task_queues), sorted(self.workflows)
+            next_claimable_at, sorted(self.settings.task_queues), sorted(self.workflows)
         )
         if at is not None:
             self.runtime.loop.call_later((at - now) / 1_000_000, self._poll)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import psycopg
 from sqlalchemy import Connection
 
-Values = tuple[Any, ...]
+from outlast_store.database.sql_text import Values, with_percent_marks
 
 
 class Executes(Protocol):
@@ -53,7 +53,7 @@ class RawConnection:
 
     def marked(self, text: str) -> str:
         """A statement written with ``?`` marks, as this driver writes them."""
-        return text if self.qmark else text.replace("?", "%s")
+        return text if self.qmark else with_percent_marks(text)
 
     def begin(self, text: str) -> None:
         """Begin a transaction with the first statement that follows: sent together if that is.

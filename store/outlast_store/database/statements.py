@@ -23,8 +23,7 @@ from sqlalchemy import BigInteger, Boolean, Integer, Table
 
 from outlast_store.database.postgres_arrays import BigintArray, BooleanArray, TextArray
 from outlast_store.database.raw_connection import Executes
-
-Values = tuple[Any, ...]
+from outlast_store.database.sql_text import Values, columns_of, with_percent_marks
 
 MOST_PARAMETERS = 8_000
 STALE = "stale rows of "
@@ -33,12 +32,6 @@ SIZES = (128, 64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
 """How many rows a statement may have: few texts for large batches, a text for each number of rows of a small one."""
 FEW_VALUES = 50
 """So many values are given to PostgreSQL one by one, more as arrays: a text with more is converted anew each time."""
-
-
-@lru_cache(256)
-def columns_of(table: Table) -> tuple[str, ...]:
-    """The table's column names, in order."""
-    return tuple(column.name for column in table.columns)
 
 
 class StaleRows(Exception):
@@ -321,22 +314,17 @@ def _unnest(table: Table, names: tuple[str, ...]) -> str:
     return "unnest(" + ", ".join(f"%s::{_postgres_type(table, name)}[]" for name in names) + ")"
 
 
-def _marked(text: str) -> str:
-    """A statement written for SQLite with the marks of PostgreSQL's driver."""
-    return text.replace("?", "%s")
-
-
 @lru_cache(256)
 def _postgres_insert(table: Table, few: int) -> str:
     if few:
-        return _marked(_insert(table, few))
+        return with_percent_marks(_insert(table, few))
     return f"{_into(table)} SELECT * FROM {_unnest(table, columns_of(table))}"
 
 
 @lru_cache(256)
 def _postgres_insert_new(table: Table, one: bool) -> str:
     if one:
-        return _marked(_insert_new(table, 1))
+        return with_percent_marks(_insert_new(table, 1))
     key = columns_of(table)[0]
     return f"{_postgres_insert(table, 0)} ORDER BY 1 ON CONFLICT DO NOTHING RETURNING {key}"
 
@@ -344,7 +332,7 @@ def _postgres_insert_new(table: Table, one: bool) -> str:
 @lru_cache(1024)
 def _postgres_update(table: Table, where: tuple[str, ...], columns: tuple[str, ...], one: bool) -> str:
     if one:
-        return _guarded(_marked(_update(table, where, columns, 1)), table.name)
+        return _guarded(with_percent_marks(_update(table, where, columns, 1)), table.name)
     names = [f"n{place}" for place in range(len(columns))] + [f"w{place}" for place in range(len(where))]
     assignments = ", ".join(f"{name} = v.n{place}" for place, name in enumerate(columns))
     matches = " AND ".join(f"t.{name} = v.w{place}" for place, name in enumerate(where))
@@ -365,7 +353,7 @@ def _guarded(update: str, table: str, wanted: str = "%s") -> str:
 @lru_cache(256)
 def _postgres_delete(table: Table, keys: tuple[str, ...], one: bool) -> str:
     if one:
-        return _marked(_delete(table, keys, 1))
+        return with_percent_marks(_delete(table, keys, 1))
     return f"DELETE FROM {table.name} WHERE ({', '.join(keys)}) IN (SELECT * FROM {_unnest(table, keys)})"
 
 

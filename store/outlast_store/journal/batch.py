@@ -21,8 +21,9 @@ import orjson
 from sqlalchemy import Table
 
 from outlast_store.database.raw_connection import RawConnection
+from outlast_store.database.sql_text import Values
 from outlast_store.database.statements import StaleRows as StaleRows
-from outlast_store.database.statements import Statements, Values
+from outlast_store.database.statements import Statements
 from outlast_store.journal.commit_news import ActivityKey as ActivityKey
 from outlast_store.journal.commit_news import Answer
 from outlast_store.journal.commit_news import Cache as Cache

@@ -23,7 +23,7 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import Connection
 
-from outlast_store.reads.queries import fetch, marks
+from outlast_store.database.sql_text import fetch, marks
 from outlast_store.schema.rows import WorkerRow
 from outlast_workflow.primitives.enums import Attention
 

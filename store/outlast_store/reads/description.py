@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.statements import columns_of
+from outlast_store.database.sql_text import columns_of, fetch, marks
 from outlast_store.reads import attention as trouble
-from outlast_store.reads import queries
 from outlast_store.reads import requests as requests_
-from outlast_store.reads.queries import fetch, marks
+from outlast_store.reads.activities import find_open_activities
+from outlast_store.reads.runs import find_failures, find_open_timers, find_run
+from outlast_store.reads.workers import list_workers
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
 
@@ -76,21 +77,21 @@ def inspect_run(
                 run = latest
         elif run.run_id != current_run_id:
             run_count = run.run_number
-        everyone = queries.workers(connection)
+        everyone = list_workers(connection)
         conditions = trouble.everything(now, trouble.Polled.of(everyone, now))
         is_open, run_id = run.is_open, run.run_id
         attention = trouble.kinds_of(connection, [run_id], conditions) if is_open else {}
         return StoredDescription(
             run=run,
             run_count=run_count,
-            activities=queries.open_activities(connection, run_id) if is_open else [],
-            timers=queries.open_timers(connection, run_id) if is_open else [],
+            activities=find_open_activities(connection, run_id) if is_open else [],
+            timers=find_open_timers(connection, run_id) if is_open else [],
             children=_open_children(
                 connection, run_id
             ),  # of a closed run, too: its close policy comes in steps
             updates=requests_.unanswered_updates(connection, run_id) if is_open else [],
             signals=requests_.waiting_signals(connection, run_id, MOST_UNSEEN) if is_open else ({}, {}),
-            failures=queries.failures(connection, run_id, failures),
+            failures=find_failures(connection, run_id, failures),
             workers={worker.worker_id: worker for worker in everyone},
             attention=attention.get(run_id, []),
         )
@@ -128,7 +129,7 @@ def _certain(connection: Connection, workflow_id: str, run_id: str) -> Found | N
 
 def _latest_of_chain(connection: Connection, run: RunRow, current_run_id: str) -> RunRow:
     """The last run of a run's chain: its id's current one, unless the id was given to a new chain since."""
-    current = queries.run(connection, current_run_id)
+    current = find_run(connection, current_run_id)
     if current is not None and current.first_run_id == run.first_run_id:
         return current
     text = (
@@ -138,7 +139,7 @@ def _latest_of_chain(connection: Connection, run: RunRow, current_run_id: str) -
         ") SELECT run_id FROM chain WHERE next_run_id IS NULL"
     )
     rows = fetch(connection, text, (run.run_id,))
-    latest = queries.run(connection, rows[0][0]) if rows else None
+    latest = find_run(connection, rows[0][0]) if rows else None
     return latest if latest is not None else run
 
 
@@ -154,7 +155,7 @@ class WorkerLoad:
 def worker_loads(connection: Connection) -> list[WorkerLoad]:
     """All registered workers, oldest first, with what each holds."""
     with snapshot(connection):
-        everyone = queries.workers(connection)
+        everyone = list_workers(connection)
         ids = tuple(worker.worker_id for worker in everyone)
         if not ids:
             return []

@@ -24,8 +24,7 @@ import orjson
 from sqlalchemy import BigInteger, Boolean, Connection, Table
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.statements import columns_of
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.schema import tables
 from outlast_workflow.errors.history import InvalidHistoryError
 from outlast_workflow.primitives.times import from_iso, iso, microseconds, seconds

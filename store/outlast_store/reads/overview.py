@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import fetch
 from outlast_workflow.primitives.enums import RunStatus, TimeoutKind
 
 MOST_COUNTED: Final = 10_000

@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from outlast_store.database.statements import columns_of
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RequestKey, RequestRow
 

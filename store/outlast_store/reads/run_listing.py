@@ -18,9 +18,11 @@ from typing import Final
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
+from outlast_store.database.sql_text import Values, fetch, marks
 from outlast_store.reads import attention as trouble
-from outlast_store.reads.queries import Values, fetch, marks, workers
+from outlast_store.reads.workers import list_workers
 from outlast_store.schema import search_index
+from outlast_store.schema.ids import first_id_at
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
 
 GRACE_US: Final = 24 * 3600 * 1_000_000
@@ -92,7 +94,7 @@ def page(
 ) -> list[tuple[ListedRun, list[str]]]:
     """At most ``limit`` runs with ids below ``before`` (if given), newest first, each with its attention."""
     with snapshot(connection):
-        polled = trouble.Polled.of(workers(connection), now)
+        polled = trouble.Polled.of(list_workers(connection), now)
         source, where, values = _where(connection, wanted, now, polled, before)
         order = "found_id" if "found_id" in source else "run_id"
         text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {order} DESC LIMIT ?"
@@ -108,7 +110,7 @@ def page(
 def count(connection: Connection, wanted: RunFilter, now: int) -> int:
     """How many runs there are."""
     with snapshot(connection):
-        polled = trouble.Polled.of(workers(connection), now)
+        polled = trouble.Polled.of(list_workers(connection), now)
         source, where, values = _where(connection, wanted, now, polled)
         text = f"SELECT count(*) FROM {source}{where and ' WHERE ' + where}"
         found: int = fetch(connection, text, values)[0][0]
@@ -221,10 +223,3 @@ def _statuses(statuses: Sequence[str]) -> list[tuple[str, Values]]:
 def _and(parts: Sequence[tuple[str, Values]]) -> tuple[str, Values]:
     kept = [(text, values) for text, values in parts if text]
     return " AND ".join(text for text, _ in kept), tuple(value for _, values in kept for value in values)
-
-
-def first_id_at(us: int) -> str:
-    """The least run id (a UUIDv7) that could be made at an instant."""
-    millisecond = min(max(us // 1000, 0), (1 << 48) - 1)
-    digits = f"{millisecond:012x}"
-    return f"{digits[:8]}-{digits[8:]}"

@@ -13,8 +13,7 @@ import orjson
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.statements import columns_of
-from outlast_store.reads.queries import fetch, marks
+from outlast_store.database.sql_text import columns_of, fetch, marks
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, AttemptRow
 

@@ -25,10 +25,10 @@ from typing import Any, Final, Protocol, TypeGuard
 
 import orjson
 
+from outlast_store.database.sql_text import Values
 from outlast_workflow.options.search_attributes import Document, from_document, merged
 from outlast_workflow.primitives.times import from_datetime
 
-Values = tuple[Any, ...]
 Execute = Callable[[str, Values], int]
 """Runs a writing statement with ``?`` marks."""
 

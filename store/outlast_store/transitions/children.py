@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
+from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
-from outlast_store.reads.queries import fetch
 from outlast_store.schema.rows import InstanceRow, RunRow
 from outlast_store.transitions.runs import (
     deadline_passed,

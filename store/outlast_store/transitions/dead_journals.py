@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
+from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import BaseChange, Batch
-from outlast_store.reads.queries import fetch
+from outlast_store.schema.ids import first_id_at
 
 Position = tuple[str, int]
 """A journal and the number of its last batch."""
@@ -22,9 +23,8 @@ Position = tuple[str, int]
 
 def oldest(connection: Connection, made_before: int, limit: int) -> list[Position]:
     """The oldest rows that were made before an instant, which their ids begin with."""
-    head = f"{made_before // 1000:012x}"
     text = "SELECT journal_id, batch_no FROM journals WHERE journal_id < ? ORDER BY journal_id LIMIT ?"
-    return [(row[0], row[1]) for row in fetch(connection, text, (f"{head[:8]}-{head[8:]}", limit))]
+    return [(row[0], row[1]) for row in fetch(connection, text, (first_id_at(made_before), limit))]
 
 
 class ForgetJournals(BaseChange):

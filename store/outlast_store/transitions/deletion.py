@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import BaseChange, Batch
-from outlast_store.reads.queries import fetch
-from outlast_store.reads.run_listing import GRACE_US, first_id_at
+from outlast_store.reads.run_listing import GRACE_US
 from outlast_store.schema import tables
+from outlast_store.schema.ids import first_id_at
 from outlast_workflow.errors.refusals import DeleteRefusedError
 
 ROWS_IN_A_STEP: Final = 500

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from outlast_store.database.statements import columns_of
+from outlast_store.database.sql_text import columns_of, fetch, marks
 from outlast_store.journal.batch import BaseChange, Batch
-from outlast_store.reads.queries import fetch, marks
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RequestKey, RequestRow
 from outlast_store.transitions.requests import ANSWERED, OPEN, add

@@ -22,8 +22,7 @@ from outlast.testing.invariants.chains import check_chains, check_instances, is_
 from outlast.testing.invariants.families import ENDS, check_families
 from outlast.testing.invariants.requests import check_requests, check_signals_applied
 from outlast.testing.invariants.waking import check_awake
-from outlast_store.database.statements import columns_of
-from outlast_store.reads.queries import fetch
+from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RequestRow, RunRow
 from outlast_workflow.history import events

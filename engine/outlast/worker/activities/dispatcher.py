@@ -27,7 +27,7 @@ from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.runner import ActivityRunner
 from outlast_activities.task import ActivityTask
 from outlast_store.journal.batch import Committed
-from outlast_store.reads import queries
+from outlast_store.reads.activities import next_activity_at, next_local_activity_at
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_workflow.errors import JournalClosedError, RefusedError, StoreError
 from outlast_workflow.history.events import ActivityScheduled
@@ -193,12 +193,12 @@ class ActivityDispatcher:
     async def _next(self) -> int | None:
         """When does the next waiting activity become available?"""
         now = self._clock.now()
-        return await self.runtime.read(queries.next_activity, sorted(self.queues), sorted(self.types), now)
+        return await self.runtime.read(next_activity_at, sorted(self.queues), sorted(self.types), now)
 
     async def _next_local(self) -> int | None:
         """And the next local one?"""
         return await self.runtime.read(
-            queries.next_local_activity,
+            next_local_activity_at,
             self.settings.worker_id,
             sorted(self.queues),
             sorted(self.workflow_types),

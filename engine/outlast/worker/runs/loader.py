@@ -12,7 +12,8 @@ from sqlalchemy import Connection
 
 from outlast.runtime.runtime import Runtime
 from outlast_activities.task import ActivityTask
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_histories
+from outlast_store.reads.runs import find_runs
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import StoreError
 from outlast_workflow.primitives.payloads import Payload
@@ -146,7 +147,7 @@ class RunLoader:
 
 def runs_and_histories(connection: Connection, run_ids: Sequence[str]) -> dict[str, RunAndHistory | None]:
     """Runs and all of their histories; ``None`` where there is no such run. Those there is no room for are left out."""
-    runs = {run.run_id: run for run in queries.runs(connection, run_ids)}
+    runs = {run.run_id: run for run in find_runs(connection, run_ids)}
     found: dict[str, RunAndHistory | None] = {}
     weight = 0
     for run_id in run_ids:
@@ -155,7 +156,7 @@ def runs_and_histories(connection: Connection, run_ids: Sequence[str]) -> dict[s
         if found and weight > MOST_BYTES:
             break
         found[run_id] = (run, []) if run is not None else None
-    for run_id, *row in queries.histories(connection, list(found)):
+    for run_id, *row in read_histories(connection, list(found)):
         loaded = found[run_id]
         if loaded is not None:
             loaded[1].append(tuple(row))

@@ -34,8 +34,9 @@ from outlast_runs.updates import acceptance
 from outlast_runs.workflow_task import Applied, CommitWorkflowTask, OwnResult, WorkflowTask
 from outlast_store.database.driver_errors import lasts
 from outlast_store.journal.batch import Committed
-from outlast_store.reads import queries
+from outlast_store.reads.histories import read_history
 from outlast_store.reads.requests import waiting_updates
+from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.children import NewChild, new_child
 from outlast_workflow.declare.definitions import WorkflowDefinition
@@ -332,10 +333,8 @@ class RunOwner:
         """Others have written to the run, or asked something of it: read what, up to what it holds now."""
         read = self.runtime.read
         try:
-            run = await read(queries.run, cached_run.run_id)
-            rows = (
-                await read(queries.history, cached_run.run_id, cached_run.seen_seq) if cached_run.gap else []
-            )
+            run = await read(find_run, cached_run.run_id)
+            rows = await read(read_history, cached_run.run_id, cached_run.seen_seq) if cached_run.gap else []
             asked = run is not None and run.inbox != cached_run.seen_inbox
             waiting = await read(waiting_updates, cached_run.run_id) if asked else None
         except StoreError:

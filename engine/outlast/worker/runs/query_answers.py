@@ -28,7 +28,7 @@ from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.loader import runs_and_histories
 from outlast.worker.settings import WorkerSettings
 from outlast_runs.queries import QueryRequest, QueryResult
-from outlast_store.reads import queries
+from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.queries import AnswerQuery, open_queries
 from outlast_workflow.data.failures import failure_of
@@ -108,7 +108,7 @@ class Queries:
             pause *= 2
 
     async def _row(self, run_id: str) -> RunRow:
-        run = await self._runtime.read(queries.run, run_id)
+        run = await self._runtime.read(find_run, run_id)
         if run is None:
             raise RunNotFoundError(run_id)
         return run

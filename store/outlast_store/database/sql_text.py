@@ -1,0 +1,48 @@
+"""SQL as text: statements written once, with ``?`` marks, and run on either database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import methodcaller
+from typing import Any
+
+from sqlalchemy import Connection, Table
+
+Values = tuple[Any, ...]
+"""The values of one row, or of one statement's marks."""
+
+
+@lru_cache(256)
+def columns_of(table: Table) -> tuple[str, ...]:
+    """Return the table's column names, in order."""
+    return tuple(column.name for column in table.columns)
+
+
+def marks(values: Sequence[object]) -> str:
+    """Return ``?, ?, ?``: one mark for each value."""
+    return ", ".join("?" * len(values))
+
+
+# The hot path calls it for each statement: a function of C costs it no Python frame.
+with_percent_marks: Callable[[str], str] = methodcaller("replace", "?", "%s")
+"""Return a statement with its ``?`` marks written as psycopg wants them."""
+
+
+def fetch(connection: Connection, text: str, values: Values = ()) -> list[Values]:
+    """Run a statement written with ``?`` marks and return its rows."""
+    if connection.dialect.paramstyle != "qmark":
+        text = with_percent_marks(text)
+    return [tuple(row) for row in connection.exec_driver_sql(text, values)]
+
+
+def execute(connection: Connection, text: str, values: Values) -> int:
+    """Run a writing statement written with ``?`` marks and return how many rows it changed."""
+    if connection.dialect.paramstyle != "qmark":
+        text = with_percent_marks(text)
+    return connection.exec_driver_sql(text, values).rowcount
+
+
+def select(table: Table, where: str) -> str:
+    """Return the statement that reads whole rows of a table."""
+    return f"SELECT {', '.join(columns_of(table))} FROM {table.name} WHERE {where}"

@@ -1,0 +1,160 @@
+"""Reads of activities: what a run has open, and what a worker could claim.
+
+A claimable activity is pending, of a task queue and a type that the worker serves, and has time left. Rows past their
+deadline are left to the watchdog. Claims skip them, so the look-ups of the next one must too, or a worker would claim
+in a busy loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from outlast_store.database.sql_text import Values, fetch, marks, select
+from outlast_store.schema import tables
+from outlast_store.schema.rows import LOCAL, ActivityRow
+
+_HAS_TIME = "(next_deadline_at IS NULL OR next_deadline_at > ?)"
+
+
+def find_open_activities(connection: Connection, run_id: str) -> list[ActivityRow]:
+    """Return the run's open activities, in the order in which they were scheduled."""
+    text = select(tables.activity_executions, "run_id = ? AND closed_at IS NULL ORDER BY activity_id")
+    return [ActivityRow(*row) for row in fetch(connection, text, (run_id,))]
+
+
+def next_available(queues: Sequence[str], types: Sequence[str], now: int) -> tuple[str, Values]:
+    """Return what follows SELECT, and its values, to read when the next claimable activity is available.
+
+    Args:
+        queues: The task queues that the worker polls.
+        types: The activity types that it runs.
+        now: Microseconds since the epoch.
+    """
+    text = (
+        "MIN(available_at) FROM activity_executions WHERE status = 'pending' "
+        f"AND task_queue IN ({marks(queues)}) AND activity_type IN ({marks(types)}) AND {_HAS_TIME}"
+    )
+    return text, (*queues, *types, now)
+
+
+def next_activity_at(
+    connection: Connection, queues: Sequence[str], types: Sequence[str], now: int
+) -> int | None:
+    """Return when the next pending activity of these queues and types becomes (or became) available."""
+    if not types:
+        return None
+    part, values = next_available(queues, types, now)
+    found: int | None = fetch(connection, f"SELECT {part}", values)[0][0]
+    return found
+
+
+def claimable(queues: Sequence[str], types: Sequence[str], now: int, limit: int) -> tuple[str, Values]:
+    """Return the statement, and its values, that finds claimable activities: by priority, then oldest first.
+
+    It reads one index range per priority and queue.
+
+    Args:
+        queues: The task queues that the worker polls.
+        types: The activity types that it runs.
+        now: Microseconds since the epoch.
+        limit: How many are read of each range.
+    """
+    text = (
+        "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
+        "AND task_queue = ? AND priority = ? AND available_at <= ? "
+        f"AND activity_type IN ({marks(types)}) AND {_HAS_TIME} "
+        "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
+    )
+    ranges: list[str] = []
+    values: list[object] = []
+    for priority in range(10):
+        for queue in queues:
+            ranges.append(f"{text}{len(ranges)}")
+            values += (queue, priority, now, *types, now, limit)
+    return " UNION ALL ".join(ranges), tuple(values)
+
+
+# --- local activities ----------------------------------------------------------------------------------------------
+
+
+def _claimable_locally(
+    worker_id: str, queues: Sequence[str], workflow_types: Sequence[str], types: Sequence[str], now: int
+) -> tuple[str, Values]:
+    """Return the FROM and WHERE of local activities that a worker may run: those of its runs, and of nobody's."""
+    local = [LOCAL + queue for queue in queues]
+    text = (
+        "FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
+        f"WHERE a.status = 'pending' AND a.task_queue IN ({marks(local)}) AND a.activity_type IN ({marks(types)}) "
+        f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({marks(workflow_types)}))) "
+        "AND (a.next_deadline_at IS NULL OR a.next_deadline_at > ?)"
+    )
+    return text, (*local, *types, worker_id, *workflow_types, now)
+
+
+def next_local_available(
+    worker_id: str, queues: Sequence[str], workflow_types: Sequence[str], types: Sequence[str], now: int
+) -> tuple[str, Values]:
+    """Return what follows SELECT, and its values, to read when the next claimable local activity is available.
+
+    Args:
+        worker_id: The worker whose runs are read as well as those without an owner.
+        queues: The task queues that the worker polls.
+        workflow_types: The workflow types that it runs.
+        types: The activity types that it runs.
+        now: Microseconds since the epoch.
+    """
+    source, values = _claimable_locally(worker_id, queues, workflow_types, types, now)
+    return f"MIN(a.available_at) {source}", values
+
+
+def next_local_activity_at(
+    connection: Connection,
+    worker_id: str,
+    queues: Sequence[str],
+    workflow_types: Sequence[str],
+    types: Sequence[str],
+    now: int,
+) -> int | None:
+    """Return when the next local activity that a worker may run becomes (or became) available.
+
+    Args:
+        connection: Where to read.
+        worker_id: The worker whose runs are read as well as those without an owner.
+        queues: The task queues that the worker polls.
+        workflow_types: The workflow types that it runs.
+        types: The activity types that it runs.
+        now: Microseconds since the epoch.
+    """
+    if not workflow_types or not types:
+        return None
+    part, values = next_local_available(worker_id, queues, workflow_types, types, now)
+    found: int | None = fetch(connection, f"SELECT {part}", values)[0][0]
+    return found
+
+
+def claimable_locally(
+    worker_id: str,
+    queues: Sequence[str],
+    workflow_types: Sequence[str],
+    types: Sequence[str],
+    now: int,
+    limit: int,
+) -> tuple[str, Values]:
+    """Return the statement, and its values, that finds local activities to claim: by priority, then oldest first.
+
+    Args:
+        worker_id: The worker whose runs are read as well as those without an owner.
+        queues: The task queues that the worker polls.
+        workflow_types: The workflow types that it runs.
+        types: The activity types that it runs.
+        now: Microseconds since the epoch.
+        limit: How many are read at most.
+    """
+    source, values = _claimable_locally(worker_id, queues, workflow_types, types, now)
+    text = (
+        f"SELECT a.run_id, a.activity_id {source} AND a.available_at <= ? "
+        "ORDER BY a.priority, a.available_at, a.run_id, a.activity_id LIMIT ?"
+    )
+    return text, (*values, now, limit)

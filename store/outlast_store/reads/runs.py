@@ -1,0 +1,60 @@
+"""Reads of workflow ids and runs, with what hangs on a run: its open timers and its failures.
+
+Each function is one statement on a connection that the caller provides, and each statement sees its own snapshot. A
+caller that acts on an answer hands the journal a change, which checks again under the row's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from outlast_store.database.sql_text import fetch, marks, select
+from outlast_store.schema import tables
+from outlast_store.schema.rows import FailureRow, InstanceRow, RunRow
+
+
+def find_instance(connection: Connection, workflow_id: str) -> InstanceRow | None:
+    """Return the instance of a workflow id."""
+    rows = fetch(connection, select(tables.workflow_instances, "workflow_id = ?"), (workflow_id,))
+    return InstanceRow(*rows[0]) if rows else None
+
+
+def find_known_workflows(connection: Connection, workflow_ids: Sequence[str]) -> list[str]:
+    """Return those of the workflow ids (a few hundred at most) that have been started."""
+    text = f"SELECT workflow_id FROM workflow_instances WHERE workflow_id IN ({marks(workflow_ids)})"
+    return [row[0] for row in fetch(connection, text, tuple(workflow_ids))]
+
+
+def find_run(connection: Connection, run_id: str) -> RunRow | None:
+    """Return one run."""
+    rows = fetch(connection, select(tables.workflow_runs, "run_id = ?"), (run_id,))
+    return RunRow(*rows[0]) if rows else None
+
+
+def find_runs(connection: Connection, run_ids: Sequence[str]) -> list[RunRow]:
+    """Return some runs (a few hundred at most), in no order."""
+    if not run_ids:
+        return []
+    where = f"run_id IN ({marks(run_ids)})"
+    return [RunRow(*row) for row in fetch(connection, select(tables.workflow_runs, where), tuple(run_ids))]
+
+
+def find_ended_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]:
+    """Return those of the runs that are closed or deleted."""
+    text = f"SELECT run_id FROM workflow_runs WHERE run_id IN ({marks(run_ids)}) AND closed_at IS NULL"
+    still_open = {row[0] for row in fetch(connection, text, tuple(run_ids))}
+    return [run_id for run_id in run_ids if run_id not in still_open]
+
+
+def find_open_timers(connection: Connection, run_id: str) -> list[tuple[int, int]]:
+    """Return ``(timer_id, fire_at)`` of the run's open timers, the next to fire first."""
+    text = "SELECT timer_id, fire_at FROM timers WHERE run_id = ? ORDER BY fire_at, timer_id"
+    return [(row[0], row[1]) for row in fetch(connection, text, (run_id,))]
+
+
+def find_failures(connection: Connection, run_id: str, limit: int) -> list[FailureRow]:
+    """Return the run's failures, the latest first."""
+    text = select(tables.workflow_failures, "run_id = ? ORDER BY failure_id DESC LIMIT ?")
+    return [FailureRow(*row) for row in fetch(connection, text, (run_id, limit))]

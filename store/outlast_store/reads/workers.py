@@ -1,0 +1,130 @@
+"""Reads of workers: who is registered, and what waits for one of them. The renewal of a lease is here as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from outlast_store.database.sql_text import execute, fetch, marks, select
+from outlast_store.reads.activities import next_available, next_local_available
+from outlast_store.schema import tables
+from outlast_store.schema.rows import WorkerRow
+
+MOST_AWAKE = 1000
+MOST_NEGLECTED = 100
+
+
+def list_workers(connection: Connection) -> list[WorkerRow]:
+    """Return all registered workers."""
+    text = select(tables.workers, "1 = 1 ORDER BY worker_id")
+    return [WorkerRow(*row) for row in fetch(connection, text)]
+
+
+def renew_lease(connection: Connection, worker_id: str, expires_at: int) -> bool:
+    """Extend a worker's lease; return ``False`` if the worker was declared dead.
+
+    This is written outside the journal's batches, so that a journal that is stuck costs no lease.
+    """
+    text = "UPDATE workers SET lease_expires_at = ? WHERE worker_id = ?"
+    return execute(connection, text, (expires_at, worker_id)) == 1
+
+
+@dataclass(slots=True)
+class WaitingWork:
+    """What waits for a worker, as one poll finds it. Instants are microseconds since the epoch."""
+
+    claimable: bool = False
+    """Whether there is a run that it could claim."""
+    awake: list[str] = field(default_factory=list)
+    """Its own runs that have something to do."""
+    neglected: list[str] = field(default_factory=list)
+    """Runs that another worker owns and leaves waiting."""
+    asked: bool = False
+    """Whether another process has an open query request, for any run."""
+    next_activity: int | None = None
+    """When the next activity that it could claim becomes (or became) available."""
+    next_local: int | None = None
+    """When the next local one does, of its own runs or of runs without an owner."""
+
+
+def poll_work(
+    connection: Connection,
+    worker_id: str,
+    queues: Sequence[str],
+    types: Sequence[str],
+    activities: Sequence[str],
+    now: int,
+    neglected_before: int | None,
+) -> WaitingWork:
+    """Return what waits for a worker. It is one statement, because an idle worker polls again and again.
+
+    Args:
+        connection: Where to read.
+        worker_id: Who polls.
+        queues: The task queues that it polls.
+        types: The workflow types that it runs.
+        activities: The activity types that it runs.
+        now: Microseconds since the epoch.
+        neglected_before: Runs of other workers that have waited since before this instant are neglected; ``None``
+            looks for none.
+    """
+    awake = "SELECT 'awake' AS kind, run_id, 0 AS at FROM workflow_runs WHERE owner_id = ?"
+    parts = [f"{awake} AND wake_at <= ? AND not_before <= ? LIMIT {MOST_AWAKE}"]
+    values: list[Any] = [worker_id, now, now]
+    ours = f"task_queue IN ({marks(queues)}) AND workflow_type IN ({marks(types)})"
+    if types:
+        parts.append(
+            "SELECT 'claimable', run_id, 0 FROM workflow_runs "
+            f"WHERE owner_id IS NULL AND wake_at <= ? AND not_before <= ? AND {ours} LIMIT 1"
+        )
+        values += (now, now, *queues, *types)
+        parts.append(
+            "SELECT 'asked', '', 0 FROM workflow_requests WHERE expires_at > ? AND state = 'open' LIMIT 1"
+        )
+        values.append(now)
+    if types and neglected_before is not None:
+        parts.append(
+            "SELECT 'neglected', run_id, 0 FROM workers w CROSS JOIN workflow_runs r WHERE r.owner_id = w.worker_id "
+            f"AND r.wake_at <= ? AND r.not_before <= ? AND {ours} LIMIT {MOST_NEGLECTED}"
+        )
+        values += (neglected_before, neglected_before, *queues, *types)
+    if activities:
+        part, more = next_available(queues, activities, now)
+        parts.append(f"SELECT 'activity', '', {part}")
+        values += more
+    if types and activities:
+        part, more = next_local_available(worker_id, queues, types, activities, now)
+        parts.append(f"SELECT 'local', '', {part}")
+        values += more
+    text = " UNION ALL ".join(f"SELECT * FROM ({part}) AS part{place}" for place, part in enumerate(parts))
+    waiting = WaitingWork()
+    for kind, run_id, at in fetch(connection, text, tuple(values)):
+        if kind == "awake":
+            waiting.awake.append(run_id)
+        elif kind == "neglected":
+            waiting.neglected.append(run_id)
+        elif kind == "claimable":
+            waiting.claimable = True
+        elif kind == "asked":
+            waiting.asked = True
+        elif kind == "local":
+            waiting.next_local = at
+        else:
+            waiting.next_activity = at
+    return waiting
+
+
+def next_claimable_at(connection: Connection, queues: Sequence[str], types: Sequence[str]) -> int | None:
+    """Return when the next unowned run of these queues and types has (or had) something to do."""
+    if not types:
+        return None
+    text = (
+        "SELECT MIN(CASE WHEN not_before > wake_at THEN not_before ELSE wake_at END) FROM workflow_runs "
+        f"WHERE owner_id IS NULL AND wake_at IS NOT NULL AND task_queue IN ({marks(queues)}) "
+        f"AND workflow_type IN ({marks(types)})"
+    )
+    found: int | None = fetch(connection, text, (*queues, *types))[0][0]
+    return found
