@@ -30,6 +30,7 @@ from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.environment import Environment
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.enums import ActivityStatus
+from outlast_workflow.primitives.interceptor_chain import NO_INTERCEPTORS, Chain
 
 THROTTLE: Final = 0.8
 LONGEST_THROTTLE_S: Final = 30.0
@@ -42,6 +43,13 @@ LOST: Final = "lost"
 _KEY = ("run_id", "activity_id")
 _GUARD = ("run_id", "activity_id", "attempt", "status")
 _COLUMNS = ("heartbeat_at", "heartbeat_details", "heartbeat_deadline_at", "next_deadline_at")
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """A heartbeat that interceptors see: an attempt says that it is alive."""
+
+    details: tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -76,6 +84,7 @@ class Heartbeats:
         environment: The clock.
         wake: Called, from any thread, when a beat wants to be written sooner than the next flush was planned.
         limits: The payload limit holds for details too.
+        interceptors: What each heartbeat passes through first.
     """
 
     def __init__(
@@ -85,8 +94,10 @@ class Heartbeats:
         wake: Callable[[], None] | None = None,
         *,
         limits: StructuralLimits | None = None,
+        interceptors: Chain = NO_INTERCEPTORS,
     ) -> None:
         self.wake = wake
+        self._interceptors = interceptors
         self._converter = converter
         self._clock = environment.clock
         self._limits = limits if limits is not None else StructuralLimits()
@@ -101,6 +112,14 @@ class Heartbeats:
             PayloadEncodeError: The details have no JSON form.
             StructuralLimitError: They are too large.
         """
+        if self._interceptors:
+            self._interceptors.call(
+                "heartbeat", Heartbeat(details), lambda call: self._record(task, call.details)
+            )
+        else:
+            self._record(task, details)
+
+    def _record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
         text: str | None = None
         if details:
             text = self._converter.encode_args(details, None, "heartbeat").json.decode()

@@ -1,7 +1,7 @@
 """Interceptors of activities: what may be put around an attempt and its heartbeats.
 
-They are put in where a worker is made: its activities are replaced by twins with interceptors around their functions,
-so the runner, and a worker without interceptors, know nothing of them.
+Heartbeats pass through the chain where a worker records them. A worker composes the chain around its activities'
+functions when it is made, so the runner calls one function either way.
 
 An attempt's interceptors run where its function does. Around a plain ``def`` that is a thread without an event loop, so
 there :meth:`ActivityInterceptor.run_activity`, which is ``async`` all the same, can await nothing but ``next``. An
@@ -11,16 +11,17 @@ activity of another process is not seen: neither interceptors nor what they hold
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from outlast_activities.context import CURRENT, ActivityInfo
 from outlast_activities.definitions import ActivityDefinition
-from outlast_activities.heartbeats import Heartbeats
-from outlast_activities.task import ActivityTask
+from outlast_activities.heartbeats import Heartbeat
 from outlast_workflow.errors.context import NotInActivityError
-from outlast_workflow.run.interceptors import chained
+from outlast_workflow.primitives.interceptor_chain import Chain
+
+__all__ = ["ActivityInterceptor", "Heartbeat", "RunActivity", "intercepted"]
 
 
 @dataclass(slots=True)
@@ -30,13 +31,6 @@ class RunActivity:
     info: ActivityInfo
     args: tuple[Any, ...]
     headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Heartbeat:
-    """An attempt says that it is alive."""
-
-    details: tuple[Any, ...]
 
 
 class ActivityInterceptor:
@@ -53,26 +47,34 @@ class ActivityInterceptor:
         next(call)
 
 
-Interceptors = Sequence[ActivityInterceptor]
+Around = Callable[[RunActivity], Coroutine[Any, Any, Any]]
 
 
 def intercepted(
-    definition: ActivityDefinition[..., Any], interceptors: Interceptors
+    definition: ActivityDefinition[..., Any], interceptors: Iterable[ActivityInterceptor]
 ) -> ActivityDefinition[..., Any]:
-    """An activity with interceptors around it; the same one where none of them looks at attempts."""
+    """Return an activity with interceptors around it; the same one where none of them overrides ``run_activity``.
+
+    Args:
+        definition: The activity. One that runs in another process is returned as it is.
+        interceptors: The interceptors, the outermost first.
+    """
+    chain = Chain(interceptors, ActivityInterceptor)
+    if "run_activity" not in chain or definition.executor == "process":
+        return definition
     fn, is_async = definition.fn, definition.is_async
 
-    async def last(call: RunActivity) -> Any:
+    async def innermost(call: RunActivity) -> Any:
         return await fn(*call.args) if is_async else fn(*call.args)
 
-    around = chained(interceptors, ActivityInterceptor, "run_activity", last)
-    if around is last or definition.executor == "process":
-        return definition
+    def around(call: RunActivity) -> Coroutine[Any, Any, Any]:
+        return chain.call("run_activity", call, innermost)
+
     attempt = _async(fn, around) if is_async else _plain(fn, around)
     return definition._variant(attempt, definition.options, is_method=False)
 
 
-def _async(fn: Callable[..., Any], around: Callable[[RunActivity], Any]) -> Callable[..., Any]:
+def _async(fn: Callable[..., Any], around: Around) -> Callable[..., Any]:
     @functools.wraps(fn)
     async def attempt(*args: Any) -> Any:
         return await around(_call(args))
@@ -80,7 +82,7 @@ def _async(fn: Callable[..., Any], around: Callable[[RunActivity], Any]) -> Call
     return attempt
 
 
-def _plain(fn: Callable[..., Any], around: Callable[[RunActivity], Any]) -> Callable[..., Any]:
+def _plain(fn: Callable[..., Any], around: Around) -> Callable[..., Any]:
     @functools.wraps(fn)
     def attempt(*args: Any) -> Any:
         coroutine = around(_call(args))
@@ -103,19 +105,3 @@ def _call(args: tuple[Any, ...]) -> RunActivity:
     if running is None:
         raise NotInActivityError("an attempt runs where its runner has put it")
     return RunActivity(running.info, args, dict(running.task.headers or ()))
-
-
-class InterceptedHeartbeats(Heartbeats):
-    """The heartbeats of a worker with interceptors around them."""
-
-    def __init__(self, interceptors: Interceptors, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self.interceptors = interceptors
-
-    def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
-        """As the plain one."""
-
-        def last(call: Heartbeat) -> None:
-            super(InterceptedHeartbeats, self).record(task, call.details)
-
-        chained(self.interceptors, ActivityInterceptor, "heartbeat", last)(Heartbeat(details))

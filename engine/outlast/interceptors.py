@@ -12,7 +12,7 @@ from outlast.client.interceptors import (
     UpdateWorkflow,
 )
 from outlast_activities.interceptors import ActivityInterceptor, Heartbeat, RunActivity
-from outlast_workflow.run.interceptors import (
+from outlast_workflow.run.intercepted_calls import (
     ContinueAsNewCall,
     HandleQuery,
     HandleSignal,
@@ -21,8 +21,8 @@ from outlast_workflow.run.interceptors import (
     SignalExternal,
     StartActivity,
     StartChild,
-    WorkflowInterceptor,
 )
+from outlast_workflow.run.interceptors import WorkflowInterceptor
 
 __all__ = [
     "ActivityInterceptor",

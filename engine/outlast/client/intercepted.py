@@ -32,7 +32,7 @@ from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall,
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.history.events import SignalReceived
 from outlast_workflow.options.options import StartOptions, timeout_seconds
-from outlast_workflow.run.interceptors import chained
+from outlast_workflow.primitives.interceptor_chain import Chain
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ Interceptors = Sequence[ClientInterceptor]
 
 
 def _around(interceptors: Interceptors, method: str, last: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return chained(interceptors, ClientInterceptor, method, last)
+    return lambda call: Chain(interceptors, ClientInterceptor).call(method, call, last)
 
 
 class InterceptedHandle(WorkflowHandle[T]):

@@ -36,7 +36,7 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.options.validation import integer
 from outlast_workflow.run import guard
-from outlast_workflow.run.intercepted import intercepted
+from outlast_workflow.run.interceptors import intercepted
 from outlast_workflow.run.machine import WorkflowMachine
 from outlast_workflow.run.replay import Row, replay
 

@@ -27,7 +27,7 @@ from outlast.worker.runs.owner import RunOwner
 from outlast.worker.settings import WorkerSettings
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
-from outlast_activities.interceptors import InterceptedHeartbeats
+from outlast_activities.interceptors import ActivityInterceptor
 from outlast_activities.task import ActivityTask
 from outlast_runs.claims import STEAL_AFTER, ForgetWorker, RegisterWorker, ReleaseAllRuns
 from outlast_store.journal.batch import Committed
@@ -36,6 +36,7 @@ from outlast_store.schema.rows import WorkerRow
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.errors import OutlastError
+from outlast_workflow.primitives.interceptor_chain import Chain
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.run import guard
 
@@ -63,13 +64,12 @@ class LoopWorker:
         self.activities = activities
         self._lease_tick = f"lease {self.worker_id}"
         self._heartbeat_tick = f"heartbeats {self.worker_id}"
-        around = settings.interceptors
-        make = partial(InterceptedHeartbeats, around) if around else Heartbeats
-        self.heartbeats = make(
+        self.heartbeats = Heartbeats(
             self.settings.converter,
             self.runtime.environment,
             partial(self.runtime.ticker.wake, self._heartbeat_tick),
             limits=self.settings.limits,
+            interceptors=Chain(settings.interceptors, ActivityInterceptor),
         )
         self.dispatcher = ActivityDispatcher(
             self.runtime,

@@ -24,7 +24,7 @@ from outlast_workflow.declare.definitions import definition_of as workflow_defin
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, timeout_seconds
-from outlast_workflow.run.intercepted import intercepted as workflow_around
+from outlast_workflow.run.interceptors import intercepted as workflow_around
 
 logger = logging.getLogger("outlast.worker")
 

@@ -21,8 +21,6 @@ MOST_HEADER_BYTES = 64 * 1024
 
 RUN_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("outlast_run_headers", default=None)
 """The headers of the run whose code this is."""
-REQUEST_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("outlast_request_headers", default=None)
-"""The headers of the signal, update or query that is being handled."""
 
 _HEADERS = "$headers"
 

@@ -21,6 +21,7 @@ from outlast_workflow.declare.handlers import HandlerSet, handlers_of, takes_inp
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.loop.greenlets import in_greenlet
 from outlast_workflow.options.validation import validate_name
+from outlast_workflow.primitives.interceptor_chain import Chain
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class WorkflowDefinition:
     """Whether the constructor is given the input too."""
     is_async: bool = True
     """Whether it is coroutines; plain code, its plain handlers too, may block."""
-    interceptors: tuple[Any, ...] = ()
+    interceptors: Chain = field(default_factory=Chain)
     """What stands around its code: :class:`outlast_workflow.run.interceptors.WorkflowInterceptor`."""
 
     def instance(self, args: tuple[Any, ...]) -> object | None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import activity_error
+from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DurableCallError, InvalidOptionError, WorkflowTaskError
 from outlast_workflow.history.events import (
@@ -27,7 +28,9 @@ from outlast_workflow.loop.futures import DurableFuture
 from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.options.activity import ActivityOptions
 from outlast_workflow.primitives.enums import CancellationType
+from outlast_workflow.primitives.interceptor_chain import NO_INTERCEPTORS, Chain
 from outlast_workflow.primitives.payloads import NOT_NEEDED
+from outlast_workflow.run.intercepted_calls import StartActivity
 
 T = TypeVar("T")
 
@@ -97,7 +100,7 @@ class ActivityFuture(DurableFuture[T]):
 class ActivityCalls:
     """The open activities of one run."""
 
-    __slots__ = ("converter", "default_options", "log", "loop", "open", "run")
+    __slots__ = ("converter", "default_options", "interceptors", "log", "loop", "open", "run")
 
     def __init__(
         self,
@@ -105,12 +108,14 @@ class ActivityCalls:
         run: WorkflowStarted,
         converter: DataConverter,
         default_options: ActivityOptions | None,
+        interceptors: Chain = NO_INTERCEPTORS,
     ) -> None:
         self.loop = loop
         self.log: CommandLog = loop.log
         self.run = run
         self.converter = converter
         self.default_options = default_options
+        self.interceptors = interceptors
         self.open: dict[int, ActivityFuture[Any]] = {}
 
     def schedule(
@@ -121,19 +126,44 @@ class ActivityCalls:
         options: ActivityOptions,
         result_hint: Any,
         local: bool | None = None,
+        headers: dict[str, str] | None = None,
     ) -> ActivityFuture[Any]:
-        """Number a call, ask for it, and give the future of its result. A ``local`` one runs where its run does.
+        """Number a call, ask for it, and return the future of its result.
+
+        Args:
+            activity_type: The activity's type.
+            args: Its arguments.
+            signature: What it takes, where that is known.
+            options: The options of the declaration with those of the call over them.
+            result_hint: How to read its result.
+            local: Whether it runs where its run does.
+            headers: What the interceptors have let through; ``None`` before they are called.
 
         Raises:
             DurableCallError: The call can't be made like this; the workflow task fails even if this is caught.
             StructuralLimitError: One thing too many; the run fails even if this is caught.
         """
+        if self.interceptors and headers is None:
+            call = StartActivity(activity_type, args, options, bool(local))
+            return self.interceptors.call(
+                "start_activity",
+                call,
+                lambda call: self.schedule(
+                    call.activity_type,
+                    call.args,
+                    signature,
+                    call.options,
+                    result_hint,
+                    local,
+                    call.headers or {},
+                ),
+            )
         log = self.log
         command_id = log.next_id()
         if log.replaying:
             command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0, local)
         else:
-            command = self._command(command_id, activity_type, args, signature, options, local)
+            command = self._command(command_id, activity_type, args, signature, options, local, headers)
         future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint, options)
         future.workflow_task = log.workflow_task
         future.index = log.add(command)
@@ -148,6 +178,7 @@ class ActivityCalls:
         signature: CallSignature | None,
         options: ActivityOptions,
         local: bool | None,
+        headers: dict[str, str] | None,
     ) -> ActivityScheduled:
         log, run = self.log, self.run
         try:
@@ -158,6 +189,7 @@ class ActivityCalls:
             if not (options.is_bounded or run.execution_deadline_at or run.run_deadline_at):
                 raise _unbounded(activity_type)
             payload = self.converter.encode_args(args, signature, activity_type)
+            checked = checked_headers(headers) if headers else None
         except (WorkflowTaskError, InvalidOptionError) as error:
             raise log.refuse(error) from None
         log.check("payload_bytes", len(payload.json))
@@ -170,6 +202,7 @@ class ActivityCalls:
             options.snapshot,
             run.priority if options.priority is None else options.priority,
             local,
+            headers=checked,
         )
 
     def give_up(self, future: ActivityFuture[Any]) -> bool:

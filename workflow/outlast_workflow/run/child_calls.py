@@ -18,6 +18,7 @@ from uuid import NAMESPACE_OID, uuid5
 import orjson
 
 from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.handlers import SignalCall, call_of
 from outlast_workflow.errors import InvalidOptionError, WorkflowTaskError
@@ -35,8 +36,10 @@ from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.options.search_attributes import size_of, to_document
 from outlast_workflow.options.start import StartOptions
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
+from outlast_workflow.primitives.interceptor_chain import NO_INTERCEPTORS, Chain
 from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
 from outlast_workflow.run.child_failures import BadEnd, child_error
+from outlast_workflow.run.intercepted_calls import StartChild
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -162,13 +165,20 @@ class ChildWorkflowHandle(DurableFuture[T]):
 class ChildCalls:
     """The open children of one run."""
 
-    __slots__ = ("converter", "log", "loop", "open", "run")
+    __slots__ = ("converter", "interceptors", "log", "loop", "open", "run")
 
-    def __init__(self, loop: DeterministicLoop, run: WorkflowStarted, converter: DataConverter) -> None:
+    def __init__(
+        self,
+        loop: DeterministicLoop,
+        run: WorkflowStarted,
+        converter: DataConverter,
+        interceptors: Chain = NO_INTERCEPTORS,
+    ) -> None:
         self.loop = loop
         self.log: CommandLog = loop.log
         self.run = run
         self.converter = converter
+        self.interceptors = interceptors
         self.open: dict[int, ChildWorkflowHandle[Any]] = {}
 
     def schedule(
@@ -180,13 +190,39 @@ class ChildCalls:
         options: ChildOptions | None,
         result_hint: Any,
         cancellation: CancellationType,
+        headers: dict[str, str] | None = None,
     ) -> ChildWorkflowHandle[Any]:
-        """Number a call, ask for it, and give its handle. ``options`` are ``None`` in replay.
+        """Number a call, ask for it, and return its handle.
+
+        Args:
+            workflow_type: The child's type.
+            args: Its arguments.
+            signature: What it takes, where that is known.
+            workflow_id: Its id; one that is made from the run's own if ``None``.
+            options: The options of the call; ``None`` in replay.
+            result_hint: How to read its result.
+            cancellation: How cancelling its future treats it.
+            headers: What the interceptors have let through; ``None`` before they are called.
 
         Raises:
             DurableCallError: The call can't be made like this; the workflow task fails even if this is caught.
             StructuralLimitError: One thing too many; the run fails even if this is caught.
         """
+        if self.interceptors and headers is None:
+            return self.interceptors.call(
+                "start_child",
+                StartChild(workflow_type, args, workflow_id),
+                lambda call: self.schedule(
+                    call.workflow_type,
+                    call.args,
+                    signature,
+                    call.workflow_id,
+                    options,
+                    result_hint,
+                    cancellation,
+                    call.headers or {},
+                ),
+            )
         log = self.log
         command_id = log.next_id()
         if workflow_id is None:
@@ -196,7 +232,7 @@ class ChildCalls:
                 command_id, workflow_id, workflow_type, "", NOT_NEEDED, NOT_NEEDED, "", 0
             )
         else:
-            command = self._command(command_id, workflow_id, workflow_type, args, signature, options)
+            command = self._command(command_id, workflow_id, workflow_type, args, signature, options, headers)
         handle: ChildWorkflowHandle[Any] = ChildWorkflowHandle(
             self, command_id, workflow_id, workflow_type, result_hint, cancellation
         )
@@ -217,6 +253,7 @@ class ChildCalls:
         args: tuple[Any, ...],
         signature: CallSignature | None,
         options: ChildOptions,
+        headers: dict[str, str] | None,
     ) -> ChildWorkflowScheduled:
         log, run = self.log, self.run
         try:
@@ -224,6 +261,7 @@ class ChildCalls:
                 signature.check(args)
             payload = self.converter.encode_request(args, signature, workflow_type)
             snapshot = self._snapshot(options.start)
+            checked = checked_headers(headers) if headers else None
         except (WorkflowTaskError, InvalidOptionError) as error:
             raise log.refuse(error) from None
         log.check("payload_bytes", len(payload.json))
@@ -237,6 +275,7 @@ class ChildCalls:
             snapshot,
             options.parent_close_policy.value,
             run.priority if options.priority is None else options.priority,
+            headers=checked,
         )
 
     def _snapshot(self, options: StartOptions) -> Payload:

@@ -9,8 +9,9 @@ from typing import Any
 
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of
+from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.data.signatures import CallSignature
-from outlast_workflow.errors import WorkflowTaskError
+from outlast_workflow.errors import InvalidOptionError, WorkflowTaskError
 from outlast_workflow.history.events import (
     ExternalSignalDelivered,
     ExternalSignalFailed,
@@ -19,7 +20,9 @@ from outlast_workflow.history.events import (
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.futures import DurableFuture
 from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.primitives.interceptor_chain import NO_INTERCEPTORS, Chain
 from outlast_workflow.primitives.payloads import NOT_NEEDED
+from outlast_workflow.run.intercepted_calls import SignalExternal
 
 
 class ExternalSignalFuture(DurableFuture[None]):
@@ -54,12 +57,15 @@ class ExternalSignalFuture(DurableFuture[None]):
 class ExternalCalls:
     """The signals of one run that are under way."""
 
-    __slots__ = ("converter", "log", "loop", "open")
+    __slots__ = ("converter", "interceptors", "log", "loop", "open")
 
-    def __init__(self, loop: DeterministicLoop, converter: DataConverter) -> None:
+    def __init__(
+        self, loop: DeterministicLoop, converter: DataConverter, interceptors: Chain = NO_INTERCEPTORS
+    ) -> None:
         self.loop = loop
         self.log: CommandLog = loop.log
         self.converter = converter
+        self.interceptors = interceptors
         self.open: dict[int, ExternalSignalFuture] = {}
 
     def signal(
@@ -69,26 +75,45 @@ class ExternalCalls:
         name: str,
         args: tuple[Any, ...],
         signature: CallSignature | None,
+        headers: dict[str, str] | None = None,
     ) -> ExternalSignalFuture:
         """Ask for a signal to be sent.
+
+        Args:
+            workflow_id: The workflow that gets it.
+            run_id: The one run that may get it; ``None`` for the workflow's current run.
+            name: The signal's name.
+            args: Its arguments.
+            signature: What its handler takes, where that is known.
+            headers: What the interceptors have let through; ``None`` before they are called.
 
         Raises:
             PayloadEncodeError: An argument has no JSON form; fails the task.
             DurableCallError: An argument is not what the handler's type hint says; fails the task.
             StructuralLimitError: The arguments are too large; fails the run.
         """
+        if self.interceptors and headers is None:
+            return self.interceptors.call(
+                "signal_external",
+                SignalExternal(workflow_id, name, args),
+                lambda call: self.signal(
+                    call.workflow_id, run_id, call.name, call.args, signature, call.headers or {}
+                ),
+            )
         log = self.log
         command_id = log.next_id()
         input = NOT_NEEDED
+        checked = None
         if not log.replaying:
             try:
                 input = self.converter.encode_request(args, signature, f"signal {name!r}")
-            except WorkflowTaskError as error:
+                checked = checked_headers(headers) if headers else None
+            except (WorkflowTaskError, InvalidOptionError) as error:
                 raise log.refuse(error) from None
             log.check("payload_bytes", len(input.json))
         future = ExternalSignalFuture(self, command_id)
         future.workflow_task = log.workflow_task
-        future.index = log.add(ExternalSignalRequested(command_id, workflow_id, name, input, run_id))
+        future.index = log.add(ExternalSignalRequested(command_id, workflow_id, name, input, run_id, checked))
         self.open[command_id] = future
         return future
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
-from outlast_workflow.data.headers import REQUEST_HEADERS, Headers
+from outlast_workflow.data.headers import Headers
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.declare.handlers import Handler
 from outlast_workflow.errors import (
@@ -43,6 +43,7 @@ from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.loop.read_only import Looking
 from outlast_workflow.loop.source_lines import waiting_stack
 from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
+from outlast_workflow.run.intercepted_calls import HandleQuery, HandleSignal, HandleUpdate
 from outlast_workflow.run.run_outcome import Outcomes
 
 logger = logging.getLogger("outlast.workflow")
@@ -186,8 +187,6 @@ class Handling:
                 ) from None
             self.running += 1
             context = self._context.copy()
-            if event.headers is not None:
-                context.run(REQUEST_HEADERS.set, event.headers)
             work = self._handle_signal(handler, arguments, number, event)
             _ = self._loop.create_task(work, name=event.name, context=context)
 
@@ -199,7 +198,11 @@ class Handling:
             self._kept[number] = event
             return
         try:
-            await self._call(handler, arguments)
+            if self._definition.interceptors:
+                call = HandleSignal(*_named(handler, event.name, arguments), dict(event.headers or {}))
+                await self._intercepted("handle_signal", handler, call)
+            else:
+                await self._call(handler, arguments)
         except (GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
         except asyncio.CancelledError:
@@ -210,7 +213,14 @@ class Handling:
         finally:
             self.running -= 1
 
-    async def _call(self, handler: Handler, arguments: list[Any]) -> Any:
+    def _intercepted(
+        self, verb: str, handler: Handler, call: HandleSignal | HandleUpdate
+    ) -> Coroutine[Any, Any, Any]:
+        return self._definition.interceptors.call(
+            verb, call, lambda call: self._call(handler, _given(handler, call.name, call.args))
+        )
+
+    async def _call(self, handler: Handler, arguments: Sequence[Any]) -> Any:
         """Call a handler; a plain one may block where the run method may."""
         if handler.is_async:
             return await handler.fn(self._instance, *arguments)
@@ -260,21 +270,25 @@ class Handling:
         arguments = self._arguments(handler, event.name, event.input)
         self.running += 1
         _ = self._loop.create_task(
-            self._handle_update(handler, arguments, event.update_id),
+            self._handle_update(handler, arguments, event),
             name=event.name,
             context=self._update_context(event),
         )
 
-    async def _handle_update(self, handler: Handler, arguments: list[Any], update_id: str) -> None:
+    async def _handle_update(self, handler: Handler, arguments: list[Any], event: UpdateAccepted) -> None:
         try:
-            result = await self._call(handler, arguments)
+            if self._definition.interceptors:
+                call = HandleUpdate(*_named(handler, event.name, arguments), dict(event.headers or {}))
+                result = await self._intercepted("handle_update", handler, call)
+            else:
+                result = await self._call(handler, arguments)
         except (GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             if not self._log.closed:
-                self._raised(update_id, error)
+                self._raised(event.update_id, error)
         else:
-            self._answer(update_id, result, handler.fn.__qualname__)
+            self._answer(event.update_id, result, handler.fn.__qualname__)
         finally:
             self.running -= 1
 
@@ -306,8 +320,6 @@ class Handling:
     def _update_context(self, update: UpdateAccepted) -> Context:
         context = self._context.copy()
         context.run(CURRENT_UPDATE.set, UpdateInfo(update.update_id, update.name))
-        if update.headers is not None:
-            context.run(REQUEST_HEADERS.set, update.headers)
         return context
 
     # --- queries ----------------------------------------------------------------------------------------------------
@@ -326,10 +338,22 @@ class Handling:
         if handler is None:
             raise self._unknown("query", name)
         arguments = self._arguments(handler, name, input)
-        context = self._context.copy()
-        context.run(REQUEST_HEADERS.set, headers)
-        result = self._look(f"query {name!r}", context, handler.fn, arguments)
+        fn = handler.fn
+        if self._definition.interceptors:
+            fn = self._intercepted_query(handler, name, headers)
+        result = self._look(f"query {name!r}", self._context.copy(), fn, arguments)
         return self._converter.encode(result, f"the answer of query {name}")
+
+    def _intercepted_query(self, handler: Handler, name: str, headers: Headers | None) -> Callable[..., Any]:
+        def answer(instance: object, *arguments: Any) -> Any:
+            call = HandleQuery(*_named(handler, name, arguments), dict(headers or {}))
+            return self._definition.interceptors.call(
+                "handle_query",
+                call,
+                lambda call: handler.fn(instance, *_given(handler, call.name, call.args)),
+            )
+
+        return answer
 
     def _stack_trace(self) -> str:
         """Where the run's tasks wait, the one that began first before the others."""
@@ -376,3 +400,13 @@ class Handling:
                 self.running,
                 extra={"workflow_id": self._whose},
             )
+
+
+def _named(handler: Handler, name: str, arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """What an interceptor sees of a handler's arguments; a dynamic handler is called with the name and a list."""
+    return (name, tuple(arguments)) if handler.name is not None else (name, tuple(arguments[1]))
+
+
+def _given(handler: Handler, name: str, args: Sequence[Any]) -> Sequence[Any]:
+    """What a handler is called with."""
+    return args if handler.name is not None else (name, list(args))

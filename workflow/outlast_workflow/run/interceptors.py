@@ -7,104 +7,34 @@
 
 Each method gets the call, which it may change, and ``next``, which it calls with it. The code of an interceptor is
 workflow code: it must be deterministic, and replay runs it too (:func:`outlast.workflow.in_replay` tells).
+
+The interceptors of a run are a :class:`~outlast_workflow.primitives.interceptor_chain.Chain` in its definition. Each
+verb is called through it in one place: the run in the machine, handlers where their tasks run, commands where they are
+numbered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from typing import Any
 
-from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.data.headers import Headers
+from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.primitives.interceptor_chain import Chain
 from outlast_workflow.run.activity_calls import ActivityFuture
 from outlast_workflow.run.child_calls import ChildWorkflowHandle
 from outlast_workflow.run.external_signals import ExternalSignalFuture
-
-C = TypeVar("C")
-R = TypeVar("R")
-
-
-# --- what comes in ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class RunWorkflow:
-    """A run's code is entered; ``headers`` are those that it was started with."""
-
-    workflow_type: str
-    args: tuple[Any, ...]
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class HandleSignal:
-    """A signal is handled."""
-
-    name: str
-    args: tuple[Any, ...]
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class HandleUpdate:
-    """An update is handled; its validator has passed it."""
-
-    name: str
-    args: tuple[Any, ...]
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class HandleQuery:
-    """A query is answered. It may only look, and so may what stands around it."""
-
-    name: str
-    args: tuple[Any, ...]
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-# --- what goes out ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class StartActivity:
-    """The code calls an activity; ``options`` are those of the declaration with those of the call over them."""
-
-    activity_type: str
-    args: tuple[Any, ...]
-    options: ActivityOptions
-    local: bool
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class StartChild:
-    """The code starts a child; ``workflow_id`` is ``None`` where it gave none."""
-
-    workflow_type: str
-    args: tuple[Any, ...]
-    workflow_id: str | None
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class SignalExternal:
-    """The code signals another workflow, which may be a child of its own."""
-
-    workflow_id: str
-    name: str
-    args: tuple[Any, ...]
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class ContinueAsNewCall:
-    """The code ends this run by starting the next one; ``headers`` are this run's until somebody changes them."""
-
-    workflow_type: str
-    args: tuple[Any, ...]
-    headers: dict[str, str] = field(default_factory=dict)
+from outlast_workflow.run.intercepted_calls import (
+    ContinueAsNewCall,
+    HandleQuery,
+    HandleSignal,
+    HandleUpdate,
+    RunWorkflow,
+    SignalExternal,
+    StartActivity,
+    StartChild,
+)
 
 
 class WorkflowInterceptor:
@@ -159,25 +89,34 @@ class WorkflowInterceptor:
         next(call)
 
 
-def chained(
-    interceptors: Sequence[object], base: type[Any], method: str, last: Callable[[C], R]
-) -> Callable[[C], R]:
-    """One function out of the interceptors that override ``method`` of ``base``, the first outermost, and ``last``."""
-    for interceptor in reversed(interceptors):
-        if getattr(type(interceptor), method, None) not in (None, getattr(base, method)):
-            last = partial(_link, getattr(interceptor, method), last)
-    return last
+def intercepted(
+    definition: WorkflowDefinition, interceptors: Iterable[WorkflowInterceptor]
+) -> WorkflowDefinition:
+    """Return a workflow's definition with interceptors; the same one where none of them overrides anything.
+
+    Args:
+        definition: The workflow.
+        interceptors: The interceptors, the outermost first.
+    """
+    chain = Chain(interceptors, WorkflowInterceptor)
+    return replace(definition, interceptors=chain) if chain else definition
 
 
-def looking(interceptors: Sequence[Any], base: type[Any]) -> tuple[Any, ...]:
-    """The interceptors that override anything of ``base``."""
-    names = [name for name in vars(base) if not name.startswith("_")]
-    return tuple(
-        one
-        for one in interceptors
-        if any(getattr(type(one), name, None) not in (None, getattr(base, name)) for name in names)
+def enter_intercepted(
+    definition: WorkflowDefinition,
+    instance: object | None,
+    arguments: tuple[Any, ...],
+    headers: Headers | None,
+) -> Coroutine[Any, Any, Any]:
+    """Return the coroutine of a run's code with its interceptors around it.
+
+    Args:
+        definition: The workflow.
+        instance: What its code runs on; ``None`` for a function.
+        arguments: The run's input.
+        headers: The headers that the run was started with.
+    """
+    call = RunWorkflow(definition.name, arguments, dict(headers or {}))
+    return definition.interceptors.call(
+        "run_workflow", call, lambda call: definition.enter(instance, call.args)
     )
-
-
-def _link(function: Callable[[C, Callable[[C], R]], R], next: Callable[[C], R], call: C) -> R:
-    return function(call, next)

@@ -22,7 +22,6 @@ import sys
 from asyncio import events as asyncio_events
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -68,12 +67,7 @@ from outlast_workflow.run.child_failures import BadEnd
 from outlast_workflow.run.external_signals import ExternalCalls
 from outlast_workflow.run.handler_tasks import Considered, Handling
 from outlast_workflow.run.info import WorkflowInfo, info_of
-from outlast_workflow.run.intercepted import (
-    InterceptedActivityCalls,
-    InterceptedChildCalls,
-    InterceptedExternalCalls,
-    InterceptedOutcomes,
-)
+from outlast_workflow.run.interceptors import enter_intercepted
 from outlast_workflow.run.recorded_markers import Recall
 from outlast_workflow.run.run_outcome import Outcomes
 
@@ -186,9 +180,7 @@ class WorkflowMachine:
         self.recall = NOTHING_RECALLED
         self.memo: Payload | None = None
         self.considered: Considered | None = None
-        around = definition.interceptors
-        ends = partial(InterceptedOutcomes, around) if around else Outcomes
-        self._outcomes = ends(self.log, definition, converter, task_failure_types)
+        self._outcomes = Outcomes(self.log, definition, converter, task_failure_types)
         self.search_attributes: Document | None = None
         self._coroutine: Coroutine[Any, Any, None] | None = None
         self._task: Any = None
@@ -338,9 +330,9 @@ class WorkflowMachine:
             self.log.whose = started.workflow_id
             self.loop = loop = RunLoop(self.log, self._reset_seed or started.seed)  # type: ignore[abstract]  # the rest is made from a table
             self._outcomes.headers = started.headers
-            around = self.definition.interceptors
-            make = partial(InterceptedActivityCalls, around) if around else ActivityCalls
-            self.calls = make(loop, started, self.converter, self.default_activity_options)
+            self.calls = ActivityCalls(
+                loop, started, self.converter, self.default_activity_options, self.definition.interceptors
+            )
             loop.machine = self
             loop.started_at = at
         self.loop.now = at
@@ -409,7 +401,11 @@ class WorkflowMachine:
         try:
             if self._broken is not None:
                 raise self._broken
-            result = await self.definition.enter(self._instance, arguments)
+            definition, instance = self.definition, self._instance
+            if definition.interceptors:
+                result = await enter_intercepted(definition, instance, arguments, self.started.headers)
+            else:
+                result = await definition.enter(instance, arguments)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -478,9 +474,7 @@ class WorkflowMachine:
     def children(self) -> ChildCalls:
         """The run's children; made for the first of them."""
         if self._children is None:
-            around = self.definition.interceptors
-            make = partial(InterceptedChildCalls, around) if around else ChildCalls
-            self._children = make(self.loop, self.started, self.converter)
+            self._children = ChildCalls(self.loop, self.started, self.converter, self.definition.interceptors)
         return self._children
 
     @property
@@ -504,9 +498,7 @@ class WorkflowMachine:
     def externals(self) -> ExternalCalls:
         """The run's signals to others; made for the first of them."""
         if self._externals is None:
-            around = self.definition.interceptors
-            make = partial(InterceptedExternalCalls, around) if around else ExternalCalls
-            self._externals = make(self.loop, self.converter)
+            self._externals = ExternalCalls(self.loop, self.converter, self.definition.interceptors)
         return self._externals
 
     @property

@@ -7,8 +7,15 @@ from typing import Any
 
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
+from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.declare.definitions import WorkflowDefinition
-from outlast_workflow.errors import ContinueAsNew, DurableCallError, PayloadEncodeError, StructuralLimitError
+from outlast_workflow.errors import (
+    ContinueAsNew,
+    DurableCallError,
+    InvalidOptionError,
+    PayloadEncodeError,
+    StructuralLimitError,
+)
 from outlast_workflow.history.events import (
     Event,
     WorkflowCancelled,
@@ -20,6 +27,7 @@ from outlast_workflow.history.events import (
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.options.search_attributes import size_of, to_document
 from outlast_workflow.primitives.payloads import NOT_NEEDED
+from outlast_workflow.run.intercepted_calls import ContinueAsNewCall
 
 BY_LIMIT = "structural_limit"
 """The ``by`` of a run that grew past a limit: the engine's word, not the code's, so replay does not expect it."""
@@ -76,6 +84,8 @@ class Outcomes:
 
     def continued(self, request: ContinueAsNew) -> Event | None:
         """The code asked for the next run."""
+        if self.definition.interceptors:
+            self._intercept(request)
         log = self.log
         name = request.workflow_type or self.definition.name
         if log.replaying:
@@ -103,3 +113,20 @@ class Outcomes:
             headers=self.headers,
             search_attributes=attributes,
         )
+
+    def _intercept(self, request: ContinueAsNew) -> None:
+        """Let the interceptors see the next run, and change its arguments and headers."""
+        name = request.workflow_type or self.definition.name
+        call = ContinueAsNewCall(name, request.arguments, dict(self.headers or {}))
+        self.definition.interceptors.call(
+            "continue_as_new", call, lambda call: self._let_through(request, call)
+        )
+
+    def _let_through(self, request: ContinueAsNew, call: ContinueAsNewCall) -> None:
+        request.arguments = call.args
+        self.headers = None
+        if not self.log.replaying:
+            try:
+                self.headers = checked_headers(call.headers)
+            except InvalidOptionError as error:
+                raise self.log.refuse(error) from None

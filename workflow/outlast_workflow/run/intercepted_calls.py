@@ -1,0 +1,89 @@
+"""The calls that interceptors of workflow code see: what enters a run, and what its code asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from outlast_workflow.options.activity import ActivityOptions
+
+# --- what comes in ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RunWorkflow:
+    """A run's code is entered; ``headers`` are those that it was started with."""
+
+    workflow_type: str
+    args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class HandleSignal:
+    """A signal is handled."""
+
+    name: str
+    args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class HandleUpdate:
+    """An update is handled; its validator has passed it."""
+
+    name: str
+    args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class HandleQuery:
+    """A query is answered. It may only look, and so may what stands around it."""
+
+    name: str
+    args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+# --- what goes out ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class StartActivity:
+    """The code calls an activity; ``options`` are those of the declaration with those of the call over them."""
+
+    activity_type: str
+    args: tuple[Any, ...]
+    options: ActivityOptions
+    local: bool
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StartChild:
+    """The code starts a child; ``workflow_id`` is ``None`` where it gave none."""
+
+    workflow_type: str
+    args: tuple[Any, ...]
+    workflow_id: str | None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SignalExternal:
+    """The code signals another workflow, which may be a child of its own."""
+
+    workflow_id: str
+    name: str
+    args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ContinueAsNewCall:
+    """The code ends this run by starting the next one; ``headers`` are this run's until somebody changes them."""
+
+    workflow_type: str
+    args: tuple[Any, ...]
+    headers: dict[str, str] = field(default_factory=dict)
