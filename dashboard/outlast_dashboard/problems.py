@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from outlast import errors
-from outlast.cli.common.exit_codes import one_line
+from outlast.text.error_reports import one_line
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.errors.refusals import DeleteRefusedError, ResetRefusedError
 

@@ -184,7 +184,7 @@ USAGE = [
     (["list", "--limit=-1"], "limit must be at least 0"),
     (["list", "--limit", "many"], "Invalid value for '--limit'"),
     (["list", "--created-after", "yesterday"], "created after must be a time like"),
-    (["list", "--created-after", "2026-01-31T12:00:00"], "has no offset and names no instant"),
+    (["list", "--created-after", "2026-01-31T12:00:00"], "has no offset, so it names no instant"),
     (["list", "--created-after", "1e300"], "created after must be a time like"),
     (
         ["list", "--created-after", "1h", "--created-before", "2h"],

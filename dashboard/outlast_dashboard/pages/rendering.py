@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from outlast import __version__
-from outlast.cli.common.output import ago, clock, words
+from outlast.text.wording import ago, clock, words
 from outlast_dashboard.paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from outlast_workflow.primitives.times import to_datetime

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import Response
 
-from outlast.cli.common.filters import conditions
+from outlast.text.attributes import conditions
 from outlast.visibility.listing import Filters
 from outlast.visibility.views import RunPage, RunSummary
 from outlast_dashboard.access import Reader, TheWeb, Writer

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import RedirectResponse, Response
 
 from outlast import RetryPolicy, StartOptions
-from outlast.cli.common.options import duration
 from outlast.errors import OutlastError
+from outlast.text.parsing import duration
 from outlast_dashboard.access import TheWeb, Writer
 from outlast_dashboard.pages.forms import arguments, document, field_of, whole
 from outlast_dashboard.pages.rendering import base_of, page

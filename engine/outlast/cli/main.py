@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from outlast.cli import plugins
-from outlast.cli.common.exit_codes import Exit, exit_code, one_line
+from outlast.cli.common.exit_codes import Exit, error_line, exit_code
 from outlast.cli.common.filters import with_filters
 from outlast.cli.common.output import tell
 from outlast.cli.histories import files, removal, replay
@@ -119,7 +119,7 @@ def run(arguments: Sequence[str]) -> int:
         if _debugging():
             traceback.print_exc()
         else:
-            tell(one_line(error))
+            tell(error_line(error))
         return exit_code(error)
     return Exit.OK
 

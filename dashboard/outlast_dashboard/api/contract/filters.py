@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Query
 from pydantic import BeforeValidator, WithJsonSchema
 
-from outlast.cli.common.filters import conditions
+from outlast.text.attributes import conditions
 from outlast.visibility.listing import Filters
 from outlast_dashboard.access import Known
 from outlast_dashboard.api.contract.fields import NAME_SCHEMA

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from outlast.cli.workflows.results import error_document
+from outlast.text.error_reports import error_document
 from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunPage, WorkflowDescription
 from outlast_dashboard.access import Reader, TheWeb, Writer

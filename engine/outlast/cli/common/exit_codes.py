@@ -1,14 +1,14 @@
-"""What a command ends with: an exit code, and on failure one line on stderr that says what to do.
+"""How a command ends: an exit code, and on failure one line on stderr that says what to do.
 
-==== ================================================================================
+==== =========================================================================================
 0    done
-1    the workflow failed, or the command could not be done
-2    bad usage: an option, a name or a URL that can't be
+1    the workflow failed, or the command could not do what was asked
+2    bad usage: an option, a name or a URL is not valid
 3    there is no such workflow or run
-4    the database does not answer, can't be written, or has another schema than this code
-5    the workflow did not end, or gave no answer, within ``--timeout``; it goes on
+4    the database does not answer, cannot be written, or its schema does not match this code
+5    the workflow did not end, or did not answer, within ``--timeout``; it continues
 130  interrupted
-==== ================================================================================
+==== =========================================================================================
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from outlast.errors import (
     InvalidOptionError,
     InvalidUrlError,
     OutlastError,
-    RequestError,
     RequestTimeoutError,
     StillRunningError,
     StoreError,
     WorkflowAlreadyStartedError,
     WorkflowNotFoundError,
-    WorkflowResultError,
 )
+from outlast.text.error_reports import joined, one_line
 
 
 class Exit(IntEnum):
@@ -42,7 +41,7 @@ class Exit(IntEnum):
 
 
 class CommandFailedError(OutlastError):
-    """A command could not be done, and says why in one line."""
+    """A command could not do what was asked; the message says why in one line."""
 
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message)
@@ -50,7 +49,7 @@ class CommandFailedError(OutlastError):
 
 
 def exit_code(error: BaseException) -> Exit:
-    """What an error ends the command with."""
+    """Return the exit code of a command that raised an error."""
     if isinstance(error, CommandFailedError):
         return error.code
     if isinstance(error, InvalidOptionError | InvalidUrlError):
@@ -64,34 +63,14 @@ def exit_code(error: BaseException) -> Exit:
     return Exit.FAILED
 
 
-def one_line(error: BaseException) -> str:
-    """The message of an error, on one line; of a workflow that failed, with what it failed of."""
+def error_line(error: BaseException) -> str:
+    """Return the line that a command prints about an error. Its advice names options of the command line."""
     if isinstance(error, InvalidUrlError):
         problem = error.message.partition("; use one of:")[0]
         return f"{problem}: use sqlite:///orders.db or postgresql://user@host/orders"
     if isinstance(error, WorkflowAlreadyStartedError):
         problem = error.message.partition(": choose")[0]
-        return f"{problem}: choose another --id, or --policy return_existing for the one that is there"
-    if isinstance(error, WorkflowResultError) and error.__cause__ is not None:
-        return _joined(f"workflow {error.workflow_id!r} failed: {causes(error.__cause__)}")
-    if isinstance(error, RequestError) and error.__cause__ is not None:
-        problem, _, advice = error.message.partition(": see the cause")
-        return _joined(f"{problem}: {causes(error.__cause__)}{advice}")
+        return f"{problem}: choose another --id, or --policy return_existing to use the workflow that exists"
     if isinstance(error, OutlastError):
-        return _joined(error.message)
-    return _joined(f"{type(error).__name__}: {error} (OUTLAST_DEBUG=1 shows where)")
-
-
-def causes(error: BaseException, most: int = 3) -> str:
-    """An exception and what led to it, the latest first."""
-    words: list[str] = []
-    cause: BaseException | None = error
-    while cause is not None and len(words) < most:
-        name = getattr(cause, "type", None) or type(cause).__name__
-        words.append(f"{name}: {cause}" if str(cause) else str(name))
-        cause = cause.__cause__
-    return ", because of ".join(words)
-
-
-def _joined(text: str) -> str:
-    return " ".join(text.split())
+        return one_line(error)
+    return joined(f"{type(error).__name__}: {error} (OUTLAST_DEBUG=1 shows where)")

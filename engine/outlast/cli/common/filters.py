@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-import orjson
 import typer
 
-from outlast.cli.common.options import moment
 from outlast.client.client import Client
+from outlast.text.attributes import conditions
+from outlast.text.parsing import moment
 from outlast.visibility.listing import Filters
-from outlast.visibility.where import Range
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.times import to_datetime
 
@@ -156,61 +154,3 @@ def with_filters(command: Callable[..., None]) -> Callable[..., None]:
     filtered.__doc__ = command.__doc__
     filtered.__name__ = command.__name__
     return filtered
-
-
-# --- search attributes ----------------------------------------------------------------------------------------------
-
-_CONDITION: Final = re.compile(
-    r"\s*(?P<name>[^=<>]+?)\s*(?P<sign><=|>=|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL
-)
-_END_OF: Final = {">=": "at_least", ">": "above", "<=": "at_most", "<": "below"}
-
-
-def attribute_value(text: str) -> Any:
-    """A value: JSON where it is JSON, an instant where it is ISO 8601 with an offset, else text."""
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        pass
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    return text if found.tzinfo is None else found
-
-
-def attributes(given: list[str] | None) -> dict[str, Any] | None:
-    """``NAME=VALUE``, once for each attribute that a run is to have."""
-    found: dict[str, Any] = {}
-    for text in given or ():
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
-            raise InvalidOptionError(
-                f"attribute must be NAME=VALUE, as in customer=c-7, not {text!r:.60}", field="attribute"
-            )
-        found[name.strip()] = attribute_value(value.strip())
-    return found or None
-
-
-def conditions(given: list[str] | tuple[()]) -> dict[str, Any]:
-    """What search attributes must be; two conditions on one name are the ends of a range."""
-    values: dict[str, Any] = {}
-    ends: dict[str, dict[str, Any]] = {}
-    for text in given:
-        found = _CONDITION.fullmatch(text)
-        if found is None:
-            raise InvalidOptionError(
-                f"where must be NAME, one of = < <= > >=, and a value, as in 'amount>=5', not {text!r:.60}",
-                field="where",
-            )
-        name, sign, value = found["name"], found["sign"], attribute_value(found["value"])
-        if name in values or (sign == "=" and name in ends):
-            raise InvalidOptionError(
-                f"where has {name!r} twice: give one value, a JSON list of which one is enough, or two ends",
-                field="where",
-            )
-        if sign == "=":
-            values[name] = value
-        else:
-            ends.setdefault(name, {})[_END_OF[sign]] = value
-    return {**values, **{name: Range(**one) for name, one in ends.items()}}

@@ -15,6 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from outlast.text.wording import clock, words
 from outlast_workflow.primitives.enums import RunStatus
 
 WIDE: Final = 200
@@ -31,7 +32,6 @@ _COLOURS: Final = {
     RunStatus.TERMINATED: "yellow",
     RunStatus.CONTINUED_AS_NEW: "blue",
 }
-_STEPS: Final = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 def console() -> Console:
@@ -58,11 +58,6 @@ def document(value: Any) -> None:
     print(text, flush=True)
 
 
-def pretty(value: Any) -> str:
-    """JSON for people."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-
-
 @contextmanager
 def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
     """A bar on stderr, where that is a terminal, for what takes long; the block says how far it is."""
@@ -85,44 +80,6 @@ def table(*columns: str, title: str | None = None) -> Table:
 def status(value: str) -> Text:
     """A run's status, in its colour."""
     return Text(value, style=_COLOURS.get(RunStatus(value), ""))
-
-
-def words(seconds: float) -> str:
-    """A duration in at most two units: ``2 h 13 min``."""
-    seconds = abs(seconds)
-    for size, unit, less, lesser in _STEPS:
-        if seconds >= size:
-            whole, rest = divmod(int(seconds), size)
-            rest //= less
-            return f"{whole} {unit} {rest} {lesser}" if rest else f"{whole} {unit}"
-    if seconds >= 10 or seconds == int(seconds):
-        return f"{int(seconds)} s"
-    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things: ``1 run``, ``2 runs``, ``3 histories``."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun.removesuffix('y')}ies" if noun.endswith("y") else f"{number:,} {noun}s"
-
-
-def ago(instant: datetime | None, now: datetime) -> str:
-    """How long ago an instant was, or how far it lies ahead."""
-    if instant is None:
-        return ""
-    seconds = (now - instant).total_seconds()
-    return f"{words(seconds)} ago" if seconds >= 0 else f"in {words(seconds)}"
-
-
-def at(instant: datetime | None, now: datetime) -> str:
-    """An instant and its distance from now."""
-    return "" if instant is None else f"{clock(instant)} ({ago(instant, now)})"
-
-
-def clock(instant: datetime) -> str:
-    """An instant, UTC, to the millisecond."""
-    return instant.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
 def left(deadline: datetime | None, now: datetime) -> Text:

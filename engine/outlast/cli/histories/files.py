@@ -16,10 +16,11 @@ from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
 from outlast.cli.common.filters import Chosen
 from outlast.cli.common.options import AsJson, RunId, Url
-from outlast.cli.common.output import counted, document, progress, show
+from outlast.cli.common.output import document, progress, show
 from outlast.client.client import Client
 from outlast.histories.exporter import export_chain, export_run, export_runs
 from outlast.histories.source import Documents
+from outlast.text.wording import counted
 from outlast_workflow.errors import InvalidOptionError
 
 Output = Annotated[

@@ -10,11 +10,13 @@ from typing import Annotated
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Reason, Url, WorkflowId, duration
-from outlast.cli.common.output import counted, document, show
+from outlast.cli.common.options import AsJson, Reason, Url, WorkflowId
+from outlast.cli.common.output import document, show
 from outlast.client.client import Client
 from outlast.histories.retention import Retention
 from outlast.histories.retention_policy import RetentionPolicy
+from outlast.text.parsing import duration
+from outlast.text.wording import counted
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import integer
 

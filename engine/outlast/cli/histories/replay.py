@@ -10,13 +10,15 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
 from outlast.cli.common.filters import CreatedAfter, Open, Status, Type
-from outlast.cli.common.options import AsJson, Codec, Url, moment
-from outlast.cli.common.output import counted, document, progress, show
+from outlast.cli.common.options import AsJson, Codec, Url
+from outlast.cli.common.output import document, progress, show
 from outlast.cli.common.user_code import converter, interceptors, load
 from outlast.cli.workflows.listing import now_of
 from outlast.client.client import Client
 from outlast.histories.source import Documents
 from outlast.testing.replayer import ReplayedRun, Replayer, ReplayReport
+from outlast.text.parsing import moment
+from outlast.text.wording import counted
 from outlast.visibility.listing import Filters
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import integer

@@ -12,9 +12,11 @@ from rich.live import Live
 from rich.text import Text
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Url, duration
-from outlast.cli.common.output import ago, console, document, left, show, status, table, words
+from outlast.cli.common.options import AsJson, Url
+from outlast.cli.common.output import console, document, left, show, status, table
 from outlast.client.client import Client
+from outlast.text.parsing import duration
+from outlast.text.wording import ago, words
 from outlast.visibility.overview import (
     QueueView,
     TypeView,

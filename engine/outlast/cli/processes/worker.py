@@ -15,13 +15,14 @@ import typer
 from outlast.checking.checker import StaticChecks
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
-from outlast.cli.common.options import AsJson, Codec, Url, arguments_of, database_url, duration
+from outlast.cli.common.options import AsJson, Codec, Url, arguments_of, database_url
 from outlast.cli.common.output import document, show, tell
 from outlast.cli.common.user_code import interceptors as load_interceptors
 from outlast.cli.common.user_code import load
 from outlast.cli.processes.supervisor import PROCESS_ENV, Supervisor
 from outlast.client.client import DEFAULT_QUEUE, Client
 from outlast.logs import RunIds
+from outlast.text.parsing import duration
 from outlast.watchdog import TaskWatchdog, WatchdogReport
 from outlast.worker.tuning import tune_process
 from outlast.worker.worker import Worker

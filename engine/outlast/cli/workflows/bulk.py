@@ -11,10 +11,11 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
 from outlast.cli.common.filters import Chosen
-from outlast.cli.common.options import AsJson, Codec, Reason, Url, json_value
+from outlast.cli.common.options import AsJson, Codec, Reason, Url
 from outlast.cli.common.output import document, progress, show, tell
 from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.client.client import Client
+from outlast.text.parsing import json_value
 from outlast_workflow.errors import InvalidOptionError
 
 MOST_TOLD = 10

@@ -13,22 +13,10 @@ from rich.text import Text
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
-from outlast.cli.common.output import (
-    ago,
-    at,
-    clock,
-    counted,
-    deadline,
-    document,
-    left,
-    pretty,
-    show,
-    status,
-    table,
-    words,
-)
+from outlast.cli.common.output import deadline, document, left, show, status, table
 from outlast.client.client import Client
 from outlast.client.handle import HistoryEvent
+from outlast.text.wording import ago, at, clock, counted, pretty, words
 from outlast.visibility.views import (
     FailureView,
     PendingActivity,

@@ -11,8 +11,9 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.filters import Chosen
 from outlast.cli.common.options import AsJson, Url
-from outlast.cli.common.output import ago, document, left, show, status, table
+from outlast.cli.common.output import document, left, show, status, table
 from outlast.client.client import Client
+from outlast.text.wording import ago
 from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunSummary, WorkerSummary
 from outlast_workflow.options.validation import integer

@@ -8,20 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import (
-    AsJson,
-    Codec,
-    RunId,
-    Timeout,
-    Url,
-    WorkflowId,
-    json_value,
-    waiting_time,
-)
-from outlast.cli.common.output import document, pretty, show
+from outlast.cli.common.options import AsJson, Codec, RunId, Timeout, Url, WorkflowId
+from outlast.cli.common.output import document, show
 from outlast.client.client import Client
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S
 from outlast.client.update_handle import WaitFor
+from outlast.text.parsing import json_value, waiting_time
+from outlast.text.wording import pretty
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The handler's name.", show_default=False)]
 Input = Annotated[

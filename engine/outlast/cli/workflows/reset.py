@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Reason, RunId, Url, WorkflowId, duration
+from outlast.cli.common.options import AsJson, Reason, RunId, Url, WorkflowId
 from outlast.cli.common.output import document, show
 from outlast.client.client import Client
+from outlast.text.parsing import duration
 
 
 def reset(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId, waiting_time
-from outlast.cli.common.output import document, pretty, show
+from outlast.cli.common.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId
+from outlast.cli.common.output import document, show
 from outlast.client.client import Client
 from outlast.client.handle import WorkflowHandle
 from outlast.errors import WorkflowResultError
+from outlast.text.error_reports import error_document
+from outlast.text.parsing import waiting_time
+from outlast.text.wording import pretty
 
 
 def result(
@@ -89,18 +92,3 @@ async def print_result(handle: WorkflowHandle[Any], timeout: float | None, *, js
 async def _print_end(handle: WorkflowHandle[Any], outcome: dict[str, Any]) -> None:
     run = (await handle.describe()).run
     document({"workflow_id": handle.workflow_id, "run_id": run.run_id, "status": run.status.value, **outcome})
-
-
-def error_document(error: BaseException) -> dict[str, Any]:
-    """An end without a result, and what led to it, as plain values."""
-    found: dict[str, Any] = {
-        "type": getattr(error, "type", None) or type(error).__name__,
-        "message": str(error),
-    }
-    for fact in ("timeout_kind", "deadline_at", "reason"):
-        value = getattr(error, fact, None)
-        if value is not None:
-            found[fact] = value.isoformat() if fact == "deadline_at" else value
-    if error.__cause__ is not None:
-        found["cause"] = error_document(error.__cause__)
-    return found

@@ -1,0 +1,54 @@
+"""Durations, instants, counts and values in the words that people read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+# Seconds in a unit, the unit, seconds in the smaller unit that follows it, the smaller unit.
+_STEPS: Final = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def words(seconds: float) -> str:
+    """Return a duration in at most two units: ``2 h 13 min``."""
+    seconds = abs(seconds)
+    for size, unit, less, lesser in _STEPS:
+        if seconds >= size:
+            whole, rest = divmod(int(seconds), size)
+            rest //= less
+            return f"{whole} {unit} {rest} {lesser}" if rest else f"{whole} {unit}"
+    if seconds >= 10 or seconds == int(seconds):
+        return f"{int(seconds)} s"
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: ``1 run``, ``2 runs``, ``3 histories``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun.removesuffix('y')}ies" if noun.endswith("y") else f"{number:,} {noun}s"
+
+
+def ago(instant: datetime | None, now: datetime) -> str:
+    """Return how long ago an instant was, or how far it lies ahead."""
+    if instant is None:
+        return ""
+    seconds = (now - instant).total_seconds()
+    return f"{words(seconds)} ago" if seconds >= 0 else f"in {words(seconds)}"
+
+
+def at(instant: datetime | None, now: datetime) -> str:
+    """Return an instant and its distance from now."""
+    return "" if instant is None else f"{clock(instant)} ({ago(instant, now)})"
+
+
+def clock(instant: datetime) -> str:
+    """Return an instant in UTC, to the millisecond."""
+    return instant.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def pretty(value: Any) -> str:
+    """Return a value as indented JSON."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
