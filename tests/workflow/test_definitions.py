@@ -45,6 +45,10 @@ def test_a_class_and_its_run_are_one_definition():
     assert "Order" in repr(Order.run)
 
 
+def begin(definition: WorkflowDefinition, args: tuple[Any, ...]) -> Any:
+    return asyncio.run(definition.enter(definition.instance(args), args))
+
+
 def test_a_function_is_a_definition_and_stays_a_function():
     definition = definition_of(function)
     assert (definition.name, definition.cls, definition.signature.names) == ("function", None, ("n",))
@@ -53,7 +57,7 @@ def test_a_function_is_a_definition_and_stays_a_function():
 
 def test_each_run_gets_an_instance_of_its_own():
     definition = definition_of(Order)
-    assert asyncio.run(definition.start(("o", 2))) == "o x 2"
+    assert begin(definition, ("o", 2)) == "o x 2"
     assert asyncio.run(Order.run("o")) == "o x 1"
     order = Order()
     assert asyncio.run(order.run("o", 3)) == "o x 3"
@@ -80,7 +84,7 @@ def test_a_subclass_may_override_run():
         async def run(self, order_id: str, count: int = 1) -> str:
             return "other"
 
-    assert asyncio.run(definition_of(Other).start(("o",))) == "other"
+    assert begin(definition_of(Other), ("o",)) == "other"
 
 
 @pytest.mark.parametrize("thing", [1, "Order", None, print, object(), dict])
@@ -135,7 +139,7 @@ def test_plain_code_is_a_definition_too():
     assert asyncio.run(Sync.run(1)) == 2
     assert asyncio.run(sync(1)) == 3
     assert asyncio.run(sync(n=1)) == 3
-    assert asyncio.run(definition_of(Sync).start((1,))) == 2
+    assert begin(definition_of(Sync), (1,)) == 2
 
 
 def test_a_generator_is_refused():

@@ -348,6 +348,25 @@ def test_a_snapshot_is_readable():
 
 # --- starts -----------------------------------------------------------------------------------------------------------
 
+ACTIVITIES = {
+    "task_queue": "payments",
+    "schedule_to_start_timeout": 60,
+    "start_to_close_timeout": timedelta(minutes=5),
+    "schedule_to_close_timeout": 3600,
+    "heartbeat_timeout": 10,
+    "retry_policy": RetryPolicy(max_attempts=2),
+    "priority": 2,
+    "cancellation_type": "abandon",
+}
+
+
+@pytest.mark.parametrize("field", ACTIVITIES)
+def test_an_activity_option_may_be_given_at_once_or_step_by_step(field):
+    at_once = activity(**{field: ACTIVITIES[field]})
+    assert at_once == getattr(ActivityOptions(), f"with_{field}")(ACTIVITIES[field])
+    assert at_once != ActivityOptions()
+
+
 STARTS = {
     "execution_timeout": 7200,
     "run_timeout": 9000,

@@ -232,26 +232,6 @@ def start_local_activity(  # type: ignore[misc]  # as above
     return _schedule(activity, args, result_type, options, local=True)
 
 
-def schedule_activity(
-    activity_type: str,
-    args: tuple[Any, ...],
-    *,
-    signature: CallSignature | None,
-    options: ActivityOptions,
-    result_hint: Any,
-) -> ActivityFuture[Any]:
-    """The durable call of an activity: what an activity called directly in a workflow does.
-
-    Args:
-        activity_type: Its name.
-        args: What it is called with.
-        signature: What it takes, to be checked; None if it is not known.
-        options: Those of the declaration with those of the call over them.
-        result_hint: What its result is read as.
-    """
-    return current_machine().calls.schedule(activity_type, args, signature, options, result_hint)
-
-
 def _schedule(
     activity: str | ActivityCallable,
     args: tuple[Any, ...],

@@ -55,10 +55,6 @@ class WorkflowDefinition:
         made: object = self.cls(*args) if self.takes_input else self.cls()
         return made
 
-    def start(self, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
-        """The coroutine of a run; makes the instance that it runs on."""
-        return self.enter(self.instance(args), args)
-
     def enter(self, instance: object | None, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
         """The coroutine of a run on its instance."""
         if self.cls is not None:
