@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from asyncio import events as asyncio_events
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextvars import Context
 from random import Random
 from typing import Any
@@ -30,20 +30,7 @@ from outlast_workflow.data.headers import RUN_HEADERS, Headers
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.errors import MissingCodeError, StructuralLimitError, WorkflowTaskError
 from outlast_workflow.history.events import (
-    ActivityCancelled,
-    ActivityCompleted,
-    ActivityFailed,
-    ActivityTimedOut,
-    ChildWorkflowCancelled,
-    ChildWorkflowCompleted,
-    ChildWorkflowFailed,
-    ChildWorkflowStarted,
-    ChildWorkflowStartFailed,
-    ChildWorkflowTerminated,
-    ChildWorkflowTimedOut,
     Event,
-    ExternalSignalDelivered,
-    ExternalSignalFailed,
     SignalReceived,
     TimerFired,
     UpdateAccepted,
@@ -62,8 +49,8 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.search_attributes import Document
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.run.activity_calls import ActivityCalls
+from outlast_workflow.run.appliers import APPLIERS
 from outlast_workflow.run.child_calls import ChildCalls
-from outlast_workflow.run.child_failures import BadEnd
 from outlast_workflow.run.external_signals import ExternalCalls
 from outlast_workflow.run.handler_tasks import Considered, Handling
 from outlast_workflow.run.info import WorkflowInfo, info_of
@@ -283,7 +270,7 @@ class WorkflowMachine:
         outer_loop = asyncio_events._get_running_loop()
         asyncio_events._set_running_loop(loop)
         try:
-            self._begin(started)
+            self.apply_started(started)
         finally:
             asyncio_events._set_running_loop(outer_loop)
 
@@ -340,13 +327,13 @@ class WorkflowMachine:
 
     def _apply(self, events: Sequence[Event]) -> None:
         for event in events:
-            apply = _APPLY.get(type(event))
-            if apply is None:
+            applier = APPLIERS.get(type(event))
+            if applier is None:
                 raise MissingCodeError(
                     f"this version can't apply {event.type}: run a worker of the version that wrote it",
                     name=event.type,
                 )
-            apply(self, event)
+            applier(self)(event)
 
     def _consider(self, updates: Sequence[UpdateAccepted], *, alone: bool) -> None:
         """Accept or reject updates, each where what came before it has run.
@@ -377,7 +364,8 @@ class WorkflowMachine:
 
     # --- what events do -------------------------------------------------------------------------------------------
 
-    def _begin(self, event: WorkflowStarted) -> None:
+    def apply_started(self, event: WorkflowStarted) -> None:
+        """Make the instance that the run method runs on."""
         self._arguments = arguments = tuple(
             self.converter.decode_args(event.input, self.definition.signature)
         )
@@ -423,7 +411,8 @@ class WorkflowMachine:
         if self.terminal is None:
             self.terminal = event
 
-    def _cancel(self, event: WorkflowCancelRequested) -> None:
+    def apply_cancel_request(self, event: WorkflowCancelRequested) -> None:
+        """Cancel the run method's task; later requests change nothing."""
         # What came before the request is dealt with before it: the order of arrival decides, not the order in which
         # asyncio would look at a future that is done and a task that is cancelled.
         if self._task is None:
@@ -434,39 +423,14 @@ class WorkflowMachine:
             task: Any = self._task
             task.cancel()
 
-    def _signal(self, event: SignalReceived) -> None:
-        self.handling.signal(event)
-
-    def _update(self, event: UpdateAccepted) -> None:
+    def apply_update(self, event: UpdateAccepted) -> None:
+        """Start the handler of an update that was accepted in an earlier workflow task."""
         self.loop.run_ready(conditions=False)
         self.handling.update(event)
 
-    def _completed(self, event: ActivityCompleted) -> None:
-        self.calls.completed(event)
-
-    def _ended_badly(self, event: ActivityFailed | ActivityTimedOut) -> None:
-        self.calls.ended_badly(event)
-
-    def _cancelled(self, event: ActivityCancelled) -> None:
-        self.calls.cancelled(event)
-
-    def _fired(self, event: TimerFired) -> None:
+    def apply_timer(self, event: TimerFired) -> None:
+        """Resolve what waits for a timer."""
         self.loop.fire(event.command_id)
-
-    def _child_started(self, event: ChildWorkflowStarted) -> None:
-        self.children.started(event)
-
-    def _child_completed(self, event: ChildWorkflowCompleted) -> None:
-        self.children.completed(event)
-
-    def _child_ended_badly(self, event: BadEnd) -> None:
-        self.children.ended_badly(event)
-
-    def _signal_delivered(self, event: ExternalSignalDelivered) -> None:
-        self.externals.delivered(event)
-
-    def _signal_failed(self, event: ExternalSignalFailed) -> None:
-        self.externals.failed(event)
 
     # --- what the code may ask ------------------------------------------------------------------------------------
 
@@ -571,25 +535,3 @@ class WorkflowMachine:
         loop.machine = None
         self._task = self._coroutine = self._instance = self._broken = None
         self._handling = self._externals = None
-
-
-_APPLY: dict[type[Event], Callable[[WorkflowMachine, Any], None]] = {
-    WorkflowStarted: WorkflowMachine._begin,
-    WorkflowCancelRequested: WorkflowMachine._cancel,
-    ActivityCompleted: WorkflowMachine._completed,
-    ActivityFailed: WorkflowMachine._ended_badly,
-    ActivityTimedOut: WorkflowMachine._ended_badly,
-    ActivityCancelled: WorkflowMachine._cancelled,
-    ChildWorkflowStarted: WorkflowMachine._child_started,
-    ChildWorkflowStartFailed: WorkflowMachine._child_ended_badly,
-    ChildWorkflowCompleted: WorkflowMachine._child_completed,
-    ChildWorkflowFailed: WorkflowMachine._child_ended_badly,
-    ChildWorkflowTimedOut: WorkflowMachine._child_ended_badly,
-    ChildWorkflowCancelled: WorkflowMachine._child_ended_badly,
-    ChildWorkflowTerminated: WorkflowMachine._child_ended_badly,
-    TimerFired: WorkflowMachine._fired,
-    SignalReceived: WorkflowMachine._signal,
-    UpdateAccepted: WorkflowMachine._update,
-    ExternalSignalDelivered: WorkflowMachine._signal_delivered,
-    ExternalSignalFailed: WorkflowMachine._signal_failed,
-}
