@@ -1,0 +1,101 @@
+"""The record that every history event is, and the registry of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+import orjson
+
+from outlast_workflow.primitives.payloads import Payload, dumps
+
+Failure = dict[str, Any]
+"""A failure as JSON: see :mod:`outlast_workflow.data.failures`."""
+
+
+class Event:
+    """What all events share: a type name, and a payload to and from JSON."""
+
+    __slots__ = ()
+
+    type: ClassVar[str]
+    inbound: ClassVar[bool] = False
+    command: ClassVar[bool] = False
+    terminal: ClassVar[bool] = False
+    names: ClassVar[tuple[str, ...]] = ()
+    payload_names: ClassVar[frozenset[str]] = frozenset()
+    compared: ClassVar[tuple[str, ...]] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The payload as a dict (its :class:`Payload` fields still payloads), without the fields that are ``None``."""
+        document: dict[str, Any] = {}
+        for name in self.names:
+            value = getattr(self, name)
+            if value is not None:
+                document[name] = value
+        return document
+
+    def to_json(self) -> bytes:
+        """The payload as JSON text, UTF-8, as it is stored."""
+        return dumps(self.document())
+
+    def signature(self) -> tuple[Any, ...]:
+        """What replay compares: the kind and the fields in ``compared``. Never inputs or durations."""
+        return (self.type, *[getattr(self, name) for name in self.compared])
+
+    @classmethod
+    def recorded_signature(cls, document: dict[str, Any]) -> tuple[Any, ...]:
+        """The same, of a stored payload."""
+        return (cls.type, *[document.get(name) for name in cls.compared])
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Self:
+        """The event of a stored payload; fields of later versions are ignored."""
+        values = {name: document[name] for name in cls.names if name in document}
+        for name in cls.payload_names:
+            if name in values:
+                values[name] = Payload.of(values[name])
+        return cls(**values)
+
+
+REGISTRY: dict[str, type[Event]] = {}
+
+
+def _writer(cls: Any) -> Any:
+    """``to_json`` written out for one class, as dataclasses writes its ``__init__``: half the time of a loop."""
+    needed = {field.name for field in fields(cls) if field.default is MISSING}
+
+    def form(name: str, value: str) -> str:
+        return f"fragment({value}.json)" if name in cls.payload_names else value
+
+    always = [name for name in cls.names if name in needed]
+    lines = [
+        "def to_json(self):",
+        "  document = {" + ", ".join(f"{name!r}: {form(name, 'self.' + name)}" for name in always) + "}",
+    ]
+    for name in cls.names:
+        if name not in needed:
+            lines.append(
+                f"  if (value := self.{name}) is not None: document[{name!r}] = {form(name, 'value')}"
+            )
+    lines.append("  return dumps(document)")
+    scope: dict[str, Any] = {"fragment": orjson.Fragment, "dumps": dumps}
+    exec("\n".join(lines), scope)
+    return scope["to_json"]
+
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass_transform()
+def record(cls: type[E]) -> type[E]:
+    """Make a class of annotated fields an event: slotted, constructed by field, and known to the registry."""
+    made: Any = dataclass(slots=True)(cls)
+    made.type = made.__name__
+    made.names = tuple(field.name for field in fields(made))
+    made.payload_names = frozenset(field.name for field in fields(made) if "Payload" in str(field.type))
+    if not made.compared and "command_id" in made.names:
+        made.compared = ("command_id",)
+    made.to_json = _writer(made)
+    REGISTRY[made.type] = made
+    return made  # type: ignore[no-any-return]

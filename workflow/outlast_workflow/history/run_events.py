@@ -1,0 +1,161 @@
+"""Events of the run itself: how it started, its workflow tasks, and how it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outlast_workflow.history.event import Event, Failure, record
+from outlast_workflow.primitives.payloads import Payload
+
+
+@record
+class WorkflowStarted(Event):
+    """A run began: always the first event. Deadlines are ISO 8601, UTC.
+
+    ``reset``, of a run that takes another one's history up again: that ``run_id``, the ``seq`` up to which the events
+    are the other's, and ``seeds``: pairs of a seq and the seed that holds after it, one for each reset so far.
+    """
+
+    inbound = True
+    workflow_id: str
+    workflow_type: str
+    task_queue: str
+    input: Payload
+    first_run_id: str
+    run_number: int
+    attempt: int
+    seed: int
+    priority: int
+    execution_timeout_seconds: float | int | None = None
+    run_timeout_seconds: float | int | None = None
+    execution_deadline_at: str | None = None
+    run_deadline_at: str | None = None
+    previous_run_id: str | None = None
+    start_delay_seconds: float | int | None = None
+    retry_policy: dict[str, Any] | None = None
+    memo: Payload | None = None
+    search_attributes: dict[str, Any] | None = None
+    last_failure: Failure | None = None
+    parent: dict[str, Any] | None = None
+    headers: dict[str, Any] | None = None
+    reset: dict[str, Any] | None = None
+
+
+@record
+class WorkflowTaskCompleted(Event):
+    """One workflow task: which inbound events it applied, when it was, and how many commands follow.
+
+    It applied every inbound event up to seq ``through`` that no earlier workflow task had applied, in seq order, and
+    then the ``own`` inbound events that stand just before it. ``at`` is the workflow task's time in microseconds;
+    ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. It suggests to continue as new from an
+    workflow task with ``suggested`` on, whatever the limits are later. ``flags`` names engine behaviours. ``buffered``
+    is how many signals of each name wait without a handler.
+    """
+
+    through: int
+    own: int
+    at: int
+    commands: int
+    history_events: int
+    history_bytes: int
+    python: int
+    build_id: str | None = None
+    flags: list[str] | None = None
+    buffered: dict[str, int] | None = None
+    suggested: bool | None = None
+
+
+@record
+class WorkflowTaskFailed(Event):
+    """A workflow task could not be done (non-determinism, missing code, undecodable input); once per streak."""
+
+    failure: Failure
+    build_id: str | None = None
+
+
+@record
+class WorkflowCompleted(Event):
+    """The run returned."""
+
+    command = True
+    terminal = True
+    result: Payload
+
+
+@record
+class WorkflowFailed(Event):
+    """The run raised, or a limit ended it (``by``)."""
+
+    command = True
+    terminal = True
+    failure: Failure
+    retry_state: str | None = None
+    next_run_id: str | None = None
+    by: str | None = None
+
+
+@record
+class WorkflowTimedOut(Event):
+    """The execution or the run deadline passed."""
+
+    terminal = True
+    timeout_kind: str
+    deadline_at: str
+    next_run_id: str | None = None
+    by: str | None = None
+
+
+@record
+class WorkflowCancelRequested(Event):
+    """Somebody asked the run to cancel; its code decides."""
+
+    inbound = True
+    reason: str | None = None
+
+
+@record
+class WorkflowCancelled(Event):
+    """The run gave way to a cancel request."""
+
+    command = True
+    terminal = True
+    reason: str | None = None
+    by: str | None = None
+
+
+@record
+class WorkflowTerminated(Event):
+    """Somebody ended the run at once, without its code."""
+
+    terminal = True
+    reason: str | None = None
+    by: str | None = None
+
+
+@record
+class WorkflowContinuedAsNew(Event):
+    """The run ended by starting the next one of its chain with a fresh history.
+
+    As a command it names what the code asked; ``next_run_id`` is set by the change that makes the run.
+    """
+
+    command = True
+    compared = ("workflow_type",)
+    terminal = True
+    workflow_type: str
+    input: Payload
+    task_queue: str | None = None
+    next_run_id: str | None = None
+    run_timeout_seconds: float | int | None = None
+    memo: Payload | None = None
+    headers: dict[str, Any] | None = None
+    search_attributes: dict[str, Any] | None = None
+
+
+@record
+class WorkflowReset(Event):
+    """The run ended because a later one was started from a point of its history."""
+
+    terminal = True
+    next_run_id: str
+    reason: str | None = None
