@@ -14,7 +14,7 @@ from outlast_activities.deadlines import passed
 from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
 from outlast_store.schema.rows import LOCAL, ActivityRow, RunRow
 from outlast_store.schema.tables import history_events, workflow_runs
-from outlast_store.transitions.runs import deadline_passed, time_out_run
+from outlast_store.transitions.runs import Ended, open_run
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import ActivityCompleted
 from outlast_workflow.primitives.enums import ActivityStatus
@@ -186,14 +186,6 @@ class AttemptChange(BaseChange):
         return run, row
 
 
-def run_is_over(batch: Batch, run: RunRow) -> bool:
-    """Whether the run's own deadline has passed: then it ends here, and what came is too late."""
-    if deadline_passed(run, batch.now) is None:
-        return False
-    time_out_run(batch, run)
-    return True
-
-
 class CompleteAttempt(AttemptChange):
     """An attempt returned. One that comes at or after its deadline loses: the timeout is enforced right here."""
 
@@ -205,7 +197,7 @@ class CompleteAttempt(AttemptChange):
     def apply(self, batch: Batch) -> bool:
         """Append the result and wake the run; returns whether it was in time."""
         run, row = self.held(batch)
-        if run_is_over(batch, run):
+        if isinstance(open_run(batch, run), Ended):
             return False
         if passed(row, batch.now) is not None:
             close_attempt(batch, run, row, TIMED_OUT)
@@ -236,7 +228,7 @@ class EndAttempt(AttemptChange):
     def apply(self, batch: Batch) -> bool:
         """Close the attempt; returns whether the activity ended with it."""
         run, row = self.held(batch)
-        if run_is_over(batch, run):
+        if isinstance(open_run(batch, run), Ended):
             return True
         if self.heartbeat_details is not None:
             row.heartbeat_details = self.heartbeat_details

@@ -13,6 +13,7 @@ schedule-to-close   first scheduling + timeout        never
 from __future__ import annotations
 
 from outlast_store.schema.rows import ActivityRow
+from outlast_store.transitions.run_deadlines import PassedDeadline
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.enums import TimeoutKind
 
@@ -56,7 +57,7 @@ def set_available(row: ActivityRow, options: ActivityOptions) -> None:
     refresh(row)
 
 
-def passed(row: ActivityRow, now: int) -> tuple[TimeoutKind, int] | None:
+def passed(row: ActivityRow, now: int) -> PassedDeadline | None:
     """The deadline that ends the attempt (inclusive), or ``None``.
 
     Schedule-to-close wins if it has passed; otherwise the one that passed first; on a tie heartbeat comes last.
@@ -65,7 +66,7 @@ def passed(row: ActivityRow, now: int) -> tuple[TimeoutKind, int] | None:
         return None
     close = row.schedule_to_close_deadline_at
     if close is not None and now >= close:
-        return TimeoutKind.SCHEDULE_TO_CLOSE, close
+        return PassedDeadline(TimeoutKind.SCHEDULE_TO_CLOSE, close)
     candidates = (
         (row.schedule_to_start_deadline_at, 0, TimeoutKind.SCHEDULE_TO_START),
         (row.start_to_close_deadline_at, 1, TimeoutKind.START_TO_CLOSE),
@@ -79,4 +80,4 @@ def passed(row: ActivityRow, now: int) -> tuple[TimeoutKind, int] | None:
     if not due:
         return None
     deadline, _, kind = min(due)
-    return kind, deadline
+    return PassedDeadline(kind, deadline)

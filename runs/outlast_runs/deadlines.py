@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.runs import deadline_passed, earliest, time_out_run
+from outlast_store.transitions.run_deadlines import earliest
+from outlast_store.transitions.runs import Ended, open_run
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.primitives.enums import TimeoutKind
 
@@ -51,10 +52,8 @@ class EnforceRunDeadline(BaseChange):
 
 
 def enforce_run(batch: Batch, run: RunRow) -> Enforced | None:
-    """End an open run if a deadline of its own has passed."""
-    if deadline_passed(run, batch.now) is None:
+    """End an open run if a deadline of its own has passed; return what was enforced."""
+    found = open_run(batch, run)
+    if not isinstance(found, Ended) or found.passed is None:
         return None
-    kind = time_out_run(batch, run)
-    deadline = run.execution_deadline_at if kind is TimeoutKind.EXECUTION_TIMEOUT else run.run_deadline_at
-    assert deadline is not None
-    return Enforced(kind, deadline, batch.now)
+    return Enforced(*found.passed, batch.now)

@@ -22,15 +22,8 @@ from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions import requests
-from outlast_store.transitions.runs import (
-    close_run,
-    deadline_passed,
-    earliest,
-    new_seed,
-    next_run,
-    run_failure,
-    time_out_run,
-)
+from outlast_store.transitions.run_deadlines import earliest
+from outlast_store.transitions.runs import Ended, close_run, new_seed, next_run, open_run, run_failure
 from outlast_workflow.errors import RunNotFoundError
 from outlast_workflow.errors.refusals import ResetRefusedError
 from outlast_workflow.history.events import WorkflowReset, WorkflowStarted
@@ -91,11 +84,10 @@ class ResetRun(BaseChange):
             raise ResetRefusedError(
                 f"the execution deadline of {run.workflow_id} has passed: give a new execution timeout with the reset"
             )
-        if run.is_open and deadline_passed(run, batch.now) is not None:
-            time_out_run(batch, run)
-            following: str | None = vars(run)["next_run_id"]
-            if following is not None:  # its retry policy went on
-                return following
+        found = open_run(batch, run)
+        # The run's retry policy may have started the next one.
+        if isinstance(found, Ended) and found.next_run_id is not None:
+            return found.next_run_id
         was_open = run.is_open
         row = self._new_run(batch, run, was_open=was_open)
         self._copy(batch, run, row)

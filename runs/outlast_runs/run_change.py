@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.runs import deadline_passed, request_cancel, terminate, time_out_run
+from outlast_store.transitions.runs import Ended, open_run, request_cancel, terminate
 from outlast_workflow.errors import RunNotFoundError, WorkflowClosedError
 from outlast_workflow.history.events import WorkflowCancelRequested
 
 
 class RunChange(BaseChange):
-    """A change of one open run; on a closed one of a chain that went on it returns the run to ask instead."""
+    """A change of one open run.
+
+    Where the run is closed and its chain continued, or where its deadline closes it in this change, the change writes
+    nothing else and returns :class:`~outlast_store.transitions.runs.Ended`: its caller asks the next run, or is told
+    that the workflow has ended.
+    """
 
     def __init__(self, workflow_id: str, run_id: str) -> None:
         self.workflow_id = workflow_id
         self.run_id = run_id
         self.runs = (run_id,)
 
-    def open_run(self, batch: Batch) -> RunRow | str:
-        """The run, or the id of the next one of its chain."""
+    def open_run(self, batch: Batch) -> RunRow | Ended:
+        """Return the run if it is open and has time left, or how it ended.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            WorkflowClosedError: It was closed before, and no run continued it.
+        """
         run = batch.run(self.run_id)
         if run is None:
             raise RunNotFoundError(self.run_id, workflow_id=self.workflow_id)
-        if run.is_open and deadline_passed(run, batch.now) is not None:
-            time_out_run(batch, run)
-        if run.is_open:
-            return run
-        if run.next_run_id is not None:
-            return run.next_run_id
-        if batch.touched:
-            return ""
-        raise WorkflowClosedError(run.workflow_id, run_id=run.run_id, status=run.status)
+        found = open_run(batch, run)
+        # A change that raises writes nothing, so one that has enforced a deadline returns.
+        if isinstance(found, Ended) and found.next_run_id is None and found.passed is None:
+            raise WorkflowClosedError(run.workflow_id, run_id=run.run_id, status=run.status)
+        return found
 
 
 class RequestCancel(RunChange):
@@ -40,10 +46,10 @@ class RequestCancel(RunChange):
         super().__init__(workflow_id, run_id)
         self.reason = reason
 
-    def apply(self, batch: Batch) -> str | None:
-        """Returns the run to ask instead, if the chain has gone on (empty: its deadline has just ended it)."""
+    def apply(self, batch: Batch) -> Ended | None:
+        """Append the request; return how the run ended where it can take none."""
         run = self.open_run(batch)
-        if isinstance(run, str):
+        if isinstance(run, Ended):
             return run
         request_cancel(batch, run, WorkflowCancelRequested(self.reason))
         return None
@@ -56,10 +62,10 @@ class Terminate(RunChange):
         super().__init__(workflow_id, run_id)
         self.reason = reason
 
-    def apply(self, batch: Batch) -> str | None:
-        """As :meth:`RequestCancel.apply`."""
+    def apply(self, batch: Batch) -> Ended | None:
+        """End the run; return how it ended where it is closed already."""
         run = self.open_run(batch)
-        if isinstance(run, str):
+        if isinstance(run, Ended):
             return run
         terminate(batch, run, self.reason)
         return None

@@ -7,7 +7,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.requests import DELIVERED
-from outlast_store.transitions.runs import deadline_passed, time_out_run
+from outlast_store.transitions.runs import Ended, open_run
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import (
@@ -107,13 +107,12 @@ def _target(batch: Batch, command: ExternalSignalRequested) -> RunRow:
         run = batch.run(run_id)
         if run is None or run.workflow_id != workflow_id:
             raise RunNotFoundError(run_id, workflow_id=workflow_id)
-        if run.is_open and deadline_passed(run, batch.now) is not None:
-            time_out_run(batch, run)
-        if run.is_open:
-            return run
-        if run.next_run_id is None:
-            raise WorkflowClosedError(workflow_id, run_id=run_id, status=run.status)
-        run_id = run.next_run_id
+        found = open_run(batch, run)
+        if not isinstance(found, Ended):
+            return found
+        if found.next_run_id is None:
+            raise WorkflowClosedError(workflow_id, run_id=run_id, status=found.status)
+        run_id = found.next_run_id
 
 
 class SendSignal(RunChange):
@@ -127,13 +126,13 @@ class SendSignal(RunChange):
         self.limits = limits
         self.weight = 512 + len(signal.input.json)
 
-    def apply(self, batch: Batch) -> str | None:
-        """Returns the run to ask instead, if the chain has gone on (empty: its deadline has just ended it)."""
+    def apply(self, batch: Batch) -> Ended | None:
+        """Append the signal; return how the run ended where it can take none."""
         known = batch.run(self.run_id)
         if known is not None and was_delivered(batch, known, self.signal):
             return None
         run = self.open_run(batch)
-        if isinstance(run, str):
+        if isinstance(run, Ended):
             return run
         deliver(batch, run, self.signal, self.limits)
         return None

@@ -19,12 +19,8 @@ from outlast_runs.updates import UpdateRequest, ask, known_update
 from outlast_runs.workflow_task import Applied, WorkflowTask, apply_workflow_task
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
-from outlast_store.transitions.runs import (
-    deadline_passed,
-    new_instance,
-    terminate,
-    time_out_run,
-)
+from outlast_store.transitions.run_deadlines import deadline_passed
+from outlast_store.transitions.runs import Ended, new_instance, open_run, terminate
 from outlast_store.transitions.runs import first_run as first_run
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
 from outlast_workflow.history.events import SignalReceived, WorkflowStarted
@@ -101,8 +97,7 @@ class StartRun(BaseChange):
                     known is not None
                 ):  # whether it has ended since or not: asked again, it gets the same answer
                     return Started(current.run_id, current.first_run_id, created=False, update=known)
-            if current.is_open and deadline_passed(current, batch.now) is not None:
-                current = self._past_its_deadline(batch, current)
+            current = self._enforce_deadline(batch, current)
             if current.is_open:
                 if self._speaks and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
                     row = self._speak(batch, current)
@@ -127,14 +122,20 @@ class StartRun(BaseChange):
         """Whether there is something to send to the run, or to ask of it."""
         return self.signal is not None or self.update is not None
 
-    def _past_its_deadline(self, batch: Batch, current: RunRow) -> RunRow:
-        """A run whose time is over ends here, and what follows it stands for the id; who is refused changes nothing."""
+    def _enforce_deadline(self, batch: Batch, current: RunRow) -> RunRow:
+        """Return the run that stands for the id once a deadline of ``current`` that has passed is enforced.
+
+        Raises:
+            WorkflowAlreadyStartedError: The policy refuses this start: then it enforces nothing either.
+        """
         only_starts = self.policy is DuplicatePolicy.ALLOW_DUPLICATE and not self._speaks
-        if only_starts or self.policy is DuplicatePolicy.REJECT_DUPLICATE:
+        refuses = only_starts or self.policy is DuplicatePolicy.REJECT_DUPLICATE
+        if refuses and current.is_open and deadline_passed(current, batch.now) is not None:
             raise self._refused(current)
-        time_out_run(batch, current)
-        following = batch.run(current.next_run_id) if current.next_run_id is not None else None
-        return following if following is not None else current
+        found = open_run(batch, current)
+        if not isinstance(found, Ended) or found.passed is None or found.next_run_id is None:
+            return current
+        return batch.run(found.next_run_id) or current
 
     def _speak(self, batch: Batch, run: RunRow) -> RequestRow | None:
         if self.signal is not None:

@@ -16,6 +16,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.requests import OPEN
+from outlast_store.transitions.runs import Ended
 from outlast_workflow.data.headers import stored, taken_apart
 from outlast_workflow.history.events import UpdateAccepted
 from outlast_workflow.options.limits import StructuralLimits
@@ -108,11 +109,11 @@ class SendUpdate(RunChange):
         self.update = update
         self.weight = 512 + len(update.input.json)
 
-    def apply(self, batch: Batch) -> RequestRow | str:
-        """Returns the row, or the run to ask instead, if the chain has gone on (empty: its deadline just ended it)."""
+    def apply(self, batch: Batch) -> RequestRow | Ended:
+        """Return the update's row, or how the run ended where it can take no update."""
         known = batch.run(self.run_id)
         row = known_update(batch, known, self.update) if known is not None else None
         if row is not None:
             return row
         run = self.open_run(batch)
-        return run if isinstance(run, str) else ask(batch, run, self.update)
+        return run if isinstance(run, Ended) else ask(batch, run, self.update)

@@ -24,16 +24,16 @@ from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.children import NewChild, cancel_child, start_child
 from outlast_store.transitions.requests import completed, move_signals, unapplied_signals
 from outlast_store.transitions.runs import (
+    Ended,
     add_next_run,
     close_run,
-    deadline_passed,
     first_event,
     new_seed,
     next_run,
+    open_run,
     retry_run,
     run_failure,
     started_event,
-    time_out_run,
 )
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import (
@@ -66,7 +66,6 @@ from outlast_workflow.primitives.enums import (
     PropagationKind,
     RetryState,
     RunStatus,
-    TimeoutKind,
 )
 from outlast_workflow.primitives.times import microseconds
 from outlast_workflow.run.handler_tasks import Considered
@@ -123,7 +122,6 @@ class Applied:
 
     run: RunRow
     first_seq: int
-    timed_out: TimeoutKind | None = None
     following: RunRow | None = None
     claimed: list[tuple[ActivityRow, ActivityScheduled]] = field(default_factory=list)
     """The activities that start here now."""
@@ -133,10 +131,11 @@ class Applied:
 
 def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) -> Applied:
     """Check a workflow task against the locked rows and write it."""
-    if not run.is_open or run.owner_id != workflow_task.worker_id or run.fence != workflow_task.fence:
+    if run.owner_id != workflow_task.worker_id or run.fence != workflow_task.fence:
         raise RefusedError("fenced", f"run {run.run_id} is closed or owned by another worker")
-    if deadline_passed(run, batch.now) is not None:
-        return Applied(run, run.last_seq + 1, timed_out=time_out_run(batch, run))
+    first_seq = run.last_seq + 1
+    if isinstance(open_run(batch, run), Ended):
+        return Applied(run, first_seq)
     commands = workflow_task.commands
     terminal = commands[-1] if commands and commands[-1].terminal else None
     if run.last_seq != workflow_task.seen_seq:
@@ -146,7 +145,6 @@ def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) 
     for result in workflow_task.own:
         _check_own(batch, run, workflow_task, result)
     seen_all = run.last_seq == workflow_task.seen_seq and run.inbox == workflow_task.seen_inbox
-    first_seq = run.last_seq + 1
     for result in workflow_task.own:
         row = batch.activity(run.run_id, result.activity_id)
         assert row is not None
@@ -446,14 +444,14 @@ class FailWorkflowTask(BaseChange):
         failure.source_kind = "workflow_task"
         batch.add_failure(failure)
 
-    def apply(self, batch: Batch) -> int:
-        """Returns when the run may be activated again, in microseconds."""
+    def apply(self, batch: Batch) -> int | Ended:
+        """Return when the next workflow task may run, in microseconds, or how the run's deadline ended it."""
         run = batch.run(self.run_id)
         if run is None or not run.is_open or run.owner_id != self.worker_id or run.fence != self.fence:
             raise RefusedError("fenced", f"run {self.run_id} is closed or owned by another worker")
-        if deadline_passed(run, batch.now) is not None:
-            time_out_run(batch, run)
-            return 0
+        found = open_run(batch, run)
+        if isinstance(found, Ended):
+            return found
         if run.task_failures == 0:
             batch.append(run, self.event)
         run.task_failures += 1

@@ -21,7 +21,7 @@ from outlast_runs.deadlines import Enforced, enforce_run
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.children import AppliedClosePolicy, cascade
-from outlast_store.transitions.runs import deadline_passed
+from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import TimerFired
 from outlast_workflow.primitives.enums import ActivityStatus

@@ -26,6 +26,7 @@ from outlast_store.journal.batch import Change
 from outlast_store.reads.histories import read_events
 from outlast_store.reads.runs import find_instance, find_run
 from outlast_store.schema.rows import RunRow
+from outlast_store.transitions.runs import Ended
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
@@ -420,11 +421,11 @@ class WorkflowHandle(Generic[T]):
             limits=self._limits,
         )
 
-    async def _ask(self, change: Callable[[str], Change[str | X]]) -> X:
+    async def _ask(self, change: Callable[[str], Change[Ended | X]]) -> X:
         run_id = await self.resolve()
         while True:
             try:
-                following = await self.runtime.journal.apply(change(run_id))
+                outcome = await self.runtime.journal.apply(change(run_id))
             except WorkflowClosedError:
                 if (
                     self.run_id is None and (now := await self.resolve()) != run_id
@@ -432,13 +433,11 @@ class WorkflowHandle(Generic[T]):
                     run_id = now
                     continue
                 raise
-            if not isinstance(following, str):
-                return following
-            if following == "":
-                row = await self.runtime.read(find_run, run_id)
-                status = row.status if row is not None else "timed_out"
-                raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=status)
-            run_id = following
+            if not isinstance(outcome, Ended):
+                return outcome
+            if outcome.next_run_id is None:
+                raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=outcome.status)
+            run_id = outcome.next_run_id
 
     # --- looking ----------------------------------------------------------------------------------------------------
 

@@ -15,16 +15,16 @@ from sqlalchemy import Connection
 from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import InstanceRow, RunRow
+from outlast_store.transitions.run_deadlines import earliest
 from outlast_store.transitions.runs import (
-    deadline_passed,
-    earliest,
+    Ended,
     first_run,
     new_instance,
     new_seed,
+    open_run,
     request_cancel,
     started_event,
     terminate,
-    time_out_run,
 )
 from outlast_workflow.history.events import (
     ChildWorkflowCancelRequested,
@@ -142,10 +142,7 @@ def _first_run(
 def cancel_child(batch: Batch, parent: RunRow, command: ChildWorkflowCancelRequested) -> None:
     """Ask the latest run of a child's chain to cancel; nothing where the chain has ended."""
     run = _latest_of_chain(batch, command)
-    if run is None or not run.is_open:
-        return
-    if deadline_passed(run, batch.now) is not None:
-        time_out_run(batch, run)
+    if run is None or isinstance(open_run(batch, run), Ended):
         return
     request_cancel(batch, run, WorkflowCancelRequested(f"its parent {parent.workflow_id} asked for it"))
 
@@ -235,8 +232,7 @@ def next_children(connection: Connection, run_id: str) -> list[str]:
 
 
 def _apply_policy(batch: Batch, run: RunRow, child: RunRow, cascaded: AppliedClosePolicy) -> None:
-    if deadline_passed(child, batch.now) is not None:
-        time_out_run(batch, child)
+    if isinstance(open_run(batch, child), Ended):
         cascaded.timed_out.append(child.run_id)
         return
     policy = ParentClosePolicy(child.parent_close_policy or ParentClosePolicy.ABANDON)

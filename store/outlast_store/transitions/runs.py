@@ -6,6 +6,7 @@ open (activities, timers, updates), writes the failure row where the end is one,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.parents import note_children, tell_parent
+from outlast_store.transitions.run_deadlines import PassedDeadline, deadline_passed, earliest
 from outlast_workflow.history.events import (
     ActivityCancelled,
     Event,
@@ -35,12 +37,6 @@ from outlast_workflow.primitives.enums import (
 )
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import iso, seconds
-
-
-def earliest(*instants: int | None) -> int | None:
-    """The least of those that are set."""
-    known = [instant for instant in instants if instant is not None]
-    return min(known) if known else None
 
 
 def new_instance(run: RunRow) -> InstanceRow:
@@ -266,25 +262,54 @@ def run_failure(
     )
 
 
-def deadline_passed(run: RunRow, now: int) -> TimeoutKind | None:
-    """Which of the run's deadlines has passed (inclusive); the execution deadline beats the run deadline."""
-    if run.next_deadline_at is None or now < run.next_deadline_at:
-        return None
-    if run.execution_deadline_at is not None and now >= run.execution_deadline_at:
-        return TimeoutKind.EXECUTION_TIMEOUT
-    if run.run_deadline_at is not None and now >= run.run_deadline_at:
-        return TimeoutKind.RUN_TIMEOUT
-    return None
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that is closed, as :func:`open_run` found or left it.
+
+    Attributes:
+        run_id: The run.
+        status: Its status.
+        next_run_id: The run that continued its chain, if one did.
+        passed: The deadline that closed it just now; ``None`` where it was closed before.
+    """
+
+    run_id: str
+    status: str
+    next_run_id: str | None
+    passed: PassedDeadline | None
 
 
-def time_out_run(batch: Batch, run: RunRow) -> TimeoutKind:
-    """End a run whose deadline has passed: nobody's code need be alive. A run timeout may start the next run."""
+def open_run(batch: Batch, run: RunRow) -> RunRow | Ended:
+    """Return the run if it is open and has time left; a deadline that has passed ends it here, whoever asks.
+
+    Every change of an open run asks this first, so that nothing is written to a run past its deadline.
+
+    Args:
+        batch: The batch.
+        run: The run's row in the batch.
+    """
+    if run.closed_at is not None:
+        return Ended(run.run_id, run.status, run.next_run_id, None)
+    passed = deadline_passed(run, batch.now)
+    if passed is None:
+        return run
+    time_out_run(batch, run, passed)
+    return Ended(run.run_id, run.status, run.next_run_id, passed)
+
+
+def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
+    """End an open run by a deadline that has passed; a run timeout may start the next run.
+
+    No worker need be alive for that.
+
+    Args:
+        batch: The batch.
+        run: The run.
+        passed: The deadline.
+    """
     batch.require_locks()
-    kind = deadline_passed(run, batch.now)
-    assert kind is not None
+    kind, deadline_at = passed
     execution = kind is TimeoutKind.EXECUTION_TIMEOUT
-    deadline_at = run.execution_deadline_at if execution else run.run_deadline_at
-    assert deadline_at is not None
     noun = "execution" if execution else "run"
     failure = run_failure(
         batch,
@@ -301,7 +326,6 @@ def time_out_run(batch: Batch, run: RunRow) -> TimeoutKind:
         failed = {"category": "timeout", "type": "WorkflowTimeoutError", "message": failure.message}
         event.next_run_id = retry_run(batch, run, failed)
     close_run(batch, run, event, RunStatus.TIMED_OUT, by=kind.value, failure=failure)
-    return kind
 
 
 def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None = None) -> str | None:

@@ -14,6 +14,7 @@ from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.settings import WorkerSettings
 from outlast_runs.workflow_task import CommitWorkflowTask, FailWorkflowTask, WorkflowTask
 from outlast_store.schema.rows import RunRow
+from outlast_store.transitions.runs import Ended
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
 from outlast_workflow.history.events import Failure, WorkflowFailed, WorkflowTaskFailed
@@ -54,9 +55,9 @@ class TaskFailures:
         change = FailWorkflowTask(run, settings.worker_id, run.fence, event)
         self._runtime.journal.submit(change, partial(self._recorded, run.run_id))
 
-    def _recorded(self, run_id: str, again_at: int | None, error: BaseException | None) -> None:
-        if again_at:
-            self._load_at(run_id, again_at)
+    def _recorded(self, run_id: str, value: int | Ended | None, error: BaseException | None) -> None:
+        if isinstance(value, int):
+            self._load_at(run_id, value)
         elif error is not None and not isinstance(error, RefusedError | JournalClosedError):
             logger.warning("the failed task of run %s could not be recorded: %s", run_id, error)
 

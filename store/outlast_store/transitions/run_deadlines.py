@@ -1,0 +1,39 @@
+"""The two deadlines of a run, execution and run: pure functions of a row and an instant."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.primitives.enums import TimeoutKind
+
+
+class PassedDeadline(NamedTuple):
+    """A deadline that has passed: its kind, and when it was (microseconds)."""
+
+    kind: TimeoutKind
+    deadline_at: int
+
+
+def earliest(*instants: int | None) -> int | None:
+    """Return the least of the instants that are set."""
+    known = [instant for instant in instants if instant is not None]
+    return min(known) if known else None
+
+
+def deadline_passed(run: RunRow, now: int) -> PassedDeadline | None:
+    """Return the deadline of a run that has passed, if any (inclusive).
+
+    The execution deadline beats the run deadline when both have passed.
+
+    Args:
+        run: The run.
+        now: The instant to compare with, in microseconds.
+    """
+    if run.next_deadline_at is None or now < run.next_deadline_at:
+        return None
+    if run.execution_deadline_at is not None and now >= run.execution_deadline_at:
+        return PassedDeadline(TimeoutKind.EXECUTION_TIMEOUT, run.execution_deadline_at)
+    if run.run_deadline_at is not None and now >= run.run_deadline_at:
+        return PassedDeadline(TimeoutKind.RUN_TIMEOUT, run.run_deadline_at)
+    return None
