@@ -29,7 +29,7 @@ def test_it_shows_queues_deadlines_types_and_runs(url: str, outlast: Command) ->
     found = outlast("top", "--once", "--json", "--url", url).json
     assert found["open_runs"] == 1
     assert found["watchdog"]["open"]["run_timeout"]["within_a_minute"] == 1
-    (queue,) = found["queues"]
+    (queue,) = found["task_queues"]
     assert (queue["task_queue"], queue["workers"], queue["waiting_runs"]) == ("nowhere", 0, 1)
 
 

@@ -28,9 +28,9 @@ async def begin(served: Served) -> None:
             await bell.rung()
 
 
-async def test_queues_say_what_waits_and_who_serves(served: Served) -> None:
+async def test_task_queues_say_what_waits_and_who_serves(served: Served) -> None:
     await begin(served)
-    queues = {queue["task_queue"]: queue for queue in await told(served, "queues")}
+    queues = {queue["task_queue"]: queue for queue in await told(served, "task-queues")}
     assert set(queues) == {"default", "nowhere"}
     assert (queues["default"]["workers"], queues["default"]["running_activities"]) == (1, 1)
     assert (queues["nowhere"]["workers"], queues["nowhere"]["waiting_runs"]) == (0, 1)
@@ -98,7 +98,7 @@ async def test_prometheus_gets_the_same_numbers(served: Served) -> None:
     await begin(served)
     text = (await served.web.get("/api/metrics")).text
     assert "outlast_open_runs 2.0" in text
-    assert 'outlast_queue_waiting_runs{task_queue="nowhere"} 1.0' in text
+    assert 'outlast_task_queue_waiting_runs{task_queue="nowhere"} 1.0' in text
     assert 'outlast_open_deadlines{due="within_a_minute",kind="heartbeat"} 1.0' in text
 
 

@@ -1,4 +1,4 @@
-"""The engine's pages: the watchdog, workers and queues, workflow types."""
+"""The engine's pages: the watchdog, workers and task queues, workflow types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from outlast.visibility.overview import WINDOWS, queue_views, type_views, watchdog_view
+from outlast.visibility.overview import WINDOWS, task_queue_views, type_views, watchdog_view
 from outlast_dashboard.access import Reader, TheWeb
 from outlast_dashboard.pages.streaming import live_page
 
@@ -33,7 +33,7 @@ async def workers(request: Request, web: TheWeb, principal: Reader) -> Response:
     async def values() -> dict[str, Any]:
         return {
             "workers": await web.client.workers(),
-            "queues": await queue_views(web.client.runtime),
+            "task_queues": await task_queue_views(web.client.runtime),
             "now": web.now(),
         }
 

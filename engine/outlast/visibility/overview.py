@@ -22,7 +22,7 @@ WINDOWS: Final = {
 """When deadlines fall due, as the overview counts them; ``later`` is what is left."""
 
 
-class QueueView(View):
+class TaskQueueView(View):
     """A task queue.
 
     Attributes:
@@ -40,21 +40,21 @@ class QueueView(View):
     workers: int
 
 
-async def queue_views(runtime: Runtime) -> list[QueueView]:
+async def task_queue_views(runtime: Runtime) -> list[TaskQueueView]:
     """The task queues that hold anything or that a live worker serves."""
     now = runtime.environment.clock.now()
-    loads = await runtime.read(overview.queue_loads, now)
+    loads = await runtime.read(overview.task_queue_loads, now)
     serving: dict[str, int] = {}
     for worker in await workers(runtime):
         if worker.alive:
             for queue in worker.task_queues:
                 serving[queue] = serving.get(queue, 0) + 1
-    views: list[QueueView] = []
+    views: list[TaskQueueView] = []
     for queue in sorted({*loads, *serving}):
-        load = loads.get(queue) or overview.QueueLoad(queue)
+        load = loads.get(queue) or overview.TaskQueueLoad(queue)
         oldest = load.oldest_waiting_at
         views.append(
-            QueueView(
+            TaskQueueView(
                 task_queue=queue,
                 waiting_runs=load.waiting_runs,
                 waiting_activities=load.waiting_activities,

@@ -31,7 +31,7 @@ def ping(connection: Connection) -> None:
 
 
 @dataclass(slots=True)
-class QueueLoad:
+class TaskQueueLoad:
     """What waits in a task queue and what of it runs. Instants in microseconds."""
 
     task_queue: str
@@ -46,12 +46,12 @@ class QueueLoad:
             self.oldest_waiting_at = at
 
 
-def queue_loads(connection: Connection, now: int) -> dict[str, QueueLoad]:
+def task_queue_loads(connection: Connection, now: int) -> dict[str, TaskQueueLoad]:
     """What each task queue holds, of those that hold anything."""
-    loads: dict[str, QueueLoad] = {}
+    loads: dict[str, TaskQueueLoad] = {}
 
-    def load(queue: str) -> QueueLoad:
-        return loads.setdefault(queue, QueueLoad(queue))
+    def load(queue: str) -> TaskQueueLoad:
+        return loads.setdefault(queue, TaskQueueLoad(queue))
 
     with snapshot(connection):
         text = (

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from outlast.visibility.overview import QueueView, WatchdogView, queue_views, watchdog_view
+from outlast.visibility.overview import TaskQueueView, WatchdogView, task_queue_views, watchdog_view
 from outlast_dashboard.access import Reader, TheWeb
 
 router = APIRouter(tags=["operations"])
@@ -24,9 +24,9 @@ class _Snapshot(Collector):
     """The gauges of one scrape."""
 
     def __init__(
-        self, queues: list[QueueView], watchdog: WatchdogView, open_runs: int, attention: int
+        self, task_queues: list[TaskQueueView], watchdog: WatchdogView, open_runs: int, attention: int
     ) -> None:
-        self._queues = queues
+        self._task_queues = task_queues
         self._watchdog = watchdog
         self._open_runs = open_runs
         self._attention = attention
@@ -50,8 +50,8 @@ class _Snapshot(Collector):
             ("oldest_waiting_seconds", "How long the first of what waits has waited"),
             ("workers", "Live workers"),
         ):
-            gauge = GaugeMetricFamily(f"outlast_queue_{name}", words, labels=["task_queue"])
-            for queue in self._queues:
+            gauge = GaugeMetricFamily(f"outlast_task_queue_{name}", words, labels=["task_queue"])
+            for queue in self._task_queues:
                 gauge.add_metric([queue.task_queue], getattr(queue, name) or 0)
             yield gauge
 
@@ -65,7 +65,7 @@ async def metrics(web: TheWeb, _: Reader) -> Response:
     """Gauges of the engine, in Prometheus' text format."""
     client = web.client
     snapshot = _Snapshot(
-        await queue_views(client.runtime),
+        await task_queue_views(client.runtime),
         await watchdog_view(client.runtime),
         await client.count(open=True),
         await client.count(attention=True),

@@ -1,4 +1,4 @@
-"""The engine itself: workers, queues, workflow types, the watchdog, health."""
+"""The engine itself: workers, task queues, workflow types, the watchdog, health."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from fastapi import APIRouter
 from outlast import __version__
 from outlast.visibility.overview import (
     PassReport,
-    QueueView,
+    TaskQueueView,
     TypeView,
     WatchdogView,
     pass_report,
-    queue_views,
+    task_queue_views,
     type_views,
     watchdog_view,
 )
@@ -30,10 +30,10 @@ async def workers(web: TheWeb, _: Reader) -> list[WorkerSummary]:
     return list(await web.client.workers())
 
 
-@router.get("/queues")
-async def queues(web: TheWeb, _: Reader) -> list[QueueView]:
+@router.get("/task-queues")
+async def task_queues(web: TheWeb, _: Reader) -> list[TaskQueueView]:
     """The task queues: what waits in them and for how long, and who serves them."""
-    return await queue_views(web.client.runtime)
+    return await task_queue_views(web.client.runtime)
 
 
 @router.get("/types")

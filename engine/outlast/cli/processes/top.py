@@ -18,10 +18,10 @@ from outlast.client.client import Client
 from outlast.text.parsing import duration
 from outlast.text.wording import ago, words
 from outlast.visibility.overview import (
-    QueueView,
+    TaskQueueView,
     TypeView,
     WatchdogView,
-    queue_views,
+    task_queue_views,
     type_views,
     watchdog_view,
 )
@@ -39,7 +39,7 @@ class Sight(View):
     open_runs: int
     attention: tuple[RunSummary, ...]
     latest: tuple[RunSummary, ...]
-    queues: list[QueueView]
+    task_queues: list[TaskQueueView]
     types: list[TypeView]
     watchdog: WatchdogView
     now: datetime
@@ -79,7 +79,7 @@ async def look(client: Client) -> Sight:
         open_runs=await client.count(open=True),
         attention=tuple((await client.list(page_size=LINES, attention=True).page()).runs),
         latest=tuple((await client.list(page_size=LINES).page()).runs),
-        queues=await queue_views(client.runtime),
+        task_queues=await task_queue_views(client.runtime),
         types=await type_views(client.runtime),
         watchdog=await watchdog_view(client.runtime),
         now=to_datetime(client.runtime.environment.clock.now()),
@@ -91,7 +91,12 @@ def screen(found: Sight) -> RenderableType:
     parts: list[RenderableType] = [_head(found)]
     if found.attention:
         parts.append(_runs("NEEDS ATTENTION", found.attention, found.now))
-    parts += [_queues(found), _deadlines(found), _types(found), _runs("LATEST RUNS", found.latest, found.now)]
+    parts += [
+        _task_queues(found),
+        _deadlines(found),
+        _types(found),
+        _runs("LATEST RUNS", found.latest, found.now),
+    ]
     return Group(*parts)
 
 
@@ -109,9 +114,9 @@ def _head(found: Sight) -> Text:
     return head
 
 
-def _queues(found: Sight) -> RenderableType:
+def _task_queues(found: Sight) -> RenderableType:
     made = table("QUEUE", "WORKERS", "RUNS WAITING", "ACTIVITIES WAITING", "RUNNING", "OLDEST WAITS")
-    for queue in found.queues[:LINES]:
+    for queue in found.task_queues[:LINES]:
         oldest = queue.oldest_waiting_seconds
         made.add_row(
             queue.task_queue,
@@ -121,7 +126,7 @@ def _queues(found: Sight) -> RenderableType:
             str(queue.running_activities),
             "" if oldest is None else words(oldest),
         )
-    return _part(made, found.queues)
+    return _part(made, found.task_queues)
 
 
 def _deadlines(found: Sight) -> RenderableType:
