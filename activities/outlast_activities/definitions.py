@@ -15,8 +15,8 @@ from datetime import timedelta
 from types import MethodType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
-from outlast_workflow.api.api import current_machine
 from outlast_workflow.api.blocking_handles import check_plain
+from outlast_workflow.api.context import current_machine
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DurableCallError, InvalidOptionError
 from outlast_workflow.loop.greenlets import wait

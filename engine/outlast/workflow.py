@@ -1,22 +1,15 @@
 """What workflow code uses: ``from outlast import workflow``."""
 
 from outlast_workflow.api import blocking, unsafe
-from outlast_workflow.api.api import (
-    continue_as_new,
+from outlast_workflow.api.activities import (
     execute_activity,
     execute_local_activity,
-    in_replay,
-    in_workflow,
-    info,
-    now,
-    random,
-    sleep,
     start_activity,
     start_local_activity,
-    time_remaining,
-    uuid4,
 )
 from outlast_workflow.api.children import execute_child, start_child
+from outlast_workflow.api.context import in_replay, in_workflow
+from outlast_workflow.api.current_run import continue_as_new, info, random, uuid4
 from outlast_workflow.api.log import logger
 from outlast_workflow.api.markers import (
     deprecate_patch,
@@ -27,6 +20,7 @@ from outlast_workflow.api.markers import (
 )
 from outlast_workflow.api.messages import all_handlers_finished, current_update_info, external, wait_condition
 from outlast_workflow.api.shield import shield
+from outlast_workflow.api.timers import now, sleep, time_remaining
 from outlast_workflow.declare.definitions import defn, run
 from outlast_workflow.declare.handlers import init, query, signal, update
 from outlast_workflow.run.child_calls import ChildWorkflowHandle

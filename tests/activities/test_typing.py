@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from typing import Any, assert_type
 
 from outlast_activities.definitions import defn
-from outlast_workflow.api.api import execute_activity
+from outlast_workflow.api.activities import execute_activity
 from outlast_workflow.options.retry_policy import RetryPolicy
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from outlast_workflow.api import api as workflow
+from outlast import workflow
 from outlast_workflow.declare.definitions import defn
 from outlast_workflow.errors import ActivityError
 

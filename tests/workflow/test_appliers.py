@@ -1,5 +1,7 @@
 """The table of what applies an inbound event names real methods, and leaves no inbound event out."""
 
+from __future__ import annotations
+
 from operator import attrgetter
 from typing import Any
 

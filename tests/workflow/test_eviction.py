@@ -13,7 +13,8 @@ from tests.workflow.driver import START, Driver, new_machine, started
 from tests.workflow.leftovers import left_behind
 from tests.workflow.programs import program
 
-from outlast_workflow.api import api as workflow
+from outlast import workflow
+from outlast_workflow.api.context import current_machine
 from outlast_workflow.api.log import logger
 from outlast_workflow.declare.definitions import defn
 
@@ -168,7 +169,7 @@ def test_tasks_that_never_began_are_ended_too(no_collector: None):
             raise AssertionError
 
         task = asyncio.create_task(other())
-        workflow.current_machine().interrupt(RuntimeError("stop here"))
+        current_machine().interrupt(RuntimeError("stop here"))
         await task
 
     machine = new_machine(order)

@@ -17,7 +17,7 @@ from tests.workflow.driver import START, Driver, new_machine, result_of, started
 from tests.workflow.leftovers import left_behind
 from tests.workflow.twins import TWINS, PlainSaga, charge, plain_steps, refund, steps
 
-from outlast_workflow.api import api as workflow
+from outlast import workflow
 from outlast_workflow.api import blocking
 from outlast_workflow.api.blocking import BlockingHandle
 from outlast_workflow.declare.definitions import PlainWorkflow, defn, run

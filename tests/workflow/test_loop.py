@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.workflow.driver import START, new_machine, started
 
-from outlast_workflow.api import api as workflow
+from outlast import workflow
+from outlast_workflow.api.context import current_machine
 from outlast_workflow.declare.definitions import defn
 from outlast_workflow.errors import DurableCallError
 from outlast_workflow.history.events import ActivityCompleted, TimerScheduled, WorkflowCompleted
@@ -145,7 +146,7 @@ def test_tasks_are_held_while_they_run_and_let_go_when_they_are_done():
     async def order() -> int:
         for _ in range(1000):
             await asyncio.create_task(asyncio.sleep(0))
-        return len(workflow.current_machine().loop.tasks)
+        return len(current_machine().loop.tasks)
 
     assert result_of(order) < 40
 
@@ -159,7 +160,7 @@ def test_generators_are_let_go_when_they_are_done():
         for _ in range(1000):
             async for _ in one():
                 pass
-        return len(workflow.current_machine().loop.generators)
+        return len(current_machine().loop.generators)
 
     assert result_of(order) < 40
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.workflow.driver import CONVERTER, START, new_machine, result_of, started
 
-from outlast_workflow.api import api as workflow
+from outlast import workflow
 from outlast_workflow.api.children import execute_child
+from outlast_workflow.api.context import current_machine
 from outlast_workflow.api.log import logger
 from outlast_workflow.data.failures import activity_timeout_failure, failure_of
 from outlast_workflow.data.signatures import CallSignature
@@ -637,7 +638,7 @@ def test_an_interrupted_workflow_task_fails_whatever_its_code_swallows():
     @defn
     async def order() -> None:
         try:
-            workflow.current_machine().interrupt(Blocked())  # a monitor does, and raises it here
+            current_machine().interrupt(Blocked())  # a monitor does, and raises it here
             raise Blocked
         except Exception:
             await asyncio.sleep(0)

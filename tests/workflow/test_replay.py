@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.workflow.driver import START, Driver, new_machine, started
 
-from outlast_workflow.api import api as workflow
+from outlast import workflow
 from outlast_workflow.declare.definitions import definition_of, defn
 from outlast_workflow.errors import NonDeterminismError
 from outlast_workflow.history.events import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from outlast_workflow.api import api as workflow
+from outlast import workflow
 from outlast_workflow.api.children import execute_child, start_child
 from outlast_workflow.declare.definitions import definition_of, defn, run
 from outlast_workflow.declare.handlers import signal

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from outlast import workflow
 from outlast_activities import definitions as activity
-from outlast_workflow.api import api as workflow
 from outlast_workflow.api import blocking
 from outlast_workflow.api.markers import patched, side_effect, upsert_memo
 from outlast_workflow.api.shield import shield

@@ -11,20 +11,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
-from outlast_workflow.api import api, children, messages
+from outlast_workflow.api import activities, children, messages, timers
 from outlast_workflow.api import shield as shielding
-from outlast_workflow.api.api import (
-    ActivityCallOptions,
-    LocalActivityCallOptions,
-    continue_as_new,
-    in_replay,
-    in_workflow,
-    info,
-    now,
-    random,
-    time_remaining,
-    uuid4,
-)
+from outlast_workflow.api.activities import ActivityCallOptions, LocalActivityCallOptions
 from outlast_workflow.api.blocking_handles import (
     BlockingChildHandle,
     BlockingExternal,
@@ -33,6 +22,8 @@ from outlast_workflow.api.blocking_handles import (
     check_plain,
 )
 from outlast_workflow.api.children import ChildCallOptions
+from outlast_workflow.api.context import in_replay, in_workflow
+from outlast_workflow.api.current_run import continue_as_new, info, random, uuid4
 from outlast_workflow.api.log import logger
 from outlast_workflow.api.markers import (
     deprecate_patch,
@@ -42,6 +33,7 @@ from outlast_workflow.api.markers import (
     upsert_search_attributes,
 )
 from outlast_workflow.api.messages import all_handlers_finished, current_update_info
+from outlast_workflow.api.timers import now, time_remaining
 from outlast_workflow.loop.greenlets import in_greenlet, wait
 
 __all__ = [
@@ -89,7 +81,7 @@ def sleep(duration: float | timedelta) -> None:
         duration: Seconds, or a timedelta.
     """
     check_plain("blocking.sleep()", "await workflow.sleep(…)")
-    wait(api.sleep(duration))
+    wait(timers.sleep(duration))
 
 
 def wait_condition(predicate: Callable[[], Any], timeout: float | timedelta | None = None) -> None:
@@ -161,7 +153,7 @@ def execute_activity(  # type: ignore[misc]  # mypy does not see that `*args: An
         DurableCallError: The call can't be made like this; fails the task, not the run.
     """
     check_plain("blocking.execute_activity()", "await workflow.execute_activity(…)")
-    return wait(api.execute_activity(activity, *args, result_type=result_type, **options))
+    return wait(activities.execute_activity(activity, *args, result_type=result_type, **options))
 
 
 @overload
@@ -190,7 +182,7 @@ def start_activity(  # type: ignore[misc]  # as above
     Takes what :func:`execute_activity` takes.
     """
     check_plain("blocking.start_activity()", "workflow.start_activity(…)")
-    return BlockingHandle(api.start_activity(activity, *args, result_type=result_type, **options))
+    return BlockingHandle(activities.start_activity(activity, *args, result_type=result_type, **options))
 
 
 @overload
@@ -217,7 +209,7 @@ def execute_local_activity(  # type: ignore[misc]  # as above
     As ``workflow.execute_local_activity``, blocking.
     """
     check_plain("blocking.execute_local_activity()", "await workflow.execute_local_activity(…)")
-    return wait(api.execute_local_activity(activity, *args, result_type=result_type, **options))
+    return wait(activities.execute_local_activity(activity, *args, result_type=result_type, **options))
 
 
 @overload
@@ -243,7 +235,9 @@ def start_local_activity(  # type: ignore[misc]  # as above
 ) -> Any:
     """Call an activity as :func:`execute_local_activity` does, and get a handle whose ``result()`` blocks."""
     check_plain("blocking.start_local_activity()", "workflow.start_local_activity(…)")
-    return BlockingHandle(api.start_local_activity(activity, *args, result_type=result_type, **options))
+    return BlockingHandle(
+        activities.start_local_activity(activity, *args, result_type=result_type, **options)
+    )
 
 
 # --- other workflows --------------------------------------------------------------------------------------------------

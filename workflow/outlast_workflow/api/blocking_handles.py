@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
-from outlast_workflow.api.api import current_machine
+from outlast_workflow.api.context import current_machine
 from outlast_workflow.api.messages import ExternalWorkflow
 from outlast_workflow.declare.handlers import SignalCall
 from outlast_workflow.errors import DurableCallError, InvalidOptionError

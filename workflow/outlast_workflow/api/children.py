@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
-from outlast_workflow.api.api import current_machine
+from outlast_workflow.api.context import current_machine
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import DurableCallError, InvalidOptionError

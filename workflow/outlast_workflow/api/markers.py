@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_type_hints
 
-from outlast_workflow.api.api import current_machine
+from outlast_workflow.api.context import current_machine
 from outlast_workflow.errors import (
     DurableCallError,
     InvalidOptionError,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, TypeVarTuple, cast, overload
 
-from outlast_workflow.api.api import current_machine, looking_machine
+from outlast_workflow.api.context import current_machine, reading_machine
 from outlast_workflow.declare.handlers import SignalCall, call_of
 from outlast_workflow.errors import DurableCallError, InvalidOptionError, WorkflowTaskError
 from outlast_workflow.loop.wait_condition import ConditionFuture
@@ -51,12 +51,12 @@ def wait_condition(
 
 def all_handlers_finished() -> bool:
     """Whether no signal or update is being handled: await ``wait_condition(all_handlers_finished)`` before the end."""
-    return looking_machine().handlers_running == 0
+    return reading_machine().handlers_running == 0
 
 
 def current_update_info() -> UpdateInfo | None:
     """The id and the name of the update that the calling handler or validator is for; ``None`` anywhere else."""
-    looking_machine()
+    reading_machine()
     return CURRENT_UPDATE.get()
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from outlast_workflow.api.api import current_machine
+from outlast_workflow.api.context import current_machine
 
 T = TypeVar("T")
 

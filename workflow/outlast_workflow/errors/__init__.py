@@ -63,45 +63,16 @@ An error's data are attributes, named in ``facts``. They travel with the error t
 A message says what to do next and never holds a payload. Nobody needs to parse one.
 """
 
-from outlast_workflow.errors.activity import (
-    ActivityError,
-    ActivityTimeoutError,
-)
-from outlast_workflow.errors.child import (
-    ChildWorkflowError,
-)
-from outlast_workflow.errors.context import (
-    BlockedLoopError,
-    NotInActivityError,
-)
-from outlast_workflow.errors.control_flow import (
-    ContinueAsNew,
-)
-from outlast_workflow.errors.failure import (
-    ApplicationError,
-    FailureError,
-)
-from outlast_workflow.errors.history import (
-    HistoryExistsError,
-    InvalidHistoryError,
-)
-from outlast_workflow.errors.limits import (
-    StructuralLimitError,
-)
-from outlast_workflow.errors.options import (
-    InvalidOptionError,
-    InvalidUrlError,
-)
-from outlast_workflow.errors.payloads import (
-    PayloadCodecError,
-    PayloadDecodeError,
-    PayloadEncodeError,
-)
-from outlast_workflow.errors.refusals import (
-    DeleteRefusedError,
-    RefusedError,
-    ResetRefusedError,
-)
+from outlast_workflow.errors.activity import ActivityError, ActivityTimeoutError
+from outlast_workflow.errors.child import ChildWorkflowError
+from outlast_workflow.errors.context import BlockedLoopError, NotInActivityError
+from outlast_workflow.errors.control_flow import ContinueAsNew
+from outlast_workflow.errors.failure import ApplicationError, FailureError
+from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryError
+from outlast_workflow.errors.limits import StructuralLimitError
+from outlast_workflow.errors.options import InvalidOptionError, InvalidUrlError
+from outlast_workflow.errors.payloads import PayloadCodecError, PayloadDecodeError, PayloadEncodeError
+from outlast_workflow.errors.refusals import DeleteRefusedError, RefusedError, ResetRefusedError
 from outlast_workflow.errors.request import (
     NoWorkerError,
     QueryFailedError,
@@ -119,10 +90,7 @@ from outlast_workflow.errors.result import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
-from outlast_workflow.errors.root import (
-    REGISTRY,
-    OutlastError,
-)
+from outlast_workflow.errors.root import REGISTRY, OutlastError
 from outlast_workflow.errors.store import (
     ForkedConnectionError,
     JournalClosedError,

@@ -39,12 +39,7 @@ from outlast_workflow.history.child_events import (
     ChildWorkflowTimedOut,
     ParentClosePolicyApplied,
 )
-from outlast_workflow.history.event import (
-    REGISTRY,
-    Event,
-    Failure,
-    record,
-)
+from outlast_workflow.history.event import REGISTRY, Event, Failure, record
 from outlast_workflow.history.marker_events import (
     MemoUpserted,
     SearchAttributesUpserted,
@@ -72,11 +67,7 @@ from outlast_workflow.history.run_events import (
     WorkflowTerminated,
     WorkflowTimedOut,
 )
-from outlast_workflow.history.timer_events import (
-    TimerCancelled,
-    TimerFired,
-    TimerScheduled,
-)
+from outlast_workflow.history.timer_events import TimerCancelled, TimerFired, TimerScheduled
 
 __all__ = [
     "REGISTRY",

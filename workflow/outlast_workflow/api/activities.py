@@ -1,45 +1,23 @@
-"""The functions that workflow code calls: ``outlast.workflow``.
-
-The current run is found through the running loop. A durable call is numbered when it is made, not when it is awaited;
-type checkers see a coroutine, and what is really returned is a future, so the same call can be awaited later, gathered,
-shielded, timed out, or handed to a ``TaskGroup``, with no task around it.
-"""
+"""Calls of activities."""
 
 from __future__ import annotations
 
-from asyncio import events
-from collections.abc import Callable, Coroutine, Mapping
-from datetime import datetime, timedelta
-from random import Random
-from typing import Any, NoReturn, TypedDict, TypeVar, TypeVarTuple, Unpack, cast, overload
-from uuid import UUID
+from collections.abc import Callable, Coroutine
+from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
+from outlast_workflow.api.context import current_machine
 from outlast_workflow.data.signatures import CallSignature
-from outlast_workflow.errors import (
-    ContinueAsNew,
-    DurableCallError,
-    InvalidOptionError,
-    MissingCodeError,
-    WorkflowTaskError,
-)
-from outlast_workflow.loop.sleep import SleepFuture
+from outlast_workflow.errors import DurableCallError, InvalidOptionError, MissingCodeError
 from outlast_workflow.options.activity import ActivityOptions
 from outlast_workflow.options.retry_policy import RetryPolicy
-from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
-from outlast_workflow.options.validation import (
-    Seconds,
-    duration_seconds,
-    timeout_seconds,
-    validate_name,
-    validate_task_queue,
-)
+from outlast_workflow.options.validation import Seconds, validate_name
 from outlast_workflow.primitives.enums import CancellationType
-from outlast_workflow.primitives.times import from_iso, to_datetime
 from outlast_workflow.run.activity_calls import NO_OPTIONS, ActivityCallable, ActivityFuture
-from outlast_workflow.run.info import WorkflowInfo
-from outlast_workflow.run.machine import RunLoop, WorkflowMachine
+from outlast_workflow.run.machine import WorkflowMachine
 
 T = TypeVar("T")
+
+
 Ts = TypeVarTuple("Ts")
 
 
@@ -60,49 +38,6 @@ class ActivityCallOptions(LocalActivityCallOptions, total=False):
     """The options of one call; they go before those of the declaration and the worker's defaults."""
 
     task_queue: str | None
-
-
-def in_workflow() -> bool:
-    """Whether the caller is workflow code."""
-    return isinstance(events._get_running_loop(), RunLoop)
-
-
-def in_replay() -> bool:
-    """Whether the caller is workflow code that is being replayed: for interceptors and logs, never for decisions."""
-    loop = events._get_running_loop()
-    return isinstance(loop, RunLoop) and loop.machine is not None and loop.machine.replaying
-
-
-def current_machine() -> WorkflowMachine:
-    """The run whose code is calling.
-
-    Raises:
-        DurableCallError: No run's is.
-        ReadOnlyContextError: It is, but this part of it may only look.
-    """
-    machine = looking_machine()
-    if machine.log.looking is not None:
-        machine.log.looking.refuse("make a durable call")
-    return machine
-
-
-def looking_machine() -> WorkflowMachine:
-    """The run whose code is calling, which may be code that only looks (a query, a validator, a predicate).
-
-    Raises:
-        DurableCallError: No run's is.
-    """
-    loop = events._get_running_loop()
-    machine = loop.machine if isinstance(loop, RunLoop) else None
-    if machine is None:
-        raise DurableCallError(
-            "this can only be called in a workflow: start one with client.start(…), "
-            "or call the plain function where you need no durability"
-        )
-    return machine
-
-
-# --- activities -------------------------------------------------------------------------------------------------------
 
 
 @overload
@@ -302,95 +237,3 @@ def _over(machine: WorkflowMachine, options: ActivityOptions, given: dict[str, A
         raise machine.log.refuse(error) from None
     except TypeError as error:
         raise machine.log.refuse(DurableCallError(f"execute_activity: {error}")) from None
-
-
-# --- time -------------------------------------------------------------------------------------------------------------
-
-
-def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
-    """Wait durably; zero or less gives way to others once.
-
-    Args:
-        duration: Seconds, or a timedelta.
-    """
-    machine = current_machine()
-    seconds: Any = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    if type(seconds) not in (int, float) or not seconds <= 0:
-        try:
-            seconds = duration_seconds("sleep duration", seconds)
-        except InvalidOptionError as error:
-            raise machine.log.refuse(error) from None
-    return cast("Coroutine[Any, Any, None]", SleepFuture(machine.loop, seconds))
-
-
-def now() -> datetime:
-    """The workflow task's time (aware, UTC): the same on every replay, and the same until the code waits."""
-    return to_datetime(looking_machine().time)
-
-
-def time_remaining() -> timedelta | None:
-    """How long until the nearer deadline of the run; None if it has none; negative if it has passed."""
-    machine = looking_machine()
-    started = machine.started
-    deadlines = [from_iso(text) for text in (started.execution_deadline_at, started.run_deadline_at) if text]
-    return timedelta(microseconds=min(deadlines) - machine.time) if deadlines else None
-
-
-# --- the run ----------------------------------------------------------------------------------------------------------
-
-
-def info() -> WorkflowInfo:
-    """Facts about the run."""
-    return looking_machine().info()
-
-
-def uuid4() -> UUID:
-    """A random UUID, the same on every replay."""
-    return UUID(int=current_machine().random().getrandbits(128), version=4)
-
-
-def random() -> Random:
-    """The run's random numbers, the same on every replay."""
-    return current_machine().random()
-
-
-def continue_as_new(
-    *args: Any,
-    task_queue: str | None = None,
-    run_timeout: float | timedelta | None = None,
-    memo: dict[str, Any] | None = None,
-    search_attributes: Mapping[str, SearchValue | None] | None = None,
-) -> NoReturn:
-    """End the run by starting the next one of its chain, with a fresh history.
-
-    Args:
-        *args: What the next run is given.
-        task_queue: Its queue; by default the same.
-        run_timeout: Its run timeout; by default the same.
-        memo: Its memo; by default the same.
-        search_attributes: Its search attributes; by default the same.
-
-    Raises:
-        ContinueAsNew: Always: let it pass.
-        DurableCallError: The arguments don't fit the workflow; fails the task, not the run.
-    """
-    machine = current_machine()
-    timeout: float | None = None
-    if not machine.replaying:
-        try:
-            machine.definition.signature.check(args)
-            if task_queue is not None:
-                validate_task_queue(task_queue)
-            if run_timeout is not None:
-                timeout = timeout_seconds("run timeout", run_timeout, minimum_seconds=1)
-            if search_attributes is not None:
-                search_attributes = checked_attributes(search_attributes)
-        except (InvalidOptionError, WorkflowTaskError) as error:
-            raise machine.log.refuse(error) from None
-    raise ContinueAsNew(
-        args,
-        task_queue=task_queue,
-        run_timeout=timeout,
-        memo=memo,
-        search_attributes=search_attributes,
-    )

@@ -1,0 +1,42 @@
+"""Durable waiting and the time of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from outlast_workflow.api.context import current_machine, reading_machine
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.loop.sleep import SleepFuture
+from outlast_workflow.options.validation import duration_seconds
+from outlast_workflow.primitives.times import from_iso, to_datetime
+
+
+def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
+    """Wait durably; zero or less gives way to others once.
+
+    Args:
+        duration: Seconds, or a timedelta.
+    """
+    machine = current_machine()
+    seconds: Any = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if type(seconds) not in (int, float) or not seconds <= 0:
+        try:
+            seconds = duration_seconds("sleep duration", seconds)
+        except InvalidOptionError as error:
+            raise machine.log.refuse(error) from None
+    return cast("Coroutine[Any, Any, None]", SleepFuture(machine.loop, seconds))
+
+
+def now() -> datetime:
+    """The workflow task's time (aware, UTC): the same on every replay, and the same until the code waits."""
+    return to_datetime(reading_machine().time)
+
+
+def time_remaining() -> timedelta | None:
+    """How long until the nearer deadline of the run; None if it has none; negative if it has passed."""
+    machine = reading_machine()
+    started = machine.started
+    deadlines = [from_iso(text) for text in (started.execution_deadline_at, started.run_deadline_at) if text]
+    return timedelta(microseconds=min(deadlines) - machine.time) if deadlines else None
