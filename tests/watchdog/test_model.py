@@ -566,7 +566,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         run = self.pick(data, closed, "run")
         change = RequestCancel(run.workflow_id, self.id_of(run), None)
         if run.followed:
-            assert self.apply(change) == self.ids[run.workflow_id, run.number + 1]
+            assert self.apply(change).next_run_id == self.ids[run.workflow_id, run.number + 1]
         else:
             with pytest.raises(WorkflowClosedError):
                 self.apply(change)
