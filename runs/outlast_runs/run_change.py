@@ -39,7 +39,7 @@ class RunChange(BaseChange):
         return found
 
 
-class RequestCancel(RunChange):
+class RequestCancellation(RunChange):
     """Ask a run to cancel; its code decides. A second request adds no event."""
 
     def __init__(self, workflow_id: str, run_id: str, reason: str | None) -> None:
@@ -55,7 +55,7 @@ class RequestCancel(RunChange):
         return None
 
 
-class Terminate(RunChange):
+class TerminateRun(RunChange):
     """End a run at once, without its code."""
 
     def __init__(self, workflow_id: str, run_id: str, reason: str | None) -> None:

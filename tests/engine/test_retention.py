@@ -25,7 +25,7 @@ from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
 from outlast_store.schema import tables
 from outlast_store.transitions import deletion
-from outlast_store.transitions.deletion import DeleteStep
+from outlast_store.transitions.deletion import DeleteChainStep
 from outlast_workflow.options.options import RetryPolicy
 
 DAY = 86_400
@@ -99,7 +99,7 @@ async def rows_left(env: Any) -> dict[str, int]:
 
 async def test_a_deleted_workflow_leaves_no_row_behind(made: MakeEnvironment, monkeypatch: Any) -> None:
     monkeypatch.setattr(deletion, "ROWS_IN_A_STEP", 5)
-    monkeypatch.setattr(DeleteStep.__init__, "__defaults__", (5,))
+    monkeypatch.setattr(DeleteChainStep.__init__, "__defaults__", (5,))
     async with made() as env:
         handle = await env.client.start(Busy.run, 2, id="w")
         await env.client.signal("w", "note", "x", request_id="k")
@@ -138,7 +138,7 @@ async def test_an_id_whose_newest_chain_is_deleted_stands_for_the_one_before(mad
         for handle in (first, second):
             await handle.result()
             assert handle.run_id is not None
-        steps = [DeleteStep(run_id, run_id, "w") for run_id in (str(second.run_id), str(first.run_id))]
+        steps = [DeleteChainStep(run_id, run_id, "w") for run_id in (str(second.run_id), str(first.run_id))]
         assert await env.client.runtime.journal.apply(steps[0])
         assert (await env.client.handle("w").describe()).run.run_id == first.run_id
         assert await env.client.runtime.journal.apply(steps[1])
@@ -150,8 +150,8 @@ async def test_what_was_interrupted_is_found_again_and_ended(made: MakeEnvironme
         await (await env.client.start(Busy.run, 2, id="w")).result()
         (last,) = await env.client.runtime.read(deletion.last_runs, "w")
         chain = await env.client.runtime.read(deletion.chain_backwards, last[0])
-        assert await env.client.runtime.journal.apply(DeleteStep(chain[0], last[0], "w"))
-        assert not await env.client.runtime.journal.apply(DeleteStep(chain[1], last[0], "w", 3))
+        assert await env.client.runtime.journal.apply(DeleteChainStep(chain[0], last[0], "w"))
+        assert not await env.client.runtime.journal.apply(DeleteChainStep(chain[1], last[0], "w", 3))
         assert await env.client.delete("w") == 2
         assert await rows_left(env) == {}
 
@@ -181,7 +181,7 @@ async def test_others_go_on_while_a_workflow_is_deleted(
         deleted.append(changed)
         return changed
 
-    monkeypatch.setattr(DeleteStep.__init__, "__defaults__", (most,))
+    monkeypatch.setattr(DeleteChainStep.__init__, "__defaults__", (most,))
     monkeypatch.setattr(Batch, "execute", count_and_execute)
     async with made() as env:
         await (await env.client.start(Busy.run, 0, id="old")).result()
@@ -274,7 +274,7 @@ async def test_a_chain_that_another_is_deleting_keeps_its_whole_export(
         class Dies(Retention):
             async def _delete(self, chain: Any, report: RetentionReport) -> None:
                 await self._export(tmp_path, chain)
-                assert await env.client.runtime.journal.apply(DeleteStep(first, chain.last_run_id, "w"))
+                assert await env.client.runtime.journal.apply(DeleteChainStep(first, chain.last_run_id, "w"))
 
         await Dies(env.client, policy).run_pass()
         (file,) = files_in(tmp_path)

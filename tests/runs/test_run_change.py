@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.watchdog.stage import POLICY, Stage
 
-from outlast_runs.run_change import RequestCancel, Terminate
+from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_runs.signals import SendSignal
 from outlast_runs.updates import SendUpdate, UpdateRequest
 from outlast_store.transitions.run_deadlines import PassedDeadline
@@ -21,8 +21,8 @@ from outlast_workflow.primitives.enums import TimeoutKind
 from outlast_workflow.primitives.payloads import Payload
 
 CHANGES: dict[str, Callable[[str], Any]] = {
-    "cancel": lambda run_id: RequestCancel("workflow-1", run_id, None),
-    "terminate": lambda run_id: Terminate("workflow-1", run_id, None),
+    "cancel": lambda run_id: RequestCancellation("workflow-1", run_id, None),
+    "terminate": lambda run_id: TerminateRun("workflow-1", run_id, None),
     "signal": lambda run_id: SendSignal(
         "workflow-1", run_id, SignalReceived("approve", Payload.of([])), DEFAULT_LIMITS
     ),

@@ -76,7 +76,7 @@ def lease_not_looked_at_again(stack: ExitStack) -> None:
     def wrong(self: Any, batch: Batch) -> bool:
         return batch.execute("DELETE FROM workers WHERE worker_id = ?", (self.worker_id,)) == 1
 
-    _patch(stack, enforcement.LoseWorker, "apply", wrong)
+    _patch(stack, enforcement.DeclareWorkerLost, "apply", wrong)
 
 
 @bug

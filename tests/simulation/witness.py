@@ -15,7 +15,7 @@ from outlast_runs.workflow_task import CommitWorkflowTask
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import ActivityKey, Batch
 from outlast_store.schema.rows import AttemptRow, RunRow
-from outlast_watchdog.enforcement import LoseWorker
+from outlast_watchdog.enforcement import DeclareWorkerLost
 from outlast_workflow.history.events import REGISTRY, ChildWorkflowStarted, Event, WorkflowTaskCompleted
 
 
@@ -83,7 +83,7 @@ class WitnessBatch(Batch):
             self._noted.append(f"{where} timed out ({attempt.timeout_kind}) before its time was over")
 
     def execute(self, text: str, values: Values) -> int:
-        if isinstance(self.change, LoseWorker):
+        if isinstance(self.change, DeclareWorkerLost):
             rows = self.scan("SELECT lease_expires_at FROM workers WHERE worker_id = ?", values[:1])
             if rows and rows[0][0] > self.now:
                 self._noted.append(

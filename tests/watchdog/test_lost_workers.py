@@ -7,7 +7,7 @@ from tests.watchdog.stage import POLICY, SECOND, Stage
 
 from outlast_runs.claims import ClaimRuns
 from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
-from outlast_watchdog.enforcement import LoseWorker, ReleaseLostRuns, RescueActivity
+from outlast_watchdog.enforcement import DeclareWorkerLost, ReleaseLostRuns, RescueActivity
 from outlast_workflow.errors import RefusedError, StoreUnreachableError
 from outlast_workflow.options.options import ActivityOptions, StartOptions
 
@@ -114,7 +114,7 @@ async def test_a_lease_renewed_meanwhile_wins(stage: Stage) -> None:
     await stage.register("alive")
     stage.clock.advance(30)
     await stage.renew("alive")
-    assert not await stage.apply(LoseWorker("alive"))
+    assert not await stage.apply(DeclareWorkerLost("alive"))
     assert len(stage.rows("workers")) == 1
 
 
@@ -131,9 +131,9 @@ async def test_work_of_a_worker_that_lives_is_not_taken(stage: Stage) -> None:
 async def test_a_worker_declared_dead_can_neither_renew_nor_commit(stage: Stage) -> None:
     await stage.register("zombie")
     run_id = await stage.start(owner_id="zombie")
-    await stage.apply(LoseWorker("zombie"))  # not over yet
+    await stage.apply(DeclareWorkerLost("zombie"))  # not over yet
     stage.clock.advance(30)
-    assert await stage.apply(LoseWorker("zombie"))
+    assert await stage.apply(DeclareWorkerLost("zombie"))
     assert await stage.renew("zombie") == 0
     run = stage.run(run_id)
     await stage.apply(ReleaseLostRuns("zombie", [run_id]))
@@ -150,7 +150,7 @@ async def test_a_pass_that_died_half_way_is_finished_by_the_next(stage: Stage) -
     run_id = await stage.start(owner_id="gone")
     await stage.schedule(run_id, OPTIONS, number=3, claimed_by="gone")
     stage.clock.advance(30)
-    assert await stage.apply(LoseWorker("gone"))  # and there the process died
+    assert await stage.apply(DeclareWorkerLost("gone"))  # and there the process died
     report = await stage.watchdog.run_pass()
     assert report.counts == {"run_released": 1, "activity_rescued": 3}
 

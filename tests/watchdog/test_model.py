@@ -32,7 +32,7 @@ from outlast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
 from outlast_activities.changes import EndAttempt
 from outlast_runs.claims import ClaimRuns, ReleaseRuns
 from outlast_runs.deadlines import EnforceRunDeadline
-from outlast_runs.run_change import RequestCancel, Terminate
+from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_runs.updates import SendUpdate, UpdateRequest
 from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
 from outlast_store.database.urls import DatabaseUrl
@@ -40,7 +40,7 @@ from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, RequestRow, RunRow
 from outlast_store.transitions.children import NewChild, new_child
 from outlast_store.transitions.requests import ACCEPTED, OPEN
-from outlast_watchdog.enforcement import EnforceActivityDeadline, LoseWorker
+from outlast_watchdog.enforcement import DeclareWorkerLost, EnforceActivityDeadline
 from outlast_watchdog.passes import apply_all
 from outlast_watchdog.report import WatchdogReport
 from outlast_watchdog.watchdog import TaskWatchdog
@@ -550,7 +550,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             return
         terminate = data.draw(st.sampled_from([False, False, True]), label="terminate")
         run = self.pick(data, model.open_runs(), "run")
-        change = Terminate if terminate else RequestCancel
+        change = TerminateRun if terminate else RequestCancellation
         self.apply(change(run.workflow_id, self.id_of(run), None))
         if model.time_out_run(run):
             return
@@ -564,7 +564,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         if not closed:
             return
         run = self.pick(data, closed, "run")
-        change = RequestCancel(run.workflow_id, self.id_of(run), None)
+        change = RequestCancellation(run.workflow_id, self.id_of(run), None)
         if run.followed:
             assert self.apply(change).next_run_id == self.ids[run.workflow_id, run.number + 1]
         else:
@@ -706,7 +706,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         number = data.draw(st.integers(0, 1), label="worker")
         worker = self.workers[number]
         self.wait(self.stage.sql("UPDATE workers SET lease_expires_at = 0 WHERE worker_id = ?", worker))
-        assert self.apply(LoseWorker(worker))
+        assert self.apply(DeclareWorkerLost(worker))
         self.model.lost.add(worker)
         self.made += 1
         self.workers[number] = f"worker-{self.made}"

@@ -166,7 +166,7 @@ class ApplyClosePolicy(BaseChange):
 # --- lost workers ---------------------------------------------------------------------------------------------------
 
 
-class LoseWorker(BaseChange):
+class DeclareWorkerLost(BaseChange):
     """Declare a worker dead whose lease is over: its row goes, so it can't renew and must register anew."""
 
     def __init__(self, worker_id: str) -> None:

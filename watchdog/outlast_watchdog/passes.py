@@ -31,10 +31,10 @@ from outlast_store.transitions.children import AppliedClosePolicy, next_children
 from outlast_watchdog import scans
 from outlast_watchdog.enforcement import (
     ApplyClosePolicy,
+    DeclareWorkerLost,
     EnforceActivityDeadline,
     Fired,
     FireTimers,
-    LoseWorker,
     ReleaseLostRuns,
     RescueActivity,
     Rescued,
@@ -176,7 +176,7 @@ class Pass:
             lapsed = False
             report.note_left("workers", await runtime.read(scans.count_due, "workers", now))
         if lapsed:
-            await self._drain("workers", scans.lapsed_workers, self._lose)
+            await self._drain("workers", scans.lapsed_workers, self._declare_lost)
         if lapsed or look.lost_claimers:
             due = True  # what is rescued gets other deadlines
             await self._rescue()
@@ -267,9 +267,9 @@ class Pass:
                 self.report.count(kind, len(run_ids))
         self._event_log.cascaded(run_id, cascaded)
 
-    async def _lose(self, rows: list[scans.LapsedWorker]) -> int:
+    async def _declare_lost(self, rows: list[scans.LapsedWorker]) -> int:
         rows.sort(key=lambda row: row.worker_id)
-        changes = [LoseWorker(row.worker_id) for row in rows]
+        changes = [DeclareWorkerLost(row.worker_id) for row in rows]
         for row, outcome in zip(rows, await self._apply(changes), strict=True):
             if not self._set_aside("workers", outcome, worker_id=row.worker_id) and outcome:
                 self.report.count(WORKER_LOST)

@@ -19,7 +19,7 @@ from outlast.runtime.runtime import Ending, Runtime
 from outlast.visibility.describe import describe
 from outlast.visibility.views import WorkflowDescription
 from outlast_runs.queries import QueryRequest
-from outlast_runs.run_change import RequestCancel, Terminate
+from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_runs.signals import SendSignal
 from outlast_runs.updates import SendUpdate, UpdateRequest
 from outlast_store.journal.batch import Change
@@ -370,7 +370,7 @@ class WorkflowHandle(Generic[T]):
             WorkflowNotFoundError: There is no such workflow.
         """
         reason = validate_reason(reason)
-        await self._ask(lambda run_id: RequestCancel(self.workflow_id, run_id, reason))
+        await self._ask(lambda run_id: RequestCancellation(self.workflow_id, run_id, reason))
 
     async def terminate(self, reason: str | None = None) -> None:
         """End the workflow at once, without its code.
@@ -381,7 +381,7 @@ class WorkflowHandle(Generic[T]):
             WorkflowNotFoundError: There is no such workflow.
         """
         reason = validate_reason(reason)
-        await self._ask(lambda run_id: Terminate(self.workflow_id, run_id, reason))
+        await self._ask(lambda run_id: TerminateRun(self.workflow_id, run_id, reason))
 
     async def reset(
         self,

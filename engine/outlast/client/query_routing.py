@@ -10,10 +10,9 @@ import orjson
 
 from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.runtime import Runtime
-from outlast_runs.queries import QueryRequest, QueryResult
+from outlast_runs.queries import AskQuery, ForgetQuery, QueryRequest, QueryResult
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema.rows import RequestRow, RunRow
-from outlast_store.transitions.queries import AskQuery, ForgetQuery
 from outlast_store.transitions.requests import OPEN
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast.runtime.runtime import Runtime
 from outlast_store.transitions import deletion
-from outlast_store.transitions.deletion import DeleteStep
+from outlast_store.transitions.deletion import DeleteChainStep
 from outlast_workflow.errors import WorkflowNotFoundError
 from outlast_workflow.errors.refusals import DeleteRefusedError
 
@@ -30,7 +30,7 @@ async def delete_chain(runtime: Runtime, last_run_id: str, workflow_id: str) -> 
     """Delete what is left of a closed chain, step by step; returns how many runs that were."""
     deleted = 0
     for run_id in await runtime.read_aside(deletion.chain_backwards, last_run_id):
-        while not await runtime.journal.apply(DeleteStep(run_id, last_run_id, workflow_id)):
+        while not await runtime.journal.apply(DeleteChainStep(run_id, last_run_id, workflow_id)):
             pass
         deleted += 1
     return deleted

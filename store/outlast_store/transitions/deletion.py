@@ -37,7 +37,7 @@ _REQUESTS: Final = (
 )
 
 
-class DeleteStep(BaseChange):
+class DeleteChainStep(BaseChange):
     """The next step in deleting a run of a closed chain.
 
     Args:

@@ -1,7 +1,7 @@
-"""Queries for another process: a row asks, a row answers, and is deleted when it was read or nobody waits any more.
+"""The rows of queries that cross processes: one process asks by a row, another answers in it.
 
-Nothing of a run changes by being asked. Expired rows are swept by whoever asks next, so what an asker that died leaves
-behind does not gather.
+Asking changes nothing of the run. A row is deleted when its answer was read or nobody waits any more; each new query
+sweeps the rows that have expired, so what a process that died has left does not pile up.
 """
 
 from __future__ import annotations
@@ -11,71 +11,48 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import columns_of, fetch, marks
-from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.journal.batch import Batch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RequestKey, RequestRow
-from outlast_store.transitions.requests import ANSWERED, OPEN, add
+from outlast_store.transitions.requests import ANSWERED, OPEN
 
 _KEY = "first_run_id = ? AND kind = ? AND request_id = ?"
 _COLUMNS = ", ".join(f"q.{name}" for name in columns_of(tables.workflow_requests))
 
 
-# --- changes --------------------------------------------------------------------------------------------------------
+def sweep_expired(batch: Batch) -> None:
+    """Delete the requests that nobody waits for any more."""
+    batch.execute("DELETE FROM workflow_requests WHERE expires_at <= ?", (batch.now,))
 
 
-class AskQuery(BaseChange):
-    """Leave a query for another process, for so long."""
+def answer_query(batch: Batch, key: RequestKey, answer: str) -> bool:
+    """Write the answer of an open query; ``False`` where it has one or is gone.
 
-    def __init__(self, row: RequestRow, patience: int) -> None:
-        self.row = row
-        self.patience = patience
-        self.weight = 512 + len(row.input)
-
-    def apply(self, batch: Batch) -> RequestKey:
-        """Returns the key under which the answer will stand."""
-        batch.execute("DELETE FROM workflow_requests WHERE expires_at <= ?", (batch.now,))
-        self.row.created_at = batch.now
-        self.row.expires_at = batch.now + self.patience
-        add(batch, self.row)
-        batch.asked = True
-        return self.row.key
+    Args:
+        batch: The batch.
+        key: The query's key.
+        answer: The answer, as its row keeps it.
+    """
+    text = f"UPDATE workflow_requests SET state = ?, answer = ? WHERE {_KEY} AND state = ?"
+    return batch.execute(text, (ANSWERED, answer, *key, OPEN)) == 1
 
 
-class AnswerQuery(BaseChange):
-    """Answer a query that another process asks; the first answer counts."""
-
-    def __init__(self, key: RequestKey, answer: str) -> None:
-        self.key = key
-        self.answer = answer
-        self.weight = 512 + len(answer)
-
-    def apply(self, batch: Batch) -> bool:
-        """Returns whether anybody still waited for it."""
-        text = f"UPDATE workflow_requests SET state = ?, answer = ? WHERE {_KEY} AND state = ?"
-        if batch.execute(text, (ANSWERED, self.answer, *self.key, OPEN)) == 0:
-            return False
-        batch.answered[self.key] = (ANSWERED, self.answer)
-        return True
-
-
-class ForgetQuery(BaseChange):
-    """A query was answered, or nobody waits any more."""
-
-    def __init__(self, key: RequestKey) -> None:
-        self.key = key
-
-    def apply(self, batch: Batch) -> None:
-        """Delete its row."""
-        batch.execute(f"DELETE FROM workflow_requests WHERE {_KEY}", self.key)
-
-
-# --- reads ----------------------------------------------------------------------------------------------------------
+def delete_query(batch: Batch, key: RequestKey) -> None:
+    """Delete the row of a query."""
+    batch.execute(f"DELETE FROM workflow_requests WHERE {_KEY}", key)
 
 
 def open_queries(
     connection: Connection, queues: Sequence[str], types: Sequence[str], now: int
 ) -> list[tuple[RequestRow, str | None]]:
-    """The queries that wait about runs of these queues and types, with who owns the run; at most a hundred."""
+    """Return the open queries about runs of these task queues and types, with each run's owner; at most a hundred.
+
+    Args:
+        connection: Where to read.
+        queues: The task queues.
+        types: The workflow types.
+        now: The instant after which a query must expire, in microseconds.
+    """
     text = (
         f"SELECT {_COLUMNS}, r.owner_id FROM workflow_requests q JOIN workflow_runs r ON r.run_id = q.run_id "
         f"WHERE q.expires_at > ? AND q.state = 'open' AND r.task_queue IN ({marks(queues)}) "

@@ -27,10 +27,10 @@ from outlast.worker.blocked_monitor import WorkflowTaskInterrupted, monitor
 from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.loader import runs_and_histories
 from outlast.worker.settings import WorkerSettings
-from outlast_runs.queries import QueryRequest, QueryResult
+from outlast_runs.queries import AnswerQuery, QueryRequest, QueryResult
 from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RequestRow, RunRow
-from outlast_store.transitions.queries import AnswerQuery, open_queries
+from outlast_store.transitions.queries import open_queries
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.data.headers import taken_apart
 from outlast_workflow.errors import OutlastError, RunNotFoundError
