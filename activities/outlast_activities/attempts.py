@@ -14,6 +14,7 @@ import orjson
 from outlast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow
+from outlast_store.transitions.attempts import delete_attempt
 from outlast_store.transitions.runs import cancel_activity, close_activity
 from outlast_workflow.data.failures import activity_timeout_failure, plain_failure
 from outlast_workflow.history.events import (
@@ -306,24 +307,7 @@ def record_attempt(
     )
     surplus = row.attempt - LAST_KEPT
     if surplus > FIRST_KEPT:
-        _trim_attempt(batch, (row.run_id, row.activity_id, surplus))
-
-
-def _trim_attempt(batch: Batch, key: tuple[str, int, int]) -> None:
-    """Delete an attempt's row, and its failure's, which was written in the same batch, if any was."""
-    where = "WHERE run_id = ? AND activity_id = ? AND attempt = ?"
-    found = batch.scan(f"SELECT outcome, ended_at FROM activity_attempts {where}", key)
-    batch.execute(f"DELETE FROM activity_attempts {where}", key)
-    for outcome, ended_at in found:
-        if outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
-            text = (
-                "DELETE FROM workflow_failures WHERE failure_id = (SELECT failure_id FROM workflow_failures "
-                "WHERE run_id = ? AND failure_id >= ? AND recorded_at = ? AND source_kind = 'activity_execution' "
-                "AND source_id = ? AND event_seq IS NULL ORDER BY failure_id LIMIT 1)"
-            )
-            first_id = f"{ended_at // 1000:012x}"
-            values = (key[0], f"{first_id[:8]}-{first_id[8:]}", ended_at, str(key[1]))
-            batch.execute(text, values)
+        delete_attempt(batch, row.run_id, row.activity_id, surplus)
 
 
 def record_failure(

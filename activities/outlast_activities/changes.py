@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from outlast_activities.attempts import TIMED_OUT, AttemptEnd, claim, close_attempt, complete
 from outlast_activities.deadlines import passed
 from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
-from outlast_store.schema.rows import LOCAL, ActivityRow, RunRow
+from outlast_store.reads.activities import claimable, claimable_locally
+from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.schema.tables import history_events, workflow_runs
 from outlast_store.transitions.runs import Ended, open_run
 from outlast_workflow.errors import RefusedError
@@ -53,21 +54,10 @@ class ClaimActivities(BaseChange):
 
     def _waiting(self, batch: Batch) -> list[ActivityKey]:
         """What waits: one statement, which reads one index range per queue and priority."""
-        names = sorted(self.types)
-        text = (
-            "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
-            "AND task_queue = ? AND priority = ? AND available_at <= ? "
-            f"AND activity_type IN ({_marks(names)}) AND (next_deadline_at IS NULL OR next_deadline_at > ?) "
-            "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
-        )
-        taken = batch.activities_taken  # by an earlier claim of the same batch: the scan finds them still
-        ranges: list[str] = []
-        values: list[object] = []
-        for priority in range(10):
-            for queue in self.task_queues:
-                ranges.append(f"{text}{len(ranges)}")
-                values += (queue, priority, batch.now, *names, batch.now, self.limit + taken)
-        found = [(row[0], row[1]) for row in batch.scan(" UNION ALL ".join(ranges), tuple(values))]
+        # An earlier claim of the same batch has taken these, which the scan still finds.
+        taken = batch.activities_taken
+        text, values = claimable(self.task_queues, sorted(self.types), batch.now, self.limit + taken)
+        found = [(row[0], row[1]) for row in batch.scan(text, values)]
         if taken:
             found = [key for key in found if _is_pending(batch.activity(*key))]
         return found[: self.limit]
@@ -108,7 +98,7 @@ class ClaimLocalActivities(ClaimActivities):
         limit: int,
         workflow_types: frozenset[str],
     ) -> None:
-        super().__init__(worker_id, [LOCAL + queue for queue in task_queues], types, limit)
+        super().__init__(worker_id, task_queues, types, limit)
         self.workflow_types = workflow_types
         self.taken: list[str] = []
         """The runs that this worker owns from now on."""
@@ -139,24 +129,15 @@ class ClaimLocalActivities(ClaimActivities):
         return free or run.owner_id == self.worker_id
 
     def _waiting(self, batch: Batch) -> list[ActivityKey]:
-        queues, names, types = self.task_queues, sorted(self.types), sorted(self.workflow_types)
-        text = (
-            "SELECT a.run_id, a.activity_id FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
-            f"WHERE a.status = 'pending' AND a.task_queue IN ({_marks(queues)}) AND a.available_at <= ? "
-            f"AND a.activity_type IN ({_marks(names)}) AND (a.next_deadline_at IS NULL OR a.next_deadline_at > ?) "
-            f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({_marks(types)}))) "
-            "ORDER BY a.priority, a.available_at, a.run_id, a.activity_id LIMIT ?"
+        workflow_types, types = sorted(self.workflow_types), sorted(self.types)
+        text, values = claimable_locally(
+            self.worker_id, self.task_queues, workflow_types, types, batch.now, self.limit
         )
-        values = (*queues, batch.now, *names, batch.now, self.worker_id, *types, self.limit)
         return [(row[0], row[1]) for row in batch.scan(text, values)]
 
     def _runs(self, batch: Batch, run_ids: Sequence[str]) -> dict[str, RunRow]:
         found = {run_id: batch.run(run_id) for run_id in run_ids}
         return {run_id: run for run_id, run in found.items() if run is not None}
-
-
-def _marks(values: Sequence[str]) -> str:
-    return ", ".join("?" * len(values))
 
 
 def _is_pending(row: ActivityRow | None) -> bool:

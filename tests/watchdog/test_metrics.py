@@ -12,8 +12,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.watchdog.stage import SECOND, Stage
 
+from outlast_store.reads.due import count_open
 from outlast_watchdog.metrics import METRICS, watchdog_metrics
-from outlast_watchdog.scans import count_open
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.errors import StoreError
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
@@ -113,7 +113,7 @@ async def test_they_are_counted_once_for_a_collection(
         counted.append(connection)
         return count_open(connection)
 
-    monkeypatch.setattr("outlast_watchdog.scans.count_open", counting)
+    monkeypatch.setattr("outlast_watchdog.watchdog.count_open", counting)
     watchdog = watchdog_of(memory_stage, readings)
     for _ in range(5):
         await watchdog.run_pass()

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from tests.watchdog.stage import POLICY, SECOND, START, Stage
 
 from outlast_store.database.sql_text import fetch
-from outlast_watchdog import scans
+from outlast_store.reads import due
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
 
 ONCE = ActivityOptions(start_to_close_timeout=20, retry_policy=RetryPolicy(max_attempts=1))
@@ -44,22 +44,22 @@ NUMBERS = {
 }
 
 PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
-    (scans.LOOK, (), ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at", "ix_runs_owned")),
+    (due.LOW_ENDS, (), ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at", "ix_runs_owned")),
     (
-        scans.NEAREST,
+        due.NEXT_DEADLINES,
         (START, START, START),
         ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at"),
     ),
-    (scans.DUE_RUNS, (START + 20, -1, -1, "", 10), ("ix_runs_deadline",)),
-    (scans.DUE_ACTIVITIES, (START + 20, -1, -1, "", 0, 10), ("ix_activities_deadline",)),
-    (scans.DUE_TIMERS, (START + 20, -1, -1, "", 0, 10), ("ix_timers_fire_at",)),
-    (scans.COUNTS["runs"], (START + 20, 10), ("ix_runs_deadline",)),
-    (scans.COUNTS["activities"], (START + 20, 10), ("ix_activities_deadline",)),
-    (scans.LOST_OWNERS, (), ("ix_runs_owned",)),
-    (scans.LOST_CLAIMERS, (), ("ix_activities_claimed",)),
-    (scans.AWAKE_RUNS_OF, ("worker-1", 10), ("ix_runs_owned",)),
-    (scans.IDLE_RUNS_OF, ("worker-1", 10), ("ix_runs_owned",)),
-    (scans.ACTIVITIES_OF, ("worker-2", "", 0, 10), ("ix_activities_claimed",)),
+    (due.DUE_RUNS, (START + 20, -1, -1, "", 10), ("ix_runs_deadline",)),
+    (due.DUE_ACTIVITIES, (START + 20, -1, -1, "", 0, 10), ("ix_activities_deadline",)),
+    (due.DUE_TIMERS, (START + 20, -1, -1, "", 0, 10), ("ix_timers_fire_at",)),
+    (due.DUE["runs"], (START + 20, 10), ("ix_runs_deadline",)),
+    (due.DUE["activities"], (START + 20, 10), ("ix_activities_deadline",)),
+    (due.LOST_OWNERS, (), ("ix_runs_owned",)),
+    (due.LOST_CLAIMERS, (), ("ix_activities_claimed",)),
+    (due.AWAKE_RUNS_OF, ("worker-1", 10), ("ix_runs_owned",)),
+    (due.IDLE_RUNS_OF, ("worker-1", 10), ("ix_runs_owned",)),
+    (due.ACTIVITIES_OF, ("worker-2", "", 0, 10), ("ix_activities_claimed",)),
 ]
 
 
@@ -93,10 +93,10 @@ async def test_an_idle_pass_is_one_statement(stage: Stage, monkeypatch: pytest.M
         asked.append(text)
         return fetch(connection, text, values)
 
-    monkeypatch.setattr("outlast_watchdog.scans.fetch", count)
+    monkeypatch.setattr("outlast_store.reads.due.fetch", count)
     changes = stage.runtime.journal.committer.statistics["changes"]
     report = await stage.watchdog.run_pass()
-    assert asked == [scans.LOOK]
+    assert asked == [due.LOW_ENDS]
     assert stage.runtime.journal.committer.statistics["changes"] == changes
     assert (report.done, report.left, report.next_deadline_at) == (0, {}, stage.clock.us + 20 * SECOND)
 

@@ -27,6 +27,7 @@ from sqlalchemy import Connection
 from outlast_runs.deadlines import Enforced, EnforceRunDeadline
 from outlast_store.journal.batch import Change
 from outlast_store.journal.journal import Journal
+from outlast_store.reads.due import count_due, list_lost_claimers, list_lost_owners
 from outlast_store.transitions.children import AppliedClosePolicy, next_children
 from outlast_watchdog import scans
 from outlast_watchdog.enforcement import (
@@ -156,8 +157,8 @@ class Pass:
         """Do what is due. Raises ``StoreError`` where the database can't be read or written."""
         report, now, runtime = self.report, self.now, self._runtime
         first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
-        found = await runtime.read(scans.survey, now, self._until, first)
-        look, steps = found.look, []
+        found = await runtime.read(scans.scan, now, self._until, first)
+        peek, steps = found.peek, []
         if found.runs is not None:
             steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))
         if found.activities is not None:
@@ -168,24 +169,24 @@ class Pass:
             steps.append(self._drain("timers", scans.due_timers, self._fire, found.timers))
         due = bool(steps)
         await together(steps)
-        if self._runs_ended or (look.cascades is not None and look.cascades <= now):
+        if self._runs_ended or (peek.cascades is not None and peek.cascades <= now):
             due = True  # children that end take their deadlines with them
             await self._drain("cascades", self._cascades, self._cascade)
-        lapsed = look.leases is not None and look.leases <= now
+        lapsed = peek.leases is not None and peek.leases <= now
         if lapsed and not self._declare:
             lapsed = False
-            report.note_left("workers", await runtime.read(scans.count_due, "workers", now))
+            report.note_left("workers", await runtime.read(count_due, "workers", now))
         if lapsed:
             await self._drain("workers", scans.lapsed_workers, self._declare_lost)
-        if lapsed or look.lost_claimers:
+        if lapsed or peek.lost_claimers:
             due = True  # what is rescued gets other deadlines
             await self._rescue()
-        if lapsed or look.lost_owners:
+        if lapsed or peek.lost_owners:
             await self._release()
         if due:
             report.next_deadline_at = await runtime.read(scans.nearest_deadline, now)
         else:
-            report.next_deadline_at = look.nearest_deadline
+            report.next_deadline_at = peek.nearest_deadline
         return report
 
     # --- the steps --------------------------------------------------------------------------------------------------
@@ -233,12 +234,12 @@ class Pass:
         return handled
 
     def _cascades(
-        self, connection: Connection, now: int, cursor: scans.DueCascade | None, limit: int
-    ) -> list[scans.DueCascade]:
+        self, connection: Connection, now: int, cursor: scans.DueClosePolicy | None, limit: int
+    ) -> list[scans.DueClosePolicy]:
         """Those of runs that this very pass has ended are due too."""
-        return scans.due_cascades(connection, self._runtime.environment.clock.now(), cursor, limit)
+        return scans.due_close_policies(connection, self._runtime.environment.clock.now(), cursor, limit)
 
-    async def _cascade(self, rows: list[scans.DueCascade]) -> int:
+    async def _cascade(self, rows: list[scans.DueClosePolicy]) -> int:
         """Step by step until none is left, and then for the children that ended by it and have children themselves."""
         handled = 0
         for row in rows:
@@ -278,7 +279,7 @@ class Pass:
 
     async def _rescue(self) -> None:
         """Hand the activities of workers that are gone to others."""
-        for worker_id in await self._runtime.read(scans.lost_claimers):
+        for worker_id in await self._runtime.read(list_lost_claimers):
             await self._drain(
                 "lost_work",
                 partial(self._claims, worker_id),
@@ -312,7 +313,7 @@ class Pass:
     async def _release(self) -> None:
         """Let go of the runs of workers that are gone; those that have something to do come first."""
         handled = 0
-        for worker_id in await self._runtime.read(scans.lost_owners):
+        for worker_id in await self._runtime.read(list_lost_owners):
             while self._limit is None or handled < self._limit:
                 run_ids = await self._runtime.read(scans.runs_of, worker_id, self._batch)
                 released = await self._release_from(worker_id, run_ids)
@@ -359,7 +360,7 @@ class Pass:
         while True:
             wanted = self._batch if self._limit is None else min(self._batch, self._limit - handled)
             if wanted <= 0:
-                left = await self._runtime.read(scans.count_due, kind, self.now) if dated else 1
+                left = await self._runtime.read(count_due, kind, self.now) if dated else 1
                 self.report.reached_limit = True
                 break
             rows = found if found is not None else await self._runtime.read(scan, self._until, cursor, wanted)
@@ -379,7 +380,7 @@ class Pass:
         if failed:
             if isinstance(failed[0], NOT_THE_ROWS) or len(failed) == len(outcomes) > 1:
                 raise failed[0]
-            await self._runtime.read(scans.look)  # raises where the database is away: then it was not the row
+            await self._runtime.read(scans.peek)  # raises where the database is away: then it was not the row
         return outcomes
 
     def _note(self, enforced: Enforced, due_at: int, **ids: Any) -> None:

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from opentelemetry.metrics import MeterProvider
 
 from outlast_store.journal.batch import Committed
-from outlast_watchdog import scans
+from outlast_store.reads.due import count_open
 from outlast_watchdog.dead_journals import DeadJournals
 from outlast_watchdog.metrics import MeasuringEventLog, watchdog_metrics
 from outlast_watchdog.passes import Pass, WatchedRuntime
@@ -138,7 +138,7 @@ class TaskWatchdog:
                 report = await one.run()
                 await self._dead_journals.forget(began)
                 if self._metrics.wants_open(self._runtime):
-                    self._metrics.sampled(self._runtime, await self._runtime.read(scans.count_open))
+                    self._metrics.sampled(self._runtime, await self._runtime.read(count_open))
             except StoreError:
                 self._connected_since = None
                 self._metrics.failed(self._clock.monotonic() - began)

@@ -8,6 +8,8 @@ in a busy loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -15,7 +17,10 @@ from outlast_store.database.sql_text import Values, fetch, marks, select
 from outlast_store.schema import tables
 from outlast_store.schema.rows import LOCAL, ActivityRow
 
-_HAS_TIME = "(next_deadline_at IS NULL OR next_deadline_at > ?)"
+PRIORITIES: Final = 10
+"""How many priorities there are: 0 to 9, the lowest number first."""
+
+_HAS_TIME: Final = "(next_deadline_at IS NULL OR next_deadline_at > ?)"
 
 
 def find_open_activities(connection: Connection, run_id: str) -> list[ActivityRow]:
@@ -32,11 +37,15 @@ def next_available(queues: Sequence[str], types: Sequence[str], now: int) -> tup
         types: The activity types that it runs.
         now: Microseconds since the epoch.
     """
-    text = (
+    return _next_available(len(queues), len(types)), (*queues, *types, now)
+
+
+@lru_cache(64)
+def _next_available(queues: int, types: int) -> str:
+    return (
         "MIN(available_at) FROM activity_executions WHERE status = 'pending' "
-        f"AND task_queue IN ({marks(queues)}) AND activity_type IN ({marks(types)}) AND {_HAS_TIME}"
+        f"AND task_queue IN ({marks(range(queues))}) AND activity_type IN ({marks(range(types))}) AND {_HAS_TIME}"
     )
-    return text, (*queues, *types, now)
 
 
 def next_activity_at(
@@ -61,36 +70,36 @@ def claimable(queues: Sequence[str], types: Sequence[str], now: int, limit: int)
         now: Microseconds since the epoch.
         limit: How many are read of each range.
     """
+    values: list[object] = []
+    for priority in range(PRIORITIES):
+        for queue in queues:
+            values += (queue, priority, now, *types, now, limit)
+    return _claimable_text(len(queues), len(types)), tuple(values)
+
+
+@lru_cache(64)
+def _claimable_text(queues: int, types: int) -> str:
     text = (
         "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
         "AND task_queue = ? AND priority = ? AND available_at <= ? "
-        f"AND activity_type IN ({marks(types)}) AND {_HAS_TIME} "
+        f"AND activity_type IN ({marks(range(types))}) AND {_HAS_TIME} "
         "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
     )
-    ranges: list[str] = []
-    values: list[object] = []
-    for priority in range(10):
-        for queue in queues:
-            ranges.append(f"{text}{len(ranges)}")
-            values += (queue, priority, now, *types, now, limit)
-    return " UNION ALL ".join(ranges), tuple(values)
+    return " UNION ALL ".join(f"{text}{place}" for place in range(PRIORITIES * queues))
 
 
 # --- local activities ----------------------------------------------------------------------------------------------
 
 
-def _claimable_locally(
-    worker_id: str, queues: Sequence[str], workflow_types: Sequence[str], types: Sequence[str], now: int
-) -> tuple[str, Values]:
+@lru_cache(64)
+def _claimable_locally(queues: int, types: int, workflow_types: int) -> str:
     """Return the FROM and WHERE of local activities that a worker may run: those of its runs, and of nobody's."""
-    local = [LOCAL + queue for queue in queues]
-    text = (
+    return (
         "FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
-        f"WHERE a.status = 'pending' AND a.task_queue IN ({marks(local)}) AND a.activity_type IN ({marks(types)}) "
-        f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({marks(workflow_types)}))) "
-        "AND (a.next_deadline_at IS NULL OR a.next_deadline_at > ?)"
+        f"WHERE a.status = 'pending' AND a.task_queue IN ({marks(range(queues))}) "
+        f"AND a.activity_type IN ({marks(range(types))}) AND (a.next_deadline_at IS NULL OR a.next_deadline_at > ?) "
+        f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({marks(range(workflow_types))})))"
     )
-    return text, (*local, *types, worker_id, *workflow_types, now)
 
 
 def next_local_available(
@@ -105,8 +114,9 @@ def next_local_available(
         types: The activity types that it runs.
         now: Microseconds since the epoch.
     """
-    source, values = _claimable_locally(worker_id, queues, workflow_types, types, now)
-    return f"MIN(a.available_at) {source}", values
+    source = _claimable_locally(len(queues), len(types), len(workflow_types))
+    local = [LOCAL + queue for queue in queues]
+    return f"MIN(a.available_at) {source}", (*local, *types, now, worker_id, *workflow_types)
 
 
 def next_local_activity_at(
@@ -152,9 +162,10 @@ def claimable_locally(
         now: Microseconds since the epoch.
         limit: How many are read at most.
     """
-    source, values = _claimable_locally(worker_id, queues, workflow_types, types, now)
+    source = _claimable_locally(len(queues), len(types), len(workflow_types))
     text = (
         f"SELECT a.run_id, a.activity_id {source} AND a.available_at <= ? "
         "ORDER BY a.priority, a.available_at, a.run_id, a.activity_id LIMIT ?"
     )
-    return text, (*values, now, limit)
+    local = [LOCAL + queue for queue in queues]
+    return text, (*local, *types, now, worker_id, *workflow_types, now, limit)

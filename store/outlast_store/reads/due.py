@@ -1,0 +1,234 @@
+"""Reads of what is due: index range reads over open rows, ordered by deadline, in bounded pages.
+
+Each reads one partial index from its low end, so its cost follows what is due and not what is open. A page begins after
+a position, ``(deadline, key)``; :data:`BEGINNING` as the deadline is before everything. Instants are microseconds since
+the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection
+
+from outlast_store.database.sql_text import Values, fetch
+
+BEGINNING: Final = -1
+"""Before every instant."""
+MOST_COUNTED: Final = 10_000
+
+# Distinct ids by leaps through the index, one seek each: the cost follows the number of workers, not of rows.
+LOST_OWNERS = """
+    WITH RECURSIVE holders (id) AS (
+        SELECT MIN(owner_id) FROM workflow_runs WHERE owner_id IS NOT NULL
+        UNION ALL
+        SELECT (SELECT MIN(owner_id) FROM workflow_runs WHERE owner_id > holders.id)
+        FROM holders WHERE holders.id IS NOT NULL
+    )
+    SELECT id FROM holders
+    WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workers WHERE worker_id = id)"""
+
+LOST_CLAIMERS = """
+    WITH RECURSIVE holders (id) AS (
+        SELECT MIN(claimed_by) FROM activity_executions WHERE status = 'running' AND claimed_by IS NOT NULL
+        UNION ALL
+        SELECT (SELECT MIN(claimed_by) FROM activity_executions WHERE status = 'running' AND claimed_by > holders.id)
+        FROM holders WHERE holders.id IS NOT NULL
+    )
+    SELECT id FROM holders
+    WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workers WHERE worker_id = id)"""
+
+LOW_ENDS = f"""
+    SELECT
+        (SELECT MIN(next_deadline_at) FROM workflow_runs WHERE next_deadline_at IS NOT NULL),
+        (SELECT MIN(next_deadline_at) FROM activity_executions WHERE next_deadline_at IS NOT NULL),
+        (SELECT MIN(fire_at) FROM timers),
+        (SELECT MIN(cascade_at) FROM workflow_runs WHERE cascade_at IS NOT NULL),
+        (SELECT MIN(lease_expires_at) FROM workers),
+        EXISTS ({LOST_OWNERS}),
+        EXISTS ({LOST_CLAIMERS})"""
+
+NEXT_DEADLINES = """
+    SELECT
+        (SELECT MIN(next_deadline_at) FROM workflow_runs WHERE next_deadline_at > ?),
+        (SELECT MIN(next_deadline_at) FROM activity_executions WHERE next_deadline_at > ?),
+        (SELECT MIN(fire_at) FROM timers WHERE fire_at > ?)"""
+
+DUE_RUNS = """
+    SELECT next_deadline_at, run_id, workflow_id, retry_policy IS NOT NULL FROM workflow_runs
+    WHERE next_deadline_at <= ? AND next_deadline_at >= ? AND (next_deadline_at, run_id) > (?, ?)
+    ORDER BY next_deadline_at, run_id LIMIT ?"""
+
+DUE_ACTIVITIES = """
+    SELECT next_deadline_at, run_id, activity_id FROM activity_executions
+    WHERE next_deadline_at <= ? AND next_deadline_at >= ? AND (next_deadline_at, run_id, activity_id) > (?, ?, ?)
+    ORDER BY next_deadline_at, run_id, activity_id LIMIT ?"""
+
+DUE_TIMERS = """
+    SELECT fire_at, run_id, timer_id FROM timers
+    WHERE fire_at <= ? AND fire_at >= ? AND (fire_at, run_id, timer_id) > (?, ?, ?)
+    ORDER BY fire_at, run_id, timer_id LIMIT ?"""
+
+DUE_CLOSE_POLICIES = """
+    SELECT cascade_at, run_id FROM workflow_runs
+    WHERE cascade_at <= ? AND cascade_at >= ? AND (cascade_at, run_id) > (?, ?)
+    ORDER BY cascade_at, run_id LIMIT ?"""
+
+OVERDUE_LEASES = """
+    SELECT lease_expires_at, worker_id FROM workers
+    WHERE lease_expires_at <= ? AND lease_expires_at >= ? AND (lease_expires_at, worker_id) > (?, ?)
+    ORDER BY lease_expires_at, worker_id LIMIT ?"""
+
+AWAKE_RUNS_OF = """
+    SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at IS NOT NULL ORDER BY wake_at LIMIT ?"""
+
+IDLE_RUNS_OF = "SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at IS NULL LIMIT ?"
+
+ACTIVITIES_OF = """
+    SELECT run_id, activity_id FROM activity_executions
+    WHERE status = 'running' AND claimed_by = ? AND (run_id, activity_id) > (?, ?)
+    ORDER BY run_id, activity_id LIMIT ?"""
+
+DUE = {
+    "runs": "SELECT 1 FROM workflow_runs WHERE next_deadline_at <= ? LIMIT ?",
+    "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at <= ? LIMIT ?",
+    "timers": "SELECT 1 FROM timers WHERE fire_at <= ? LIMIT ?",
+    "cascades": "SELECT 1 FROM workflow_runs WHERE cascade_at <= ? LIMIT ?",
+    "workers": "SELECT 1 FROM workers WHERE lease_expires_at <= ? LIMIT ?",
+}
+
+OPEN = {
+    "runs": "SELECT 1 FROM workflow_runs WHERE next_deadline_at IS NOT NULL LIMIT ?",
+    "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at IS NOT NULL LIMIT ?",
+    "timers": "SELECT 1 FROM timers LIMIT ?",
+}
+
+
+def read_low_ends(connection: Connection) -> Values:
+    """Return the earliest instant of each kind, ``None`` where there is none, and whether owners or claimers are lost.
+
+    In order: run deadlines, activity deadlines, timers, close policies, leases, lost owners, lost claimers.
+    """
+    return fetch(connection, LOW_ENDS)[0]
+
+
+def read_next_deadlines(connection: Connection, after: int) -> Values:
+    """Return the earliest run deadline, activity deadline and timer after an instant."""
+    return fetch(connection, NEXT_DEADLINES, (after, after, after))[0]
+
+
+def read_due_runs(connection: Connection, until: int, position: tuple[int, str], limit: int) -> list[Values]:
+    """Return ``(deadline, run_id, workflow_id, has a retry policy)`` of runs whose deadline has passed.
+
+    Args:
+        connection: Where to read.
+        until: Deadlines up to this instant.
+        position: Where the page begins: after this deadline and run id.
+        limit: Rows at most.
+    """
+    return fetch(connection, DUE_RUNS, (until, position[0], *position, limit))
+
+
+def read_due_activities(
+    connection: Connection, until: int, position: tuple[int, str, int], limit: int
+) -> list[Values]:
+    """Return ``(deadline, run_id, activity_id)`` of activities one of whose deadlines has passed.
+
+    Args:
+        connection: Where to read.
+        until: Deadlines up to this instant.
+        position: Where the page begins: after this deadline, run id and activity id.
+        limit: Rows at most.
+    """
+    return fetch(connection, DUE_ACTIVITIES, (until, position[0], *position, limit))
+
+
+def read_due_timers(
+    connection: Connection, until: int, position: tuple[int, str, int], limit: int
+) -> list[Values]:
+    """Return ``(fire_at, run_id, timer_id)`` of timers that are due.
+
+    Args:
+        connection: Where to read.
+        until: Timers that fire up to this instant.
+        position: Where the page begins: after this instant, run id and timer id.
+        limit: Rows at most.
+    """
+    return fetch(connection, DUE_TIMERS, (until, position[0], *position, limit))
+
+
+def read_due_close_policies(
+    connection: Connection, until: int, position: tuple[int, str], limit: int
+) -> list[Values]:
+    """Return ``(due_at, run_id)`` of ended runs whose parent close policy is still to be applied to their children.
+
+    Args:
+        connection: Where to read.
+        until: Due up to this instant.
+        position: Where the page begins: after this instant and run id.
+        limit: Rows at most.
+    """
+    return fetch(connection, DUE_CLOSE_POLICIES, (until, position[0], *position, limit))
+
+
+def read_overdue_leases(
+    connection: Connection, until: int, position: tuple[int, str], limit: int
+) -> list[Values]:
+    """Return ``(lease_expires_at, worker_id)`` of workers whose lease is over.
+
+    Args:
+        connection: Where to read.
+        until: Leases that end up to this instant.
+        position: Where the page begins: after this instant and worker id.
+        limit: Rows at most.
+    """
+    return fetch(connection, OVERDUE_LEASES, (until, position[0], *position, limit))
+
+
+def list_lost_owners(connection: Connection) -> list[str]:
+    """Return the workers that own runs and are no longer registered."""
+    return [row[0] for row in fetch(connection, LOST_OWNERS)]
+
+
+def list_lost_claimers(connection: Connection) -> list[str]:
+    """Return the workers that run activities and are no longer registered."""
+    return [row[0] for row in fetch(connection, LOST_CLAIMERS)]
+
+
+def list_awake_runs(connection: Connection, owner_id: str, limit: int) -> list[str]:
+    """Return some of an owner's runs that have something to do, the longest awake first."""
+    return [row[0] for row in fetch(connection, AWAKE_RUNS_OF, (owner_id, limit))]
+
+
+def list_idle_runs(connection: Connection, owner_id: str, limit: int) -> list[str]:
+    """Return some of an owner's runs that wait for something."""
+    return [row[0] for row in fetch(connection, IDLE_RUNS_OF, (owner_id, limit))]
+
+
+def read_running_activities(
+    connection: Connection, worker_id: str, after: tuple[str, int], limit: int
+) -> list[Values]:
+    """Return ``(run_id, activity_id)`` of the activities that a worker is running, by key.
+
+    Args:
+        connection: Where to read.
+        worker_id: Who claimed them.
+        after: Where the page begins: after this run id and activity id.
+        limit: Rows at most.
+    """
+    return fetch(connection, ACTIVITIES_OF, (worker_id, *after, limit))
+
+
+def count_due(connection: Connection, kind: str, now: int) -> int:
+    """Return how much of a kind (a key of :data:`DUE`) is due, counted up to ten thousand."""
+    text = f"SELECT COUNT(*) FROM ({DUE[kind]}) AS due"
+    count: int = fetch(connection, text, (now, MOST_COUNTED))[0][0]
+    return count
+
+
+def count_open(connection: Connection) -> dict[str, int]:
+    """Return how many deadlines and timers lie ahead, by what they are of, each counted up to ten thousand."""
+    found: dict[str, int] = {}
+    for of, text in OPEN.items():
+        found[of] = fetch(connection, f"SELECT COUNT(*) FROM ({text}) AS ahead", (MOST_COUNTED,))[0][0]
+    return found

@@ -1,0 +1,34 @@
+"""The rows of an activity's attempts that did not succeed: deleting one that is no longer kept."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outlast_store.journal.batch import Batch
+from outlast_store.schema.ids import first_id_at
+from outlast_workflow.primitives.enums import AttemptOutcome
+
+_ATTEMPT: Final = "WHERE run_id = ? AND activity_id = ? AND attempt = ?"
+_FAILURE: Final = (
+    "DELETE FROM workflow_failures WHERE failure_id = (SELECT failure_id FROM workflow_failures "
+    "WHERE run_id = ? AND failure_id >= ? AND recorded_at = ? AND source_kind = 'activity_execution' "
+    "AND source_id = ? AND event_seq IS NULL ORDER BY failure_id LIMIT 1)"
+)
+_WITH_A_FAILURE: Final = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
+
+
+def delete_attempt(batch: Batch, run_id: str, activity_id: int, attempt: int) -> None:
+    """Delete an attempt's row and, if it has one, its failure's row, which was written in the same batch.
+
+    Args:
+        batch: The transaction.
+        run_id: The run that called the activity.
+        activity_id: The activity.
+        attempt: The attempt's number.
+    """
+    key = (run_id, activity_id, attempt)
+    found = batch.scan(f"SELECT outcome, ended_at FROM activity_attempts {_ATTEMPT}", key)
+    batch.execute(f"DELETE FROM activity_attempts {_ATTEMPT}", key)
+    for outcome, ended_at in found:
+        if outcome in _WITH_A_FAILURE:
+            batch.execute(_FAILURE, (run_id, first_id_at(ended_at), ended_at, str(activity_id)))
