@@ -7,7 +7,8 @@ import inspect
 from typing import Any
 
 from outlast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
-from outlast_activities.context import RunningActivity, StopReason
+from outlast_activities.context import RunningActivity
+from outlast_activities.stop_reason import StopReason
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import ApplicationError, PayloadDecodeError, PayloadEncodeError

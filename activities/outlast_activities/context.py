@@ -13,31 +13,16 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Protocol
 
 from outlast_activities.deadlines import options_of
 from outlast_activities.definitions import ActivityDefinition
-from outlast_activities.heartbeats import CANCEL_REQUESTED, LOST, TIMED_OUT
+from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors.context import NotInActivityError
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
-
-
-class StopReason(StrEnum):
-    """Why a handler is asked to stop."""
-
-    CANCEL_REQUESTED = CANCEL_REQUESTED
-    """The workflow no longer wants the activity, or ended."""
-    TIMED_OUT = TIMED_OUT
-    """A deadline of the attempt has passed; what it does now is ignored."""
-    LOST = LOST
-    """The attempt is no longer this worker's; what it does now is ignored."""
-    WORKER_SHUTDOWN = "worker_shutdown"
-    """The worker stops; another one will run the activity again."""
-
 
 _REASONS = {
     StopReason.CANCEL_REQUESTED: "the activity was cancelled",

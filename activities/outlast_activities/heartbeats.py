@@ -21,6 +21,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from outlast_activities.deadlines import after, options_of, refresh
+from outlast_activities.stop_reason import CANCEL_REQUESTED, LOST, TIMED_OUT
 from outlast_activities.task import ActivityTask, AttemptKey
 from outlast_store.database.sql_text import Values
 from outlast_store.database.statements import statements_for
@@ -36,9 +37,6 @@ THROTTLE: Final = 0.8
 LONGEST_THROTTLE_S: Final = 30.0
 MOST_ROWS: Final = 1000
 
-CANCEL_REQUESTED: Final = "cancel_requested"
-TIMED_OUT: Final = "timed_out"
-LOST: Final = "lost"
 
 _KEY = ("run_id", "activity_id")
 _GUARD = ("run_id", "activity_id", "attempt", "status")

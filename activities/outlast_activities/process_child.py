@@ -17,8 +17,9 @@ from typing import Any
 
 from outlast_activities.attempt_outcome import Outcome, Outcomes, let_go
 from outlast_activities.attempts import AttemptEnd
-from outlast_activities.context import CURRENT, RunningActivity, StopReason
+from outlast_activities.context import CURRENT, RunningActivity
 from outlast_activities.definitions import found
+from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter

@@ -23,9 +23,10 @@ import orjson
 from outlast_activities import process_child
 from outlast_activities.attempt_outcome import Outcome, Outcomes
 from outlast_activities.attempts import HANDED_BACK, AttemptEnd
-from outlast_activities.context import RunningActivity, StopReason
+from outlast_activities.context import RunningActivity
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.process_child import REASONS, Order, Report, Sender
+from outlast_activities.stop_reason import StopReason
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of, plain_failure
 from outlast_workflow.history.events import Failure

@@ -39,10 +39,11 @@ from typing import Any
 
 from outlast_activities.attempt_outcome import Outcome, Outcomes, let_go
 from outlast_activities.attempts import HANDED_BACK
-from outlast_activities.context import CURRENT, Cancelled, RunningActivity, StopReason
+from outlast_activities.context import CURRENT, Cancelled, RunningActivity
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.process_pool import ProcessRunner
+from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask, AttemptKey
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.environment import Environment

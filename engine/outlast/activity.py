@@ -3,7 +3,6 @@
 from outlast_activities.context import (
     ActivityInfo,
     Cancelled,
-    StopReason,
     heartbeat,
     in_activity,
     info,
@@ -11,6 +10,7 @@ from outlast_activities.context import (
     logger,
 )
 from outlast_activities.definitions import ActivityDefinition, defn
+from outlast_activities.stop_reason import StopReason
 
 __all__ = [
     "ActivityDefinition",

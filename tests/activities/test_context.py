@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from outlast_activities import context as activity
-from outlast_activities.context import Cancelled, StopReason
+from outlast_activities.context import Cancelled
 from outlast_activities.definitions import defn
+from outlast_activities.stop_reason import StopReason
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors.context import NotInActivityError
 

@@ -122,6 +122,17 @@ def test_importing_it_loads_no_migrations_scheduler_or_command_line() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_code_that_declares_workflows_and_activities_starts_without_the_database_and_pydantic() -> None:
+    heavy = ["alembic", "apscheduler", "psycopg", "pydantic", "pydantic_core", "sqlalchemy"]
+    script = (
+        "import sys\n"
+        "from outlast import activity, errors, workflow\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("name", ["start", "runtime", "handle"])
 def test_a_client_that_was_not_awaited_says_how_to_connect(name: str) -> None:
     with pytest.raises(AttributeError, match=r"not connected.*client = await Client\.connect"):

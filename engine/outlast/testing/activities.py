@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, TypeVarTuple
 
 from outlast.testing.clock import EPOCH
-from outlast_activities.context import CURRENT, RunningActivity, StopReason
+from outlast_activities.context import CURRENT, RunningActivity
 from outlast_activities.definitions import definition_of
+from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter

@@ -12,16 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import orjson
-from pydantic import ValidationError
 
-from outlast_workflow.data.reading import (
-    UnreadableHintError,
-    adapter,
-    describe_error,
-    hint_name,
-    is_untyped,
-    simple_types,
-)
+from outlast_workflow.data.reading import hint_name, is_untyped, simple_types
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.data.writing import UnwritableError, dump
 from outlast_workflow.errors import (
@@ -67,6 +59,9 @@ class DataConverter:
         if codec is not None and not codec.name:
             raise InvalidOptionError("payload codec must have a name that is not empty", field="codec")
         self.codec = codec
+        # Loads pydantic: here and not at import, which would slow down the start of programs that only declare
+        # workflows and activities; nor at the first value that needs it, which would slow down a workflow task.
+        import outlast_workflow.data.adapters  # noqa: F401
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -119,7 +114,7 @@ class DataConverter:
             reader: _ArgumentsReader = signature.readers.get(len(args)) or _reader(signature, len(args))
             if not reader.takes(args):
                 try:
-                    reader.read(_PLAIN.encode_args(args, signature, what), list(args))
+                    reader.read(_plain_args(args, signature, what), list(args))
                 except PayloadDecodeError as error:
                     raise DurableCallError(f"{what} can't be called so: {error}") from None
         return self.encode_args(args, signature, what)
@@ -249,6 +244,10 @@ def _validated(
     array: bytes, hints: tuple[Any, ...], names: tuple[str, ...], labels: tuple[str, ...]
 ) -> tuple[Any, ...]:
     """The items of a JSON array, each as its hint says; messages call them by their labels."""
+    from pydantic import ValidationError
+
+    from outlast_workflow.data.adapters import UnreadableHintError, adapter, describe_error
+
     try:
         return adapter(hints).validate_json(array)
     except ValidationError as error:
@@ -292,6 +291,14 @@ def _check_count(signature: CallSignature, count: int) -> None:
     )
 
 
+def _plain_args(args: Sequence[Any], signature: CallSignature, what: str) -> Payload:
+    """The payload of a call's arguments without a codec."""
+    try:
+        return Payload(dump(list(args)))
+    except UnwritableError as error:
+        raise _unwritable_argument(args, signature, what, error) from None
+
+
 def _unwritable_argument(
     args: Sequence[Any], signature: CallSignature | None, what: str, error: UnwritableError
 ) -> PayloadEncodeError:
@@ -308,6 +315,5 @@ def _unwritable_argument(
     return PayloadEncodeError(f"{what} can't be written as JSON: {error}", what=what)
 
 
-_PLAIN = DataConverter()
 _NULL = Payload(b"null", None)
 _EMPTY = Payload(b"[]", [])

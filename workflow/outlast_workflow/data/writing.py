@@ -21,8 +21,6 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
 
 from outlast_workflow.primitives.payloads import Payload
 
@@ -95,7 +93,8 @@ def _known(value: Any) -> Any:
 def _encoder(cls: type) -> Callable[[Any], Any]:
     if issubclass(cls, Payload):
         return _embed
-    if issubclass(cls, BaseModel) or hasattr(cls, "__pydantic_serializer__"):
+    # A model or a dataclass of pydantic, told without importing pydantic.
+    if hasattr(cls, "__pydantic_serializer__"):
         return _model_encoder(cls)
     if dataclasses.is_dataclass(cls):
         return _dataclass_encoder(cls)
@@ -134,6 +133,8 @@ def _embed(payload: Payload) -> Any:
 
 
 def _other(value: Any) -> Any:
+    from pydantic_core import to_jsonable_python
+
     try:
         return to_jsonable_python(value, bytes_mode="base64", by_alias=True, round_trip=True)
     except Exception:
@@ -247,10 +248,11 @@ def _children(item: Any) -> Iterable[Any]:
         return item.values()
     if isinstance(item, list | tuple | set | frozenset):
         return item
-    if isinstance(item, BaseModel):
-        return vars(item).values()
     if isinstance(item, Enum):
         return (item.value,)
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
         return [getattr(item, field.name) for field in dataclasses.fields(item)]
+    if hasattr(item.__class__, "__pydantic_serializer__"):
+        fields: dict[str, Any] = vars(item)
+        return fields.values()
     return ()
