@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Table
 from benchmarks.databases import opened
 from outlast_store.database.sql_text import columns_of
 from outlast_store.schema import tables
-from outlast_store.transitions.runs import first_run, new_instance
+from outlast_store.transitions.new_runs import first_run, new_instance
 from outlast_workflow.environment import Environment
 from outlast_workflow.options.options import StartOptions
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.inputs import ACTIVITY_TYPE, OPTIONS, WORKFLOW_TYPE, answer_to, argument
 from outlast_activities.deadlines import refresh
 from outlast_store.schema.rows import ActivityRow, InstanceRow, Row, RunRow
-from outlast_store.transitions.runs import first_run, new_instance, started_event
+from outlast_store.transitions.new_runs import first_run, new_instance, started_event
 from outlast_workflow.environment import Environment
 from outlast_workflow.history.events import (
     ActivityCompleted,

@@ -20,7 +20,7 @@ from outlast_runs.claims import RegisterWorker
 from outlast_runs.start import StartRun
 from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
 from outlast_store.schema.rows import RunRow, WorkerRow
-from outlast_store.transitions.runs import first_run, started_event
+from outlast_store.transitions.new_runs import first_run, started_event
 from outlast_watchdog.passes import apply_all
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.history.events import ActivityScheduled, Event, TimerScheduled, WorkflowTaskCompleted

@@ -24,7 +24,7 @@ from benchmarks.processes import resident_mib, threads
 from outlast.client.client import Client
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow
-from outlast_store.transitions.runs import first_run
+from outlast_store.transitions.new_runs import first_run
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.environment import Environment
 from outlast_workflow.options.options import StartOptions

@@ -1,8 +1,13 @@
-"""How an activity is scheduled, claimed, and how one of its attempts ends.
+"""How an activity is scheduled and claimed, and how its attempts end.
 
-:func:`close_attempt` is the one function that closes an attempt, for a failure, a timeout, a cancellation, a rescue and
-a hand-back alike. It first enforces a deadline that has passed (so nothing masks one), closes as cancelled if that was
-asked for, and else decides: another attempt, with its per-attempt deadlines reset, or the end.
+:func:`close_attempt` is the one function that decides what follows an attempt that did not succeed: a failure, a
+timeout, a cancellation, a rescue or a release alike. It first enforces a deadline that has passed, so that nothing
+masks one. It closes the activity as cancelled if a cancel was requested, and otherwise decides: another attempt, with
+its per-attempt deadlines reset, or the end.
+
+Where there is nothing to decide, two others close: :func:`complete` an activity whose attempt succeeded, and
+:func:`~outlast_store.transitions.activity_ends.cancel_activity` the open activities of a run that closes, as well as an
+activity that is cancelled while nobody runs it.
 """
 
 from __future__ import annotations
@@ -14,8 +19,8 @@ import orjson
 from outlast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow
+from outlast_store.transitions.activity_ends import cancel_activity, close_activity
 from outlast_store.transitions.attempts import delete_attempt
-from outlast_store.transitions.runs import cancel_activity, close_activity
 from outlast_workflow.data.failures import activity_timeout_failure, plain_failure
 from outlast_workflow.history.events import (
     ActivityCompleted,

@@ -15,7 +15,7 @@ from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
 from outlast_store.reads.activities import claimable, claimable_locally
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.schema.tables import history_events, workflow_runs
-from outlast_store.transitions.runs import Ended, open_run
+from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import ActivityCompleted
 from outlast_workflow.primitives.enums import ActivityStatus

@@ -9,5 +9,5 @@ attempts in :mod:`outlast_activities.changes`, upkeep next to what calls for it 
 ``Change``.
 
 A change that finds a deadline of its run passed enforces it, whoever asked
-(:func:`outlast_store.transitions.runs.open_run`).
+(:func:`outlast_store.transitions.run_ends.open_run`).
 """

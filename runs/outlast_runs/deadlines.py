@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_deadlines import earliest
-from outlast_store.transitions.runs import Ended, open_run
+from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.primitives.enums import TimeoutKind
 

@@ -22,8 +22,9 @@ from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions import requests
+from outlast_store.transitions.new_runs import new_seed, next_run
 from outlast_store.transitions.run_deadlines import earliest
-from outlast_store.transitions.runs import Ended, close_run, new_seed, next_run, open_run, run_failure
+from outlast_store.transitions.run_ends import Ended, close_run, open_run, run_failure
 from outlast_workflow.errors import RunNotFoundError
 from outlast_workflow.errors.refusals import ResetRefusedError
 from outlast_workflow.history.events import WorkflowReset, WorkflowStarted

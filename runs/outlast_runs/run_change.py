@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.runs import Ended, open_run, request_cancel, terminate
+from outlast_store.transitions.run_ends import Ended, open_run, request_cancel, terminate
 from outlast_workflow.errors import RunNotFoundError, WorkflowClosedError
 from outlast_workflow.history.events import WorkflowCancelRequested
 
@@ -13,8 +13,8 @@ class RunChange(BaseChange):
     """A change of one open run.
 
     Where the run is closed and its chain continued, or where its deadline closes it in this change, the change writes
-    nothing else and returns :class:`~outlast_store.transitions.runs.Ended`: its caller asks the next run, or is told
-    that the workflow has ended.
+    nothing else and returns :class:`~outlast_store.transitions.run_ends.Ended`: its caller asks the next run, or
+    learns that the workflow has ended.
     """
 
     def __init__(self, workflow_id: str, run_id: str) -> None:

@@ -7,7 +7,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.requests import DELIVERED
-from outlast_store.transitions.runs import Ended, open_run
+from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import (

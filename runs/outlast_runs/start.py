@@ -19,9 +19,10 @@ from outlast_runs.updates import UpdateRequest, ask, known_update
 from outlast_runs.workflow_task import Applied, WorkflowTask, apply_workflow_task
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
+from outlast_store.transitions.new_runs import first_run as first_run
+from outlast_store.transitions.new_runs import new_instance
 from outlast_store.transitions.run_deadlines import deadline_passed
-from outlast_store.transitions.runs import Ended, new_instance, open_run, terminate
-from outlast_store.transitions.runs import first_run as first_run
+from outlast_store.transitions.run_ends import Ended, open_run, terminate
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
 from outlast_workflow.history.events import SignalReceived, WorkflowStarted
 from outlast_workflow.options.limits import DEFAULT_LIMITS

@@ -16,7 +16,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.requests import OPEN
-from outlast_store.transitions.runs import Ended
+from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.data.headers import stored, taken_apart
 from outlast_workflow.history.events import UpdateAccepted
 from outlast_workflow.options.limits import StructuralLimits

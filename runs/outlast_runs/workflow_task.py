@@ -22,19 +22,9 @@ from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
 from outlast_store.schema import search_index
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.children import NewChild, cancel_child, start_child
+from outlast_store.transitions.new_runs import add_next_run, first_event, new_seed, next_run, started_event
 from outlast_store.transitions.requests import completed, move_signals, unapplied_signals
-from outlast_store.transitions.runs import (
-    Ended,
-    add_next_run,
-    close_run,
-    first_event,
-    new_seed,
-    next_run,
-    open_run,
-    retry_run,
-    run_failure,
-    started_event,
-)
+from outlast_store.transitions.run_ends import Ended, close_run, open_run, retry_run, run_failure
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import (
     ActivityCancelRequested,

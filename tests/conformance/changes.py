@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from outlast_runs.start import StartRun
 from outlast_store.database.raw_connection import RawConnection
 from outlast_store.journal.batch import BaseChange, Batch
-from outlast_store.transitions.runs import first_run, started_event
+from outlast_store.transitions.new_runs import first_run, started_event
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import SignalReceived, WorkflowCancelRequested

@@ -17,7 +17,7 @@ from outlast_store.database.sql_text import fetch
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.reads.workers import poll_work
 from outlast_store.schema.rows import RunRow, WorkerRow
-from outlast_store.transitions.runs import first_run, started_event
+from outlast_store.transitions.new_runs import first_run, started_event
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import JournalClosedError, RefusedError
 from outlast_workflow.options.options import StartOptions

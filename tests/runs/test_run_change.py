@@ -12,7 +12,7 @@ from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_runs.signals import SendSignal
 from outlast_runs.updates import SendUpdate, UpdateRequest
 from outlast_store.transitions.run_deadlines import PassedDeadline
-from outlast_store.transitions.runs import Ended
+from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.errors import RunNotFoundError, WorkflowClosedError
 from outlast_workflow.history.events import SignalReceived
 from outlast_workflow.options.limits import DEFAULT_LIMITS

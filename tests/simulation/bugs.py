@@ -23,7 +23,7 @@ from outlast_store.journal import batch as batches
 from outlast_store.journal import committer
 from outlast_store.journal.batch import Batch
 from outlast_store.reads.workers import renew_lease
-from outlast_store.transitions import parents, requests, runs
+from outlast_store.transitions import parents, requests, run_ends
 from outlast_store.transitions.children import AppliedClosePolicy, cascade
 from outlast_watchdog import enforcement
 from outlast_watchdog.enforcement import Fired, Rescued
@@ -371,4 +371,4 @@ def parents_not_told(stack: ExitStack) -> None:
         if batch.run(run.parent_run_id) is not None:
             right(batch, run, event)
 
-    _patch(stack, runs, "tell_parent", wrong)
+    _patch(stack, run_ends, "tell_parent", wrong)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outlast_store.schema.rows import RunRow
+from outlast_store.transitions.new_runs import first_run
 from outlast_store.transitions.run_deadlines import deadline_passed, earliest
-from outlast_store.transitions.runs import first_run
 from outlast_workflow.options.options import StartOptions
 
 STARTED_AT = 1_767_225_600_000_000

@@ -26,7 +26,7 @@ from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.reads.histories import read_history
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
-from outlast_store.transitions.runs import first_run, new_seed, started_event
+from outlast_store.transitions.new_runs import first_run, new_seed, started_event
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.environment import Environment
 from outlast_workflow.history.events import (

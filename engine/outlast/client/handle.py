@@ -26,7 +26,7 @@ from outlast_store.journal.batch import Change
 from outlast_store.reads.histories import read_events
 from outlast_store.reads.runs import find_instance, find_run
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.runs import Ended
+from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall

@@ -13,7 +13,7 @@ from outlast.runtime.runtime import Runtime
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import UpdateRequest
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.runs import first_run, started_event
+from outlast_store.transitions.new_runs import first_run, started_event
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.history.events import SignalReceived, WorkflowStarted

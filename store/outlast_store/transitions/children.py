@@ -15,17 +15,9 @@ from sqlalchemy import Connection
 from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import InstanceRow, RunRow
+from outlast_store.transitions.new_runs import first_run, new_instance, new_seed, started_event
 from outlast_store.transitions.run_deadlines import earliest
-from outlast_store.transitions.runs import (
-    Ended,
-    first_run,
-    new_instance,
-    new_seed,
-    open_run,
-    request_cancel,
-    started_event,
-    terminate,
-)
+from outlast_store.transitions.run_ends import Ended, open_run, request_cancel, terminate
 from outlast_workflow.history.events import (
     ChildWorkflowCancelRequested,
     ChildWorkflowScheduled,

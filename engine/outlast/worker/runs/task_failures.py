@@ -14,7 +14,7 @@ from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.settings import WorkerSettings
 from outlast_runs.workflow_task import CommitWorkflowTask, FailWorkflowTask, WorkflowTask
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.runs import Ended
+from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
 from outlast_workflow.history.events import Failure, WorkflowFailed, WorkflowTaskFailed
