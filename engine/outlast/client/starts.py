@@ -20,9 +20,9 @@ from outlast_workflow.history.events import SignalReceived, WorkflowStarted
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import (
     StartOptions,
-    validate_name,
     validate_task_queue,
     validate_workflow_id,
+    validate_workflow_type,
 )
 from outlast_workflow.options.search_attributes import size_of, to_document
 
@@ -49,7 +49,7 @@ class Starter:
         """The rows of a start; everything that can be wrong with it is found here."""
         environment = self.runtime.environment
         if isinstance(workflow, str):
-            name, signature = validate_name("workflow", workflow), None
+            name, signature = validate_workflow_type("workflow", workflow), None
         else:
             definition = definition_of(workflow)
             name, signature = definition.name, definition.signature

@@ -136,7 +136,7 @@ def _check_attributes(run: dict[str, Any], place: str) -> None:
     if run["search_attributes"] is None:
         return
     try:
-        checked_attributes(from_document(orjson.loads(run["search_attributes"])))
+        checked_attributes(from_document(orjson.loads(run["search_attributes"])), reserved=True)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise InvalidHistoryError("run.search_attributes are not what they must be", place=place) from None
 

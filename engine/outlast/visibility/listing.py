@@ -18,7 +18,7 @@ from outlast.visibility.where import Range, wanted_attributes
 from outlast_store.reads import run_listing
 from outlast_store.reads.run_listing import ListedRun, RunFilter
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.options import validate_name, validate_task_queue, validate_workflow_id
+from outlast_workflow.options.options import validate_name, validate_workflow_id
 from outlast_workflow.options.validation import integer
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, Attention, RunStatus
 from outlast_workflow.primitives.times import from_datetime, to_datetime
@@ -89,7 +89,7 @@ def run_filter(
     chosen = RunFilter(
         statuses=_statuses(status),
         workflow_type=None if workflow_type is None else validate_name("workflow type", workflow_type),
-        task_queue=None if task_queue is None else validate_task_queue(task_queue),
+        task_queue=None if task_queue is None else validate_name("task queue", task_queue),
         workflow_id=None if workflow_id is None else validate_workflow_id(workflow_id),
         id_prefix=None if id_prefix is None else validate_name("id prefix", id_prefix),
         parent=None if parent is None else validate_name("parent", parent),

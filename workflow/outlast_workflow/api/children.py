@@ -17,9 +17,9 @@ from outlast_workflow.options.validation import (
     priority,
     valid_cancellation_type,
     valid_parent_close_policy,
-    validate_name,
     validate_task_queue,
     validate_workflow_id,
+    validate_workflow_type,
 )
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
 from outlast_workflow.run.child_calls import ChildOptions, ChildWorkflowHandle
@@ -143,7 +143,7 @@ def _start(
 
 def _named(workflow: Any) -> tuple[str, CallSignature | None]:
     if isinstance(workflow, str):
-        return validate_name("workflow", workflow), None
+        return validate_workflow_type("workflow", workflow), None
     definition = definition_of(workflow)
     return definition.name, definition.signature
 

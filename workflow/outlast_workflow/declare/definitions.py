@@ -20,7 +20,7 @@ from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.handlers import HandlerSet, handlers_of, takes_input
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.loop.greenlets import in_greenlet
-from outlast_workflow.options.validation import validate_name
+from outlast_workflow.options.validation import refuse_reserved, validate_name
 from outlast_workflow.primitives.interceptor_chain import Chain
 
 P = ParamSpec("P")
@@ -261,6 +261,7 @@ def definition_of(workflow: object) -> WorkflowDefinition:
 
 
 def _class_definition(cls: type, name: str | None) -> WorkflowDefinition:
+    refuse_reserved("workflow name", name or cls.__name__)
     marked = _run_methods(cls)
     if not marked:
         raise InvalidOptionError(f"workflow {cls.__name__} has no run method: mark one with @workflow.run")
@@ -299,6 +300,7 @@ def _function_definition(fn: Callable[..., Any], name: str | None) -> WorkflowDe
         raise InvalidOptionError(
             f"{fn.__qualname__} is a method: put @workflow.defn on the class and @workflow.run on the method"
         )
+    refuse_reserved("workflow name", name or fn.__name__)
     is_async = inspect.iscoroutinefunction(fn)
     return WorkflowDefinition(
         name or fn.__name__, None, fn, CallSignature.of(fn), _source(fn), is_async=is_async

@@ -15,6 +15,7 @@ from outlast_workflow.options.validation import (
     validate_name,
     validate_task_queue,
     validate_workflow_id,
+    validate_workflow_type,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "validate_name",
     "validate_task_queue",
     "validate_workflow_id",
+    "validate_workflow_type",
 ]

@@ -17,6 +17,7 @@ from typing import Any, Final
 import orjson
 
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import refuse_reserved
 from outlast_workflow.primitives.times import from_datetime
 
 SearchValue = str | int | float | bool | datetime | list[str]
@@ -33,13 +34,14 @@ LEAST_INTEGER: Final = -(2**63)
 MOST_INTEGER: Final = 2**63 - 1
 
 
-def checked_attributes(given: Any, *, removals: bool = False) -> dict[str, Any]:
+def checked_attributes(given: Any, *, removals: bool = False, reserved: bool = False) -> dict[str, Any]:
     """What was given, checked, in its one normal form: instants in UTC, lists of plain texts, no repeats in them.
 
     Args:
         given: Names and values.
         removals: Whether ``None`` (and an empty list, which is the same) may stand for an attribute to take away; it
             is left out otherwise.
+        reserved: Whether names that are reserved for the engine may occur: in what the engine wrote, they may.
 
     Raises:
         InvalidOptionError: A name or a value that can't be; the message has no value in it.
@@ -49,6 +51,8 @@ def checked_attributes(given: Any, *, removals: bool = False) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in given.items():
         key = checked_name(name)
+        if not reserved:
+            refuse_reserved("search attribute", key, field="search_attributes")
         if value is None or (isinstance(value, list | tuple) and not value):
             if removals:
                 checked[key] = None

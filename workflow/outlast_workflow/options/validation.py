@@ -27,6 +27,10 @@ MAX_INTEGER = 2**53 - 1
 """What a column and any reader of JSON can hold."""
 
 MAX_NAME_LENGTH = 200
+
+RESERVED_PREFIX = "outlast"
+"""The engine's own prefix: neither it, nor what continues it with a dot or an underscore, is a user's to choose."""
+
 MAX_REASON_LENGTH = 10_000
 
 
@@ -163,14 +167,59 @@ def validate_name(field: str, value: Any) -> str:
     return str.__str__(value)
 
 
+def is_reserved(name: str) -> bool:
+    """Return whether a name is the engine's: ``outlast``, ``outlast.…`` or ``outlast_…``."""
+    return name.startswith(RESERVED_PREFIX) and name[len(RESERVED_PREFIX) :][:1] in ("", ".", "_")
+
+
+def refuse_reserved(what: str, name: str, *, field: str | None = None) -> None:
+    """Refuse a name that is reserved for the engine.
+
+    Args:
+        what: What is named, in words, for the message.
+        name: The name.
+        field: The error's field, if it is called otherwise than what is named.
+
+    Raises:
+        InvalidOptionError: The name is ``outlast`` or begins with ``outlast.`` or ``outlast_``.
+    """
+    if is_reserved(name):
+        raise InvalidOptionError(
+            f"{what} {name!r:.60} is reserved for the engine, as are all names that begin with 'outlast.' or "
+            "'outlast_': choose another one",
+            field=field or what.replace(" ", "_"),
+        )
+
+
 def validate_workflow_id(value: Any) -> str:
-    """A workflow id."""
+    """Return a workflow id. No prefix of it is reserved."""
     return validate_name("workflow id", value)
 
 
+def validate_workflow_type(field: str, value: Any) -> str:
+    """Return the name of a workflow type.
+
+    Args:
+        field: What messages call it, in words.
+        value: The name.
+
+    Raises:
+        InvalidOptionError: It is not a valid name, or it is reserved for the engine.
+    """
+    name = validate_name(field, value)
+    refuse_reserved(field, name)
+    return name
+
+
 def validate_task_queue(value: Any) -> str:
-    """A task queue's name."""
-    return validate_name("task queue", value)
+    """Return the name of a task queue that users choose.
+
+    Raises:
+        InvalidOptionError: It is not a valid name, or it is reserved for the engine.
+    """
+    name = validate_name("task queue", value)
+    refuse_reserved("task queue", name)
+    return name
 
 
 def validate_reason(value: Any) -> str | None:

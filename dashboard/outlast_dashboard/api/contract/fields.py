@@ -29,7 +29,13 @@ NAME_SCHEMA: Final[dict[str, Any]] = {
     "pattern": _NAME_PATTERN,
 }
 
+# A reserved name is `outlast`, or begins with it and a dot or an underscore.
+_NOT_RESERVED: Final = "^(?!outlast(?:[._]|$))"
+
 Name = Annotated[StrictStr, WithJsonSchema(NAME_SCHEMA)]
+OwnName = Annotated[
+    StrictStr, WithJsonSchema({**NAME_SCHEMA, "pattern": _NOT_RESERVED + _NAME_PATTERN.removeprefix("^")})
+]
 Reason = Annotated[StrictStr, WithJsonSchema({"type": "string", "maxLength": MAX_REASON_LENGTH})]
 Timeout = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_SECONDS})]
 Duration = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_SECONDS})]
@@ -44,7 +50,10 @@ SearchAttributes = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME_LENGTH},
+            "propertyNames": {
+                "pattern": f"{_NOT_RESERVED}[A-Za-z_][A-Za-z0-9_]*$",
+                "maxLength": MAX_NAME_LENGTH,
+            },
             "additionalProperties": {
                 "anyOf": [
                     {"type": "string", "maxLength": MOST_TEXT_BYTES},

@@ -20,6 +20,7 @@ from outlast.visibility.views import Instant, View
 from outlast_dashboard.api.contract.fields import (
     Duration,
     Name,
+    OwnName,
     Priority,
     Reason,
     SearchAttributes,
@@ -73,10 +74,10 @@ class RetryPolicyBody(Body):
 class StartBody(Body):
     """A start. Only ``workflow_type`` is needed."""
 
-    workflow_type: Name
+    workflow_type: OwnName
     workflow_id: Name | None = None
     args: list[Any] = Field(default_factory=list, description="The arguments of the run method.")
-    task_queue: Name = "default"
+    task_queue: OwnName = "default"
     execution_timeout_seconds: Timeout | None = None
     run_timeout_seconds: Timeout | None = None
     start_delay_seconds: Duration | None = None
