@@ -41,7 +41,7 @@ def test_options_that_can_not_be_are_usage_errors(
 def test_tokens_are_made_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(tmp_path / "tokens.json")
     assert run(["ui", "token", "add", "ada", "--tokens", file, "--scope", "write", "--json"]) == 0
-    assert orjson.loads(capsys.readouterr().out)["token"].startswith("hf_")
+    assert orjson.loads(capsys.readouterr().out)["token"].startswith("outlast_")
     assert run(["ui", "token", "add", "bob", "--tokens", file]) == 0
     assert run(["ui", "token", "list", "--tokens", file, "--json"]) == 0
     listed = [orjson.loads(line) for line in capsys.readouterr().out.splitlines()[1:]]

@@ -270,7 +270,7 @@ async def test_a_session_stands_for_a_token(sqlite_url: str) -> None:
         ) as web:
             asked = await web.get("/watchdog?x=1")
             assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=%2Fwatchdog%3Fx%3D1")
-            wrong = await web.post("/login", data={"token": "hf_wrong"})
+            wrong = await web.post("/login", data={"token": "outlast_wrong"})
             assert wrong.status_code == 403
             assert "not known" in wrong.text
             came = await web.post("/login", data={"token": secret, "next": "/watchdog"})

@@ -189,7 +189,7 @@ async def test_whoever_makes_tokens_up_is_counted_by_address(sqlite_url: str) ->
                 headers = {"authorization": f"Bearer {shown}"}
                 return (await web.get("/api/health", headers=headers)).status_code
 
-            assert [await ask(f"hf_{number}") for number in range(3)] == [401, 401, 429]
+            assert [await ask(f"outlast_{number}") for number in range(3)] == [401, 401, 429]
             assert await ask(secret) == 200, "whoever has one is counted by it"
 
 
@@ -251,7 +251,7 @@ def test_a_token_file_keeps_digests_and_only_its_owner_reads_it(tmp_path: Any) -
     file = TokenFile(tmp_path / "tokens.json")
     assert file.read() == []
     secret = file.add("ci", ["write"])
-    assert secret.startswith("hf_")
+    assert secret.startswith("outlast_")
     assert secret not in file.path.read_text()
     assert file.path.stat().st_mode & 0o077 == 0
     (token,) = file.read()

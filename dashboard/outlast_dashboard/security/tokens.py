@@ -24,7 +24,7 @@ from outlast_workflow.options.validation import validate_name
 
 logger = logging.getLogger("outlast.web")
 
-PREFIX = "hf_"
+PREFIX = "outlast_"
 """What every token begins with, so that scanners of leaked secrets can know one."""
 
 
