@@ -27,7 +27,7 @@ async def test_the_owner_hears_of_an_end_that_another_process_wrote(
         waiting = asyncio.ensure_future(handle.result())
         await env.sleep(5)
         if not remembered:  # the journal's row of it was old, and is read when it is written again
-            (run_id,) = env.worker.local.owner.cached_runs
+            (run_id,) = env.worker.local.owner.cache.runs
             env.client.runtime.journal.cache.forget((run_id,), ())
         elsewhere = Environment(env.clock, rng=random.Random(1), threads=False)
         async with Client.connect(sqlite_url, environment=elsewhere) as other:
@@ -36,7 +36,7 @@ async def test_the_owner_hears_of_an_end_that_another_process_wrote(
         assert waiting.done(), "somebody would wait for ever"
         with pytest.raises(WorkflowTerminatedError):
             await waiting
-        assert not env.worker.local.owner.cached_runs, "nothing of it stays in memory"
+        assert not env.worker.local.owner.cache.runs, "nothing of it stays in memory"
 
 
 @pytest.mark.parametrize("how", ["terminate", "reset"])
@@ -91,4 +91,4 @@ async def test_who_waits_hears_that_another_process_has_deleted_the_workflow(sql
             assert all(future.done() for future in waiting), "somebody would wait for ever"
             told = await asyncio.gather(*waiting, return_exceptions=True)
             assert [type(error) for error in told] == [RunNotFoundError] * 4
-            assert handle.run_id not in env.worker.local.owner.cached_runs
+            assert handle.run_id not in env.worker.local.owner.cache.runs

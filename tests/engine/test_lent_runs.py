@@ -18,7 +18,7 @@ async def test_a_run_that_comes_back_to_an_owner_that_kept_it_is_replayed(sqlite
         handle = await env.client.start(Collector.run, id="c")
         await handle.signal("take", 1)
         await env.sleep(5)
-        assert handle.run_id in env.worker.local.owner.cached_runs
+        assert handle.run_id in env.worker.local.owner.cache.runs
         elsewhere = Environment(env.clock, rng=random.Random(1), threads=False)
         async with Client.connect(sqlite_url, environment=elsewhere) as other:
             # As if it had been taken from an owner that was paused and knows nothing of it.

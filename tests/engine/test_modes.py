@@ -70,17 +70,17 @@ async def seen(make: MakeEnvironment) -> list[str]:
 
 def an_event_is_taken_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cached run that does not look whether it knows an event already."""
-    hear = CachedRun.hear
+    receive = CachedRun.receive
 
     def forgetful(cached_run: CachedRun, run: Any, events: Iterable[tuple[int, Event, object]]) -> bool:
         known = cached_run.seen_seq
-        ours = hear(cached_run, run, events)
+        ours = receive(cached_run, run, events)
         cached_run.pending += [
             event for seq, event, _ in events if seq <= known and event.type == "SignalReceived"
         ]
         return ours
 
-    monkeypatch.setattr(CachedRun, "hear", forgetful)
+    monkeypatch.setattr(CachedRun, "receive", forgetful)
 
 
 def a_keyed_signal_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:

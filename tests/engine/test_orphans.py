@@ -182,7 +182,7 @@ async def test_a_workflow_task_that_was_given_up_and_arrives_late_is_not_done_ag
     async with TestEnvironment() as env, env.new_worker(workflows=[naps, naps_and_waits_for_a_nap]):
         runtime = env.client.runtime
         owner: Any = runtime.workers[0]
-        submit, run_workflow_task = runtime.journal.submit, owner._run_workflow_task
+        submit, run_workflow_task = runtime.journal.submit, owner.tasks.run
         given_up: list[CommitWorkflowTask] = []
         late: list[Any] = []
 
@@ -202,7 +202,7 @@ async def test_a_workflow_task_that_was_given_up_and_arrives_late_is_not_done_ag
                 run_workflow_task(cached_run)
 
         runtime.journal.submit = submitted  # type: ignore[method-assign]
-        owner._run_workflow_task = activated
+        owner.tasks.run = activated
         handle = await env.client.start(naps_and_waits_for_a_nap, id="w")
         await handle.result()
         assert late

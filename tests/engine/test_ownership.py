@@ -126,7 +126,7 @@ async def test_a_worker_takes_over_what_another_leaves_waiting(
             writer.exec_driver_sql(f"UPDATE workflow_runs SET owner_losses = {losses}")
         began = env.now()
         async with env.new_worker(workflows=[programs.nothing], lease_duration=30) as blocked:
-            monkeypatch.setattr(blocked.local.owner._ready_queue, "enqueue", lambda action: None)
+            monkeypatch.setattr(blocked.local.owner.ready_queue, "enqueue", lambda action: None)
             await env.sleep(1)
             async with env.new_worker(workflows=[programs.nothing], lease_duration=30):
                 await env.sleep(after_s - 2)

@@ -13,7 +13,7 @@ from tests.engine.conftest import MakeEnvironment
 from outlast import workflow
 from outlast.client.client import Client
 from outlast.testing import TestEnvironment
-from outlast.worker.runs.owner import RunOwner
+from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast_store.database.database import Database
 from outlast_store.database.sql_text import fetch
 from outlast_workflow.errors import (
@@ -82,12 +82,12 @@ async def test_a_query_waits_for_the_workflow_task_that_is_due(
         await handle.execute_update(Cart.put, Line(name="tea"))
         held: list[Any] = []
         with monkeypatch.context() as patch:
-            patch.setattr(RunOwner, "wake", lambda owner, cached_run: held.append(cached_run))
+            patch.setattr(WorkflowTasks, "wake", lambda tasks, cached_run: held.append(cached_run))
             await handle.signal(Cart.drop, "tea")
             asked = asyncio.ensure_future(handle.query(Cart.count))
             await env.settle()
             assert not asked.done()
-        env.worker.local.owner.wake(held[0])
+        env.worker.local.owner.tasks.wake(held[0])
         assert await asked == 0
 
 

@@ -153,7 +153,7 @@ async def test_who_has_lost_a_run_unawares_does_not_answer_from_memory(
         if where == "here":
             assert await handle.query(Cart.count) == 2
         else:
-            reply = await frozen.owner.queries.answer(run_id, QueryRequest("count", Payload.of([])))
+            reply = await frozen.owner.answer_query(run_id, QueryRequest("count", Payload.of([])))
             assert reply == QueryResult(Payload.of(2))
         frozen.owner.run_claimer.paused = False
         await cart.execute_update(Cart.close, timeout=600)

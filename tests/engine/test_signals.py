@@ -268,25 +268,24 @@ async def test_a_run_in_a_storm_of_signals_comes_to_its_end(
     talking: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal lands between each of its last workflow tasks and their commit; still it ends."""
-    from outlast.worker.runs import owner as owners
+    from outlast.worker.runs.decider import Decider
     from outlast_runs.signals import SendSignal
-    from outlast_runs.workflow_task import CommitWorkflowTask
     from outlast_workflow.history.events import SignalReceived
     from outlast_workflow.primitives.payloads import Payload
 
     sent: list[Any] = []
-    change_of = owners.RunOwner._change
+    decide = Decider.decide
 
-    def change_after_a_signal(
-        self: Any, cached_run: Any, commands: Any, own: Any, seen: int
-    ) -> CommitWorkflowTask:
-        if commands and commands[-1].terminal:
+    def decide_after_a_signal(
+        decider: Any, cached_run: Any, commands: Any, *args: Any, **options: Any
+    ) -> Any:
+        if commands and commands[-1].terminal and options.get("eager", True):
             ping = SignalReceived("ping", Payload.of([]))
             signal = SendSignal(cached_run.run.workflow_id, cached_run.run_id, ping, StructuralLimits())
-            self.runtime.journal.submit(signal, lambda value, error: sent.append(error))
-        return change_of(self, cached_run, commands, own, seen)
+            env.client.runtime.journal.submit(signal, lambda value, error: sent.append(error))
+        return decide(decider, cached_run, commands, *args, **options)
 
-    monkeypatch.setattr(owners.RunOwner, "_change", change_after_a_signal)
+    monkeypatch.setattr(Decider, "decide", decide_after_a_signal)
     async with talking() as env:
         handle = await env.client.start(Busy.run, id="b")
         await handle.signal(Busy.ping)

@@ -471,19 +471,19 @@ async def test_a_run_in_a_storm_of_updates_comes_to_its_end(
     answering: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update lands between each of its last workflow tasks and their commit; still it ends, and all are answered."""
-    from outlast.worker.runs.owner import RunOwner
+    from outlast.worker.runs.decider import Decider
 
     async with answering() as env:
         handle = await env.client.start(Cart.run, "ada", id="c")
         asked: list[asyncio.Future[int]] = []
-        decide = RunOwner._decide
+        decide = Decider.decide
 
-        def decide_while_asked(owner: Any, cached_run: Any, *args: Any, **options: Any) -> Any:
-            if cached_run.machine.terminal is not None and options.get("here", True) and len(asked) < 20:
+        def decide_while_asked(decider: Any, cached_run: Any, *args: Any, **options: Any) -> Any:
+            if cached_run.machine.terminal is not None and options.get("eager", True) and len(asked) < 20:
                 line = Line(name=f"late {len(asked)}")
                 asked.append(asyncio.ensure_future(handle.execute_update(Cart.put, line)))
                 monkeypatch.setattr(env.client.runtime.journal, "submit", hold)
-            return decide(owner, cached_run, *args, **options)
+            return decide(decider, cached_run, *args, **options)
 
         submit = env.client.runtime.journal.submit
 
@@ -492,7 +492,7 @@ async def test_a_run_in_a_storm_of_updates_comes_to_its_end(
             monkeypatch.setattr(env.client.runtime.journal, "submit", submit)
             env.client.runtime.loop.call_soon(submit, change, callback)
 
-        monkeypatch.setattr(RunOwner, "_decide", decide_while_asked)
+        monkeypatch.setattr(Decider, "decide", decide_while_asked)
         await handle.execute_update(Cart.close)
         names = await handle.result()
         answers = await asyncio.gather(*asked, return_exceptions=True)

@@ -272,12 +272,12 @@ class LoopWorker:
             elif self.runtime.url.memory:  # where nobody polls, a run that waits for its time needs an alarm
                 await self._look_again_in_time(now)
             if waiting.asked:
-                await self.owner.queries.look(queues, types)
+                await self.owner.query_answers.poll(queues, types)
         except OutlastError as error:
             logger.warning("the worker could not look for work: %s", error)
             return
         for run_id in waiting.awake:
-            self.owner.look_again(run_id)
+            self.owner.refresh(run_id)
         if waiting.neglected:
             self.owner.run_claimer.steal(waiting.neglected)
         if waiting.next_activity is not None:

@@ -11,6 +11,7 @@ enforces a deadline that has passed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -36,6 +37,14 @@ from outlast_workflow.primitives.enums import (
     TimeoutKind,
 )
 from outlast_workflow.primitives.times import iso
+
+
+def locked_history(batch: Batch, run_id: str) -> list[tuple[Any, ...]]:
+    """Return the history of a locked run as ``(seq, type, payload)``, with the events of this batch."""
+    text = "SELECT seq, type, payload FROM history_events WHERE run_id = ? ORDER BY seq"
+    rows = list(batch.scan(text, (run_id,)))
+    rows += [(seq, event.type, event.to_json()) for seq, event, _ in batch.appended(run_id)]
+    return rows
 
 
 def close_run(

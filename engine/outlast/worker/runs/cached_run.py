@@ -1,21 +1,23 @@
-"""A cached run: one run in its owner's memory.
+"""A cached run: one run in the memory of the worker that owns it.
 
-It keeps what the next workflow task needs: the machine that holds the run's code, the inbound events that no workflow
-task has applied, and the results of activities that ran here and are not committed yet. At most one workflow task is in
-flight: the next begins, and every effect of this one, only when its change is durable.
+It holds what the next workflow task needs: the machine with the run's code, the inbound events that no workflow task
+has applied, and the results of activities that ran here and are not committed yet. At most one workflow task is in
+flight. The next one, and every effect of this one, starts only when its change is durable.
 
-What it knows of the history is a gapless prefix, up to ``seen_seq``. News beyond the next seq leaves a *gap*: somebody
-else has written, and the owner must read what is between before it goes on.
+What a cached run knows of the history is a gapless prefix, up to ``seen_seq``. If it receives an event beyond the next
+seq, it has a *gap*: another process has written, and the owner must read the events between before it continues.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Final
 
 from outlast.worker.blocked_monitor import WorkflowTaskInterrupted, monitor
 from outlast_activities.task import ActivityTask
+from outlast_runs.queries import QueryRequest, QueryResult
 from outlast_runs.start import StartRun
 from outlast_runs.workflow_task import CommitWorkflowTask, OwnResult, WorkflowTask
 from outlast_store.schema.rows import RunRow
@@ -33,11 +35,15 @@ from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.run.machine import WorkflowMachine
 from outlast_workflow.run.replay import task_record
 
-PYTHON = sys.version_info[1]
+PYTHON: Final = sys.version_info[1]
+"""The minor version, recorded with each workflow task."""
+
+WaitingQuery = tuple[QueryRequest, asyncio.Future[QueryResult | None], int]
+"""A query, its result, and how many commits it still waits for; the result is ``None`` if the run leaves memory."""
 
 
 class CachedRun:
-    """One run in memory. Only its worker's loop touches it."""
+    """One run in memory, used only on its worker's event loop."""
 
     __slots__ = (
         "change",
@@ -48,7 +54,7 @@ class CachedRun:
         "own_in_flight",
         "own_tasks",
         "pending",
-        "questions",
+        "queries",
         "queued",
         "quiet",
         "run",
@@ -60,37 +66,47 @@ class CachedRun:
     )
 
     def __init__(self, run: RunRow, machine: WorkflowMachine, *, seen_seq: int, open_ids: set[int]) -> None:
+        """Make the cached run of a replayed or new run.
+
+        Args:
+            run: Its row.
+            machine: Its machine, replayed up to ``seen_seq``.
+            seen_seq: The last event of the known prefix.
+            open_ids: The command ids of open activities, timers and children.
+        """
         self.run_id = run.run_id
         self.run = run
         self.machine = machine
         self.seen_seq = seen_seq
         self.open_ids = open_ids
-        """The command ids of open activities, timers and children."""
         self.tail: dict[int, Event | None] = {}
+        """Events behind the prefix, by seq; ``None`` for those that the code need not see."""
         self.pending: list[Event] = []
+        """Inbound events that no workflow task has applied."""
         self.quiet = False
-        """Whether what is pending is no reason for a workflow task: starts of children that no code waits for."""
+        """Whether the pending events need no workflow task: starts of children that no code waits for."""
         self.own: list[OwnResult] = []
+        """Results of activities that ran here, for the next workflow task."""
         self.own_tasks: list[tuple[ActivityTask, Payload]] = []
+        """The same results, as they are committed if there is no such workflow task."""
         self.own_in_flight: list[tuple[ActivityTask, Payload]] = []
+        """The results that are bundled with the workflow task in flight."""
         self.change: CommitWorkflowTask | StartRun | None = None
+        """The workflow task in flight."""
         self.gap = False
+        """Whether events are missing behind the prefix."""
         self.queued = False
-        self.questions: list[tuple[Any, Any, int]] = []
-        """Queries that wait until the run is at rest; see :mod:`outlast.worker.runs.query_answers`."""
+        """Whether a workflow task is queued, or a read of what others wrote is under way."""
+        self.queries: list[WaitingQuery] = []
+        """Queries that wait for a workflow task; see :mod:`outlast.worker.runs.query_answers`."""
         self.seen_inbox = 0
-        """What the run's inbox was when the updates that wait were last read."""
+        """The run's inbox counter when its waiting updates were last read."""
         self.updates: Sequence[UpdateAccepted] = ()
-        """Those that wait, as the events that they become if they are accepted."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a workflow task is in flight."""
-        return self.change is not None
+        """The waiting updates, as the events that they become if they are accepted."""
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to activate for."""
+        """Whether there is a reason for a workflow task."""
         return bool(
             (self.pending and not self.quiet)
             or self.own
@@ -100,43 +116,51 @@ class CachedRun:
         )
 
     @property
-    def asked(self) -> bool:
-        """Whether updates may wait that have not been read."""
-        return self.run.inbox != self.seen_inbox
-
-    @property
     def idle(self) -> bool:
-        """Whether it may leave memory without losing anything."""
+        """Whether the run can be evicted without losing anything."""
         return self.change is None and not self.has_work and not self.queued
 
-    # --- news -------------------------------------------------------------------------------------------------------
+    def abandon_queries(self) -> None:
+        """Tell waiting queries that the run leaves memory; they find their answers elsewhere."""
+        waiting, self.queries = self.queries, []
+        for _, future, _ in waiting:
+            if not future.done():
+                future.set_result(None)
 
-    def hear(self, run: RunRow, events: Iterable[tuple[int, Event, object]]) -> bool:
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def receive(self, run: RunRow, events: Iterable[tuple[int, Event, object]]) -> bool:
         """Take in what a batch of this process did to the run.
 
-        Returns ``False`` where a workflow task was written that is not this cached run's, for one that was given up can
-        arrive late: what is in memory here is no longer the run's state.
+        Args:
+            run: The run's row after the batch.
+            events: The events that the batch appended, as ``(seq, event, author)``.
+
+        Returns:
+            ``False`` if a workflow task was written that this cached run did not decide, as when one that was given up
+            arrives late. What is in memory is then no longer the run's state.
         """
         self.run = run
         tail, change, seen = self.tail, self.change, self.seen_seq
-        recorded = False  # what stands after the record of its own workflow task was not applied by it
+        # Events behind the record of our own workflow task were not applied by it.
+        recorded = False
         for seq, event, author in events:
             if seq > seen:
                 if type(event) is WorkflowTaskCompleted:
                     if author is not change:
                         return False
                     recorded = True
-                news = (
+                unseen = (
                     event.inbound
                     and (recorded or author is not change)
                     and getattr(event, "by", None) is None
                 )
-                tail[seq] = event if news else None
+                tail[seq] = event if unseen else None
         self.advance()
         return True
 
     def advance(self) -> None:
-        """Move along the gapless prefix, and note whether something is missing after it."""
+        """Extend the gapless prefix by the tail, and note whether events are missing behind it."""
         tail, seq = self.tail, self.seen_seq
         while (seq + 1) in tail:
             seq += 1
@@ -152,32 +176,48 @@ class CachedRun:
         self.seen_seq = seq
         self.gap = self.run.last_seq > seq
 
-    def fill(self, rows: Sequence[tuple[int, Event]]) -> bool:
-        """Take in events that were read to close a gap; those known already stay as they are.
+    def fill_gap(self, events: Sequence[tuple[int, Event]]) -> bool:
+        """Take in events that were read to close a gap; known ones stay as they are.
 
-        Returns ``False`` where another owner has activated the run: what is in memory here is no longer its state.
+        Args:
+            events: The events behind the known prefix, as ``(seq, event)``.
+
+        Returns:
+            ``False`` if another owner has run a workflow task. What is in memory is then no longer the run's state.
         """
-        for seq, event in rows:
+        for seq, event in events:
             if seq > self.seen_seq and seq not in self.tail:
                 if type(event) is WorkflowTaskCompleted:
                     return False
-                news = event.inbound and getattr(event, "by", None) is None
-                self.tail[seq] = event if news else None
+                unseen = event.inbound and getattr(event, "by", None) is None
+                self.tail[seq] = event if unseen else None
         self.advance()
         return True
 
     def add_result(self, task: ActivityTask, payload: Payload) -> None:
-        """Take the result of an activity that ran here, to be committed with what it leads to."""
+        """Take the result of an activity that ran here, to be committed with the workflow task that it leads to.
+
+        Args:
+            task: The attempt.
+            payload: Its result.
+        """
         event = ActivityCompleted(task.activity_id, payload, task.row.charged_attempt)
         self.own.append(OwnResult(task.activity_id, task.attempt, event))
         self.own_tasks.append((task, payload))
 
-    # --- activating -------------------------------------------------------------------------------------------------
+    # --- workflow tasks ---------------------------------------------------------------------------------------------
 
     def run_workflow_task(self, now: int) -> tuple[list[Event], list[OwnResult], int]:
-        """Run the code over everything that is known. Raises what fails the task.
+        """Run the run's code with everything that is known.
 
-        Returns the commands, the results that are to be committed with them, and the seq seen.
+        Args:
+            now: The instant that the code sees, in microseconds.
+
+        Returns:
+            The commands, the results that are committed with them, and the last event that the code has seen.
+
+        Raises:
+            BaseException: Whatever fails the workflow task.
         """
         own, seen = self.own, self.seen_seq
         events = self.pending + [result.event for result in own] if own else self.pending
@@ -197,9 +237,8 @@ class CachedRun:
             finally:
                 if watch is not None:
                     watch.leave()
-        except (
-            WorkflowTaskInterrupted
-        ) as stop:  # it met the loop's own code, or the way out: say why all the same
+        except WorkflowTaskInterrupted as stop:
+            # The interruption hit the loop's own code or the way out: the refusal that it was sent with says why.
             if watch is not None:
                 watch.leave()
             raise self.machine.log.refusal or stop from None
@@ -223,7 +262,19 @@ class CachedRun:
         next_owner_id: str | None,
         children: Mapping[int, NewChild],
     ) -> WorkflowTask:
-        """The workflow task to be committed."""
+        """Return the workflow task that is committed.
+
+        Args:
+            commands: The commands of the run's code.
+            own: The results that are committed with them.
+            seen: The last event that the code has seen.
+            worker_id: The owner.
+            build_id: Names the owner's code.
+            eager: The activities that start here once the workflow task is durable, by command id.
+            next_run_id: The id of the next run of a continue-as-new.
+            next_owner_id: The owner of that run.
+            children: The children that start with the workflow task, by command id.
+        """
         considered = self.machine.considered
         count = len(own) if considered is None else len(own) + len(considered.accepted)
         record = None

@@ -1,7 +1,8 @@
-"""Results that are committed alone: without a decision, guarded by their claim token only.
+"""Late results: activity results that are committed on their own, without a workflow task.
 
-A result belongs to the runner of its activity until a commit has acknowledged it. It is bundled with the decision that
-it leads to where the run is in memory; where it is not, or where the bundle was refused, it is written here.
+A worker holds an activity's result until a commit has acknowledged it. Normally the result is committed with the
+workflow task that it leads to. If the run is not cached, or if that commit was refused, the result is written here,
+guarded only by its claim token.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from functools import partial
 
 from outlast.runtime.runtime import Runtime
-from outlast.worker.runs.loader import RELOAD_AFTER, Result
+from outlast.worker.runs.loader import RELOAD_AFTER_S, Result
 from outlast_activities.attempts import UNWRITABLE
 from outlast_activities.changes import CompleteAttempt, EndAttempt
 from outlast_activities.task import ActivityTask
@@ -21,14 +22,14 @@ from outlast_workflow.history.events import ActivityCompleted
 logger = logging.getLogger("outlast.worker")
 
 
-class Results:
-    """Commits results of activities alone, until the store has taken or refused them."""
+class LateResults:
+    """Commits activity results on their own, until the store has taken or refused them."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     def commit(self, results: list[Result]) -> None:
-        """A result is never lost with the decision it was bundled with."""
+        """Commit results whose run or workflow task is gone."""
         for task, payload in results:
             event = ActivityCompleted(task.activity_id, payload, task.row.charged_attempt)
             change = CompleteAttempt(task.run_id, task.activity_id, task.attempt, event)
@@ -53,14 +54,14 @@ class Results:
         elif error is not None:
             logger.warning("a result of run %s could not be committed: %s", task.run_id, error)
             if isinstance(error, StoreError) and not isinstance(error, JournalClosedError):
-                self._runtime.loop.call_later(RELOAD_AFTER, self._submit, task, change)
+                self._runtime.loop.call_later(RELOAD_AFTER_S, self._submit, task, change)
             elif lasts(error):
-                self._end(task)
+                self._end_unwritable(task)
 
-    def _end(self, task: ActivityTask) -> None:
-        """The attempt has ended, whatever is wrong with its result."""
+    def _end_unwritable(self, task: ActivityTask) -> None:
+        """End an attempt whose result can never be written."""
         change = EndAttempt(task.run_id, task.activity_id, task.attempt, UNWRITABLE)
         try:
             self._runtime.journal.submit(change, lambda value, error: None)
         except JournalClosedError:
-            logger.debug("the client was closed before the end of %r could be told", task)
+            logger.debug("the client was closed before the end of %r could be written", task)

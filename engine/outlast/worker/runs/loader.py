@@ -1,4 +1,4 @@
-"""Bringing runs into memory: their rows and histories, read some runs at a time."""
+"""The run loader: reads the rows and histories of runs, several runs in one query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -20,23 +20,29 @@ from outlast_workflow.primitives.payloads import Payload
 
 logger = logging.getLogger("outlast.worker")
 
-RELOAD_AFTER = 0.5
-MOST_AT_ONCE = 50
-MOST_BYTES = 1024 * 1024
-"""Histories read together are no longer than this, or just one."""
+RELOAD_AFTER_S: Final = 0.5
+"""How long after a failed read or commit a run is loaded again."""
+MOST_LOADING: Final = 50
+"""How many runs are being read, or wait to be replayed, at a time."""
+MOST_HISTORY_BYTES: Final = 1024 * 1024
+"""How much history one query reads, unless a single run has more."""
 
 Result = tuple[ActivityTask, Payload]
-"""What an activity returned, not committed yet."""
+"""The result of an activity, not committed yet."""
 
 RunAndHistory = tuple[RunRow, list[tuple[Any, ...]]]
 """A run's row, and its history as ``(seq, type, payload)``."""
 
 
-class Load:
-    """A run that is being read, or was read and is not in memory yet; ``found`` is ``None`` where there is none.
+class LoadingRun:
+    """A run that is being read, or was read and is not replayed yet.
 
-    ``stale``: somebody has written to it since. A run that was activated and evicted again meanwhile must not come back
-    as it was before, for it would do the same workflow task twice.
+    Attributes:
+        run_id: The run.
+        results: Activity results that wait for the run.
+        found: What was read; ``None`` before that, and if there is no such run.
+        stale: Whether the run was written to after the read began. Such a run is read again: it may have been cached,
+            given a workflow task and evicted meanwhile, and would otherwise run the same workflow task twice.
     """
 
     __slots__ = ("found", "results", "run_id", "stale")
@@ -49,31 +55,36 @@ class Load:
 
 
 class RunLoader:
-    """Reads runs that are wanted; results of their activities wait with them.
+    """Reads runs; the results of their activities wait with them.
 
     Args:
         runtime: Where to read.
-        loaded: Called with each run that was read; whoever takes it over asks :meth:`take` for it.
+        loaded: Called with each run that was read; the callee passes it to :meth:`finish`.
         unread: Called with the results of a run that could not be read.
     """
 
     def __init__(
         self,
         runtime: Runtime,
-        loaded: Callable[[Load], None],
+        loaded: Callable[[LoadingRun], None],
         unread: Callable[[list[Result]], None],
     ) -> None:
         self._runtime = runtime
         self._loaded = loaded
         self._unread = unread
         self._wanted: OrderedDict[str, list[Result]] = OrderedDict()
-        self.under_way: dict[str, Load] = {}
-        """The runs that are being read, or were and are not in memory yet."""
+        self.under_way: dict[str, LoadingRun] = {}
+        """The runs that are being read, or were read and are not replayed yet."""
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
     def load(self, run_id: str, results: Iterable[Result] = ()) -> None:
-        """Read a run soon."""
+        """Read a run soon.
+
+        Args:
+            run_id: The run.
+            results: Activity results that wait for it.
+        """
         if self._stopping:
             return
         self._wanted.setdefault(run_id, []).extend(results)
@@ -81,22 +92,22 @@ class RunLoader:
             self._task = self._runtime.task(self._read_all(), "outlast-loader")
 
     def hand_in(self, found: RunAndHistory) -> None:
-        """A run is here already, read with the claim that made it ours."""
+        """Take a run that the claim itself has read."""
         run_id = found[0].run_id
         if run_id in self.under_way or self._stopping:
             self.load(run_id)
             return
-        load = self.under_way[run_id] = Load(run_id, self._wanted.pop(run_id, []))
-        load.found = found
-        self._loaded(load)
+        loading = self.under_way[run_id] = LoadingRun(run_id, self._wanted.pop(run_id, []))
+        loading.found = found
+        self._loaded(loading)
 
-    def take(self, load: Load) -> bool:
-        """Take over what was read; ``False`` where it is stale: it is read again then, if it is wanted."""
-        del self.under_way[load.run_id]
-        return not load.stale
+    def finish(self, loading: LoadingRun) -> bool:
+        """End the loading of a run; return whether what was read is fresh, so that it may be replayed."""
+        del self.under_way[loading.run_id]
+        return not loading.stale
 
     def stop(self) -> None:
-        """Read nothing more; results that wait are given up to be committed alone."""
+        """Read nothing more; results that wait go to ``unread``."""
         self._stopping = True
         if self._task is not None:
             self._task.cancel()
@@ -105,55 +116,67 @@ class RunLoader:
 
     async def _read_all(self) -> None:
         while self._wanted:
-            loads = self._next_loads()
-            if not loads:  # what was read before is to be in memory first
-                await asyncio.sleep(0)
-                continue
-            try:
-                found = await self._runtime.read(runs_and_histories, [load.run_id for load in loads])
-            except StoreError as error:
-                logger.warning("%d runs could not be read: %s", len(loads), error)
-                for load in loads:
-                    del self.under_way[load.run_id]
-                    self._unread(load.results)
-                    self._runtime.loop.call_later(RELOAD_AFTER, self.load, load.run_id)
-                continue
-            except asyncio.CancelledError:
-                for load in loads:
-                    self._unread(load.results)
-                raise
-            for load in loads:
-                if load.run_id in found:
-                    load.found = found[load.run_id]
-                    self._loaded(load)
-                else:  # there was no room for it
-                    del self.under_way[load.run_id]
-                    self._wanted.setdefault(load.run_id, []).extend(load.results)
+            batch = self._next_batch()
+            if batch:
+                await self._read(batch)
+            # Lets runs that were read before be replayed.
             await asyncio.sleep(0)
 
-    def _next_loads(self) -> list[Load]:
-        loads: list[Load] = []
-        while self._wanted and len(self.under_way) < MOST_AT_ONCE:
+    async def _read(self, batch: Sequence[LoadingRun]) -> None:
+        try:
+            found = await self._runtime.read(runs_and_histories, [loading.run_id for loading in batch])
+        except StoreError as error:
+            logger.warning("%d runs could not be read: %s", len(batch), error)
+            for loading in batch:
+                del self.under_way[loading.run_id]
+                self._unread(loading.results)
+                self._runtime.loop.call_later(RELOAD_AFTER_S, self.load, loading.run_id)
+            return
+        except asyncio.CancelledError:
+            for loading in batch:
+                self._unread(loading.results)
+            raise
+        for loading in batch:
+            if loading.run_id in found:
+                loading.found = found[loading.run_id]
+                self._loaded(loading)
+            else:
+                # The query was full without it.
+                del self.under_way[loading.run_id]
+                self._wanted.setdefault(loading.run_id, []).extend(loading.results)
+
+    def _next_batch(self) -> list[LoadingRun]:
+        batch: list[LoadingRun] = []
+        while self._wanted and len(self.under_way) < MOST_LOADING:
             run_id, results = self._wanted.popitem(last=False)
-            load = self.under_way.get(run_id)
-            if load is not None:  # it was wanted again before it was in memory: there is news
-                load.results += results
-                load.stale = True
+            loading = self.under_way.get(run_id)
+            if loading is not None:
+                # It is wanted again before it is cached, so there is something new to read.
+                loading.results += results
+                loading.stale = True
                 continue
-            load = self.under_way[run_id] = Load(run_id, results)
-            loads.append(load)
-        return loads
+            loading = self.under_way[run_id] = LoadingRun(run_id, results)
+            batch.append(loading)
+        return batch
 
 
 def runs_and_histories(connection: Connection, run_ids: Sequence[str]) -> dict[str, RunAndHistory | None]:
-    """Runs and all of their histories; ``None`` where there is no such run. Those there is no room for are left out."""
+    """Return runs with their whole histories, up to :data:`MOST_HISTORY_BYTES` but at least one.
+
+    Args:
+        connection: Where to read.
+        run_ids: The runs.
+
+    Returns:
+        What was found, by run id: ``None`` if there is no such run. Runs beyond the limit are absent.
+    """
     runs = {run.run_id: run for run in find_runs(connection, run_ids)}
     found: dict[str, RunAndHistory | None] = {}
     weight = 0
     for run_id in run_ids:
         run = runs.get(run_id)
         weight += run.history_bytes if run is not None else 0
-        if found and weight > MOST_BYTES:
+        if found and weight > MOST_HISTORY_BYTES:
             break
         found[run_id] = (run, []) if run is not None else None
     for run_id, *row in read_histories(connection, list(found)):

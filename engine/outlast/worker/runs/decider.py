@@ -1,0 +1,100 @@
+"""From the commands of a workflow task to the record that is committed.
+
+The worker decides here what starts in this process as soon as the workflow task is durable: activities in free slots,
+children that it serves, and the next run of a continue-as-new.
+"""
+
+from __future__ import annotations
+
+from outlast.runtime.runtime import Runtime
+from outlast.worker.activities.dispatcher import ActivityDispatcher
+from outlast.worker.runs.cached_run import CachedRun
+from outlast.worker.runs.served_workflows import ServedWorkflows
+from outlast_runs.workflow_task import OwnResult, WorkflowTask
+from outlast_store.transitions.children import NewChild, new_child
+from outlast_workflow.history.events import (
+    ActivityScheduled,
+    ChildWorkflowScheduled,
+    Event,
+    WorkflowContinuedAsNew,
+)
+from outlast_workflow.options.options import ActivityOptions
+
+
+class Decider:
+    """Makes the workflow tasks of one worker ready to be committed.
+
+    Args:
+        runtime: Where new ids come from.
+        served: What the worker serves.
+        dispatcher: Where slots for activities are reserved.
+    """
+
+    def __init__(self, runtime: Runtime, served: ServedWorkflows, dispatcher: ActivityDispatcher) -> None:
+        self._ids = runtime.environment.ids
+        self._served = served
+        self._settings = served.settings
+        self._dispatcher = dispatcher
+
+    def decide(
+        self,
+        cached_run: CachedRun,
+        commands: list[Event],
+        own: list[OwnResult],
+        seen_seq: int,
+        *,
+        eager: bool = True,
+    ) -> WorkflowTask:
+        """Return the workflow task of a run whose code has just run.
+
+        Args:
+            cached_run: The run.
+            commands: The commands of its code.
+            own: The results that are committed with them.
+            seen_seq: The last event that the code has seen.
+            eager: Whether to reserve slots for activities that can start here; the caller then starts them or releases
+                the slots.
+        """
+        settings = self._settings
+        next_run_id = next_owner_id = None
+        terminal = cached_run.machine.terminal
+        if isinstance(terminal, WorkflowContinuedAsNew):
+            next_run_id = self._ids.next()
+            queue = terminal.task_queue or cached_run.run.task_queue
+            next_owner_id = self._owner_of(terminal.workflow_type, queue)
+        return cached_run.decide(
+            commands,
+            own,
+            seen_seq,
+            worker_id=settings.worker_id,
+            build_id=settings.build_id,
+            eager=self._eager_activities(commands) if eager else {},
+            next_run_id=next_run_id,
+            next_owner_id=next_owner_id,
+            children=self._children(cached_run, commands),
+        )
+
+    def _owner_of(self, workflow_type: str, task_queue: str) -> str | None:
+        """Return the owner of a new run: this worker if it serves the run, else nobody."""
+        return self._settings.worker_id if self._served.serves(workflow_type, task_queue) else None
+
+    def _children(self, cached_run: CachedRun, commands: list[Event]) -> dict[int, NewChild]:
+        """Return the children that start with this workflow task, by command id."""
+        children: dict[int, NewChild] = {}
+        for command in commands:
+            if type(command) is ChildWorkflowScheduled:
+                owner_id = self._owner_of(command.workflow_type, command.task_queue)
+                awaited = cached_run.machine.children.awaits_start(command.command_id)
+                run_id = self._ids.next()
+                children[command.command_id] = new_child(command, run_id, owner_id, awaited=awaited)
+        return children
+
+    def _eager_activities(self, commands: list[Event]) -> dict[int, ActivityOptions]:
+        """Reserve slots for the activities that can start here; return those, by command id."""
+        eager: dict[int, ActivityOptions] = {}
+        if commands and commands[-1].terminal:
+            return eager
+        for command in commands:
+            if type(command) is ActivityScheduled and self._dispatcher.take_for(command):
+                eager[command.command_id] = ActivityOptions.from_snapshot(command.options.json)
+        return eager

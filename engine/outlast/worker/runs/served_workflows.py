@@ -1,0 +1,60 @@
+"""The workflows that a worker serves: their types, their task queues and their code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from outlast.worker.settings import WorkerSettings
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.errors import MissingCodeError
+from outlast_workflow.run.machine import WorkflowMachine
+
+
+class ServedWorkflows:
+    """What one worker runs, until it stops.
+
+    Args:
+        settings: The worker's settings.
+        workflows: The definitions, by type.
+        local_activities: The activity types that the worker runs as local activities.
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        workflows: Mapping[str, WorkflowDefinition],
+        local_activities: frozenset[str],
+    ) -> None:
+        self.settings = settings
+        self.workflows = workflows
+        self.types = frozenset(workflows)
+        self.queues = frozenset(settings.task_queues)
+        self.stopping = False
+        """Whether the worker has stopped to run workflow tasks and to load runs."""
+        self._local_activities = local_activities
+
+    def serves(self, workflow_type: str, task_queue: str) -> bool:
+        """Return whether the worker now accepts runs of a type on a task queue."""
+        return not self.stopping and workflow_type in self.workflows and task_queue in self.queues
+
+    def machine(self, run: RunRow) -> WorkflowMachine:
+        """Make the machine of a run, before any workflow task.
+
+        Raises:
+            MissingCodeError: The worker does not have the run's type.
+        """
+        settings = self.settings
+        definition = self.workflows.get(run.workflow_type)
+        if definition is None:
+            raise MissingCodeError(f"workflow {run.workflow_type!r} is not registered with this worker")
+        return WorkflowMachine(
+            definition,
+            run.run_id,
+            converter=settings.converter,
+            limits=settings.limits,
+            default_activity_options=settings.default_activity_options,
+            local_activities=self._local_activities,
+            task_failure_types=settings.workflow_task_failure_types,
+            guarded=settings.runtime_guard,
+        )
