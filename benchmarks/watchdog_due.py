@@ -18,7 +18,8 @@ from outlast.client.client import Client
 from outlast.testing import check_database
 from outlast_runs.claims import RegisterWorker
 from outlast_runs.start import StartRun
-from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
+from outlast_runs.workflow_task import WorkflowTask
 from outlast_store.schema.rows import RunRow, WorkerRow
 from outlast_store.transitions.new_runs import first_run, started_event
 from outlast_watchdog.passes import apply_all

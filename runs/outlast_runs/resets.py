@@ -14,14 +14,11 @@ ended. All of it is one compare-and-set on the run that stands for the id.
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from outlast_activities.attempts import schedule
-from outlast_store.database.sql_text import columns_of
 from outlast_store.journal.batch import BaseChange, Batch
-from outlast_store.schema import tables
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions import requests
+from outlast_store.transitions import copies, requests
 from outlast_store.transitions.new_runs import new_seed, next_run
 from outlast_store.transitions.run_deadlines import earliest
 from outlast_store.transitions.run_ends import Ended, close_run, open_run, run_failure
@@ -32,8 +29,6 @@ from outlast_workflow.history.reset_plan import History, ResetPlan
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.enums import FailureCategory, PropagationKind, RunStatus
 from outlast_workflow.primitives.times import iso, seconds
-
-AT_ONCE = 400
 
 
 def replaced_run(run_id: str, current: str) -> ResetRefusedError:
@@ -165,35 +160,16 @@ class ResetRun(BaseChange):
         plan = self.plan
         payload = self._started(batch, run, row).to_json()
         recorded_at = self.history[0][2]
-        batch.execute(
-            "INSERT INTO history_events (run_id, seq, type, recorded_at, payload) VALUES (?, ?, ?, ?, ?)",
-            (row.run_id, 1, WorkflowStarted.type, recorded_at, payload.decode()),
-        )
-        copied = _copying(tables.history_events)
-        batch.execute(f"{copied} AND seq > 1 AND seq <= ?", (row.run_id, run.run_id, plan.seq))
+        copies.insert_first_event(batch, row.run_id, WorkflowStarted.type, recorded_at, payload.decode())
+        copies.copy_events(batch, run.run_id, row.run_id, plan.seq)
         row.last_seq = plan.seq
         row.last_event_at = self.history[plan.seq - 1][2]
         row.history_bytes = plan.size - self.history[0][3] + len(payload)
-        for table in (tables.activity_executions, tables.activity_attempts):
-            for start in range(0, len(plan.ended), AT_ONCE):
-                some = plan.ended[start : start + AT_ONCE]
-                marks = ", ".join("?" * len(some))
-                batch.execute(
-                    f"{_copying(table)} AND activity_id IN ({marks})", (row.run_id, run.run_id, *some)
-                )
+        copies.copy_activities(batch, run.run_id, row.run_id, plan.ended)
         for seq, event in plan.scheduled.values():
             schedule(batch, row, seq, event, ActivityOptions.from_snapshot(event.options.json), None)
         for timer_id, fire_at in plan.timers.items():
             batch.add_timer(row.run_id, timer_id, fire_at)
-
-
-def _copying(table: Any) -> str:
-    """Copy rows of a run to another run."""
-    names = columns_of(table)
-    assert names[0] == "run_id"
-    rest = ", ".join(names[1:])
-    into = f"INSERT INTO {table.name} (run_id, {rest})"
-    return f"{into} SELECT CAST(? AS TEXT), {rest} FROM {table.name} WHERE run_id = ?"
 
 
 def _iso(us: int | None) -> str | None:

@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outlast_runs.signals import deliver
+from outlast_runs.task_commit import apply_workflow_task
 from outlast_runs.updates import UpdateRequest, ask, known_update
-from outlast_runs.workflow_task import Applied, WorkflowTask, apply_workflow_task
+from outlast_runs.workflow_task import Applied, WorkflowTask
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.new_runs import first_run as first_run

@@ -14,7 +14,8 @@ from outlast.runtime.schema_check import ensure_schema
 from outlast_activities.attempts import HANDED_BACK, RESCUED, AttemptEnd
 from outlast_activities.changes import ClaimActivities, CompleteAttempt, EndAttempt
 from outlast_runs.claims import ClaimRuns, ReleaseAllRuns, ReleaseRuns
-from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
+from outlast_runs.workflow_task import WorkflowTask
 from outlast_store.database.database import Database, PostgresSettings
 from outlast_store.database.postgresql import has_skip_locked
 from outlast_store.database.urls import DatabaseUrl

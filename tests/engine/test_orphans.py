@@ -16,7 +16,7 @@ from outlast import Client, Worker, workflow
 from outlast.errors import StoreError, StoreUnreachableError
 from outlast.testing import TestEnvironment
 from outlast_activities.changes import CompleteAttempt, EndAttempt
-from outlast_runs.workflow_task import CommitWorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.database import Database
 from outlast_store.database.sql_text import fetch
 from outlast_store.journal import committer

@@ -10,9 +10,10 @@ from tests.engine import programs
 from outlast import Client
 from outlast.runtime.runtime import Runtime
 from outlast.testing import TestEnvironment
-from outlast_runs.claims import STEAL_AFTER, ClaimRuns, RegisterWorker, StealRuns
+from outlast_runs.claims import STEAL_AFTER_US, ClaimRuns, RegisterWorker, StealRuns
 from outlast_runs.start import StartRun
-from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
+from outlast_runs.workflow_task import WorkflowTask
 from outlast_store.database.sql_text import fetch
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.reads.workers import poll_work
@@ -69,11 +70,11 @@ async def test_a_run_that_its_owner_leaves_waiting_is_stolen_and_the_owner_is_re
     runtime = await Runtime.open(DatabaseUrl.parse(database_url), Environment(clock, threads=False))
     try:
         run = await started(runtime, "owner")
-        assert neglected(runtime, clock.us - STEAL_AFTER) == []
+        assert neglected(runtime, clock.us - STEAL_AFTER_US) == []
         assert await runtime.journal.apply(StealRuns("other", [run.run_id])) == []
 
-        clock.us += STEAL_AFTER
-        assert neglected(runtime, clock.us - STEAL_AFTER) == [run.run_id]
+        clock.us += STEAL_AFTER_US
+        assert neglected(runtime, clock.us - STEAL_AFTER_US) == [run.run_id]
         (stolen,) = await runtime.journal.apply(StealRuns("other", [run.run_id]))
         assert (stolen.owner_id, stolen.fence, stolen.owner_losses) == ("other", run.fence + 1, 1)
 
@@ -81,7 +82,7 @@ async def test_a_run_that_its_owner_leaves_waiting_is_stolen_and_the_owner_is_re
         with pytest.raises(RefusedError, match="owned by another"):
             await runtime.journal.apply(CommitWorkflowTask(run, late))
 
-        clock.us += STEAL_AFTER - 1
+        clock.us += STEAL_AFTER_US - 1
         assert (
             await runtime.journal.apply(StealRuns("owner", [run.run_id])) == []
         )  # each loss doubles the wait
@@ -102,7 +103,7 @@ async def test_a_run_that_is_stolen_again_and_again_waits_longer_and_then_needs_
         waits, attention = [], []
         for losses in range(5):
             theft = StealRuns("owner" if losses % 2 else "other", [run.run_id])
-            clock.us = max(run.wake_at or 0, run.not_before) + (STEAL_AFTER << losses) - 1
+            clock.us = max(run.wake_at or 0, run.not_before) + (STEAL_AFTER_US << losses) - 1
             assert await runtime.journal.apply(theft) == []
             clock.us += 1
             (run,) = await runtime.journal.apply(theft)

@@ -15,7 +15,7 @@ from outlast.worker.runs import locked_close
 from outlast_activities import attempts, changes
 from outlast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
 from outlast_activities.deadlines import passed, refresh
-from outlast_runs import resets, signals, start, workflow_task
+from outlast_runs import resets, signals, start, task_commit, terminal_commands
 from outlast_runs import run_change as client_requests
 from outlast_runs import signals as signalling
 from outlast_runs.deadlines import Enforced, enforce_run
@@ -58,14 +58,14 @@ def _patch(stack: ExitStack, target: Any, name: str, wrong: Any) -> None:
 @bug
 def no_fence(stack: ExitStack) -> None:
     """A workflow task is taken from whoever sends it."""
-    right = workflow_task.apply_workflow_task
+    right = task_commit.apply_workflow_task
 
     def wrong(batch: Batch, run: Any, decided: Any) -> Any:
         if run.is_open:
             decided = replace(decided, worker_id=run.owner_id, fence=run.fence)
         return right(batch, run, decided)
 
-    for module in (workflow_task, locked_close, start):
+    for module in (task_commit, locked_close, start):
         _patch(stack, module, "apply_workflow_task", wrong)
 
 
@@ -111,18 +111,18 @@ def rescue_without_looking_again(stack: ExitStack) -> None:
 @bug
 def woken_for_nothing(stack: ExitStack) -> None:
     """The call to wake is cleared, though there is news that the workflow task has not seen."""
-    right = workflow_task._settle
+    right = task_commit._clear_setbacks
 
     def wrong(run: Any, decided: Any, *, seen_all: bool, now: int) -> None:
         right(run, decided, seen_all=True, now=now)
 
-    _patch(stack, workflow_task, "_settle", wrong)
+    _patch(stack, task_commit, "_clear_setbacks", wrong)
 
 
 @bug
 def ends_without_looking(stack: ExitStack) -> None:
     """Signals that were not seen don't hold back the end."""
-    _patch(stack, workflow_task, "HOLD_BACK_TERMINAL", frozenset())
+    _patch(stack, task_commit, "HOLD_BACK_TERMINAL", frozenset())
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def signals_after_the_end(stack: ExitStack) -> None:
 @bug
 def signals_left_behind(stack: ExitStack) -> None:
     """A run that continues as new hands nothing on."""
-    _patch(stack, workflow_task, "move_signals", lambda batch, following, signals: None)
+    _patch(stack, terminal_commands, "move_signals", lambda batch, following, signals: None)
 
 
 # --- timers and deadlines ---------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def late_results_count(stack: ExitStack) -> None:
         return True
 
     _patch(stack, changes.CompleteAttempt, "apply", wrong)
-    _patch(stack, workflow_task, "passed", lambda row, now: None)
+    _patch(stack, task_commit, "passed", lambda row, now: None)
 
 
 # --- activities -------------------------------------------------------------------------------------------------------

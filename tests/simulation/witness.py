@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from outlast_activities.deadlines import options_of
 from outlast_runs.start import StartRun
-from outlast_runs.workflow_task import CommitWorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import ActivityKey, Batch
 from outlast_store.schema.rows import AttemptRow, RunRow

@@ -6,7 +6,8 @@ import pytest
 from tests.watchdog.stage import POLICY, SECOND, Stage
 
 from outlast_runs.claims import ClaimRuns
-from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
+from outlast_runs.workflow_task import WorkflowTask
 from outlast_watchdog.enforcement import DeclareWorkerLost, ReleaseLostRuns, RescueActivity
 from outlast_workflow.errors import RefusedError, StoreUnreachableError
 from outlast_workflow.options.options import ActivityOptions, StartOptions

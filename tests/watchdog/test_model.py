@@ -33,8 +33,9 @@ from outlast_activities.changes import EndAttempt
 from outlast_runs.claims import ClaimRuns, ReleaseRuns
 from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.run_change import RequestCancellation, TerminateRun
+from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_runs.updates import SendUpdate, UpdateRequest
-from outlast_runs.workflow_task import CommitWorkflowTask, WorkflowTask
+from outlast_runs.workflow_task import WorkflowTask
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, RequestRow, RunRow

@@ -16,12 +16,13 @@ import orjson
 
 from outlast_activities.attempts import RESCUED, TIMED_OUT, close_attempt
 from outlast_activities.deadlines import options_of, passed, refresh
-from outlast_runs.claims import is_alive, release
+from outlast_runs.claims import release
 from outlast_runs.deadlines import Enforced, enforce_run
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.children import AppliedClosePolicy, cascade
 from outlast_store.transitions.run_deadlines import deadline_passed
+from outlast_store.transitions.workers import delete_lapsed_worker, is_alive
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import TimerFired
 from outlast_workflow.primitives.enums import ActivityStatus
@@ -174,8 +175,7 @@ class DeclareWorkerLost(BaseChange):
 
     def apply(self, batch: Batch) -> bool:
         """Returns whether it was; a lease renewed meanwhile wins."""
-        text = "DELETE FROM workers WHERE worker_id = ? AND lease_expires_at <= ?"
-        return batch.execute(text, (self.worker_id, batch.now)) == 1
+        return delete_lapsed_worker(batch, self.worker_id)
 
 
 class RescueActivity(BaseChange):

@@ -29,7 +29,7 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.interceptors import ActivityInterceptor
 from outlast_activities.task import ActivityTask
-from outlast_runs.claims import STEAL_AFTER, ForgetWorker, RegisterWorker, ReleaseAllRuns
+from outlast_runs.claims import STEAL_AFTER_US, ForgetWorker, RegisterWorker, ReleaseAllRuns
 from outlast_store.journal.batch import Committed
 from outlast_store.reads.workers import next_claimable_at, poll_work, renew_lease
 from outlast_store.schema.rows import WorkerRow
@@ -287,10 +287,10 @@ class LoopWorker:
 
     def _neglected_before(self, now: int) -> int | None:
         """Now and then: since when a run must have been awake to be taken from a live owner that leaves it waiting."""
-        if now - self._looked_for_neglected_at < STEAL_AFTER // 4 or self.runtime.url.memory:
+        if now - self._looked_for_neglected_at < STEAL_AFTER_US // 4 or self.runtime.url.memory:
             return None
         self._looked_for_neglected_at = now
-        return now - STEAL_AFTER
+        return now - STEAL_AFTER_US
 
     async def _look_again_in_time(self, now: int) -> None:
         at = await self.runtime.read(

@@ -19,7 +19,8 @@ from outlast.worker.blocked_monitor import WorkflowTaskInterrupted, monitor
 from outlast_activities.task import ActivityTask
 from outlast_runs.queries import QueryRequest, QueryResult
 from outlast_runs.start import StartRun
-from outlast_runs.workflow_task import CommitWorkflowTask, OwnResult, WorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
+from outlast_runs.workflow_task import OwnResult, WorkflowTask
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.children import NewChild
 from outlast_workflow.history.events import (

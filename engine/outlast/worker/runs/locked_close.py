@@ -21,8 +21,9 @@ from outlast.runtime.runtime import Runtime
 from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.decider import Decider
 from outlast.worker.runs.served_workflows import ServedWorkflows
+from outlast_runs.task_commit import apply_workflow_task
 from outlast_runs.updates import acceptance
-from outlast_runs.workflow_task import Applied, WorkflowTask, apply_workflow_task
+from outlast_runs.workflow_task import Applied, WorkflowTask
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.requests import open_updates

@@ -12,7 +12,9 @@ from functools import partial
 from outlast.runtime.runtime import Runtime
 from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.settings import WorkerSettings
-from outlast_runs.workflow_task import CommitWorkflowTask, FailWorkflowTask, WorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
+from outlast_runs.task_failure import FailWorkflowTask
+from outlast_runs.workflow_task import WorkflowTask
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.data.failures import failure_of

@@ -23,7 +23,8 @@ from outlast.worker.runs.ready_queue import ReadyQueue
 from outlast.worker.runs.served_workflows import ServedWorkflows
 from outlast.worker.runs.task_failures import TaskFailures
 from outlast_runs.deadlines import EnforceRunDeadline
-from outlast_runs.workflow_task import Applied, CommitWorkflowTask
+from outlast_runs.task_commit import CommitWorkflowTask
+from outlast_runs.workflow_task import Applied
 from outlast_store.database.driver_errors import lasts
 from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
 from outlast_workflow.options.options import ActivityOptions

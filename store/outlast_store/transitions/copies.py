@@ -1,0 +1,67 @@
+"""Copying what one run has to another: the rows that a reset keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Table
+
+from outlast_store.database.sql_text import columns_of, marks
+from outlast_store.journal.batch import Batch
+from outlast_store.schema import tables
+
+ACTIVITIES_A_STATEMENT: Final = 400
+
+
+def insert_first_event(batch: Batch, run_id: str, type_: str, recorded_at: int, payload: str) -> None:
+    """Insert the first event of a run whose history is a copy.
+
+    Args:
+        batch: The batch.
+        run_id: The run.
+        type_: The event's type.
+        recorded_at: When it was recorded, in microseconds.
+        payload: Its payload, as JSON text.
+    """
+    batch.execute(
+        "INSERT INTO history_events (run_id, seq, type, recorded_at, payload) VALUES (?, ?, ?, ?, ?)",
+        (run_id, 1, type_, recorded_at, payload),
+    )
+
+
+def copy_events(batch: Batch, source: str, target: str, last_seq: int) -> None:
+    """Copy a run's events but the first to another run, under the same numbers.
+
+    Args:
+        batch: The batch.
+        source: The run to copy from.
+        target: The run to copy to.
+        last_seq: The last event to copy.
+    """
+    batch.execute(f"{_copying(tables.history_events)} AND seq > 1 AND seq <= ?", (target, source, last_seq))
+
+
+def copy_activities(batch: Batch, source: str, target: str, activity_ids: Sequence[int]) -> None:
+    """Copy activities of a run, with the rows of their attempts, to another run.
+
+    Args:
+        batch: The batch.
+        source: The run to copy from.
+        target: The run to copy to.
+        activity_ids: The activities.
+    """
+    for table in (tables.activity_executions, tables.activity_attempts):
+        for start in range(0, len(activity_ids), ACTIVITIES_A_STATEMENT):
+            some = activity_ids[start : start + ACTIVITIES_A_STATEMENT]
+            text = f"{_copying(table)} AND activity_id IN ({marks(some)})"
+            batch.execute(text, (target, source, *some))
+
+
+def _copying(table: Table) -> str:
+    """Return the statement that copies a run's rows of a table, for the target's id and the source's."""
+    names = columns_of(table)
+    assert names[0] == "run_id"
+    rest = ", ".join(names[1:])
+    into = f"INSERT INTO {table.name} (run_id, {rest})"
+    return f"{into} SELECT CAST(? AS TEXT), {rest} FROM {table.name} WHERE run_id = ?"
