@@ -16,11 +16,11 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.enums import AttemptOutcome, FailureCategory
 from outlast_workflow.primitives.payloads import Payload
 
-Outcome = Payload | AttemptEnd
+HandlerOutcome = Payload | AttemptEnd
 """What the worker is told at the end of an attempt: the result, or how else it ended."""
 
 
-class Outcomes:
+class OutcomeEncoder:
     """Makes outcomes; safe to share between threads."""
 
     __slots__ = ("converter", "limits")
@@ -29,7 +29,7 @@ class Outcomes:
         self.converter = converter
         self.limits = limits
 
-    def returned(self, value: Any, running: RunningActivity) -> Outcome:
+    def returned(self, value: Any, running: RunningActivity) -> HandlerOutcome:
         """What becomes of a result."""
         if running.seen and running.stopped is StopReason.WORKER_SHUTDOWN:
             return HANDED_BACK

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Lock
 from typing import Any
 
-from outlast_activities.attempt_outcome import Outcome, Outcomes, let_go
+from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder, let_go
 from outlast_activities.attempts import AttemptEnd
 from outlast_activities.context import CURRENT, RunningActivity
 from outlast_activities.definitions import found
@@ -76,7 +76,7 @@ class Child:
         self.flags = flags
         self.limits = limits
         self.converter = DataConverter()
-        self.outcomes = Outcomes(self.converter, limits)
+        self.outcomes = OutcomeEncoder(self.converter, limits)
 
 
 class ChildHeartbeats:
@@ -150,7 +150,7 @@ def run(order: Order) -> Report:
     return Report(None, outcome, heartbeats.newest)
 
 
-def _run(child: Child, order: Order, heartbeats: ChildHeartbeats) -> Outcome:
+def _run(child: Child, order: Order, heartbeats: ChildHeartbeats) -> HandlerOutcome:
     running: RunningChild | None = None
     try:
         task = ActivityTask(order.row, Payload(order.input), order.workflow_id, order.workflow_type)
@@ -162,7 +162,7 @@ def _run(child: Child, order: Order, heartbeats: ChildHeartbeats) -> Outcome:
         try:
             args = child.converter.decode_args(task.input, definition.signature)
         except Exception as error:
-            outcome: Outcome = child.outcomes.unusable(error)
+            outcome: HandlerOutcome = child.outcomes.unusable(error)
             let_go(error)
         else:
             outcome = child.outcomes.returned(definition.fn(*args), running)

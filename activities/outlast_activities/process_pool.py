@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from outlast_activities import process_child
-from outlast_activities.attempt_outcome import Outcome, Outcomes
+from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
 from outlast_activities.attempts import HANDED_BACK, AttemptEnd
 from outlast_activities.context import RunningActivity
 from outlast_activities.heartbeats import Heartbeats
@@ -51,11 +51,11 @@ class ProcessRunner:
 
     def __init__(
         self,
-        outcomes: Outcomes,
+        outcomes: OutcomeEncoder,
         heartbeats: Heartbeats,
         *,
         slots: int,
-        on_end: Callable[[RunningActivity, Outcome], None],
+        on_end: Callable[[RunningActivity, HandlerOutcome], None],
     ) -> None:
         self._outcomes = outcomes
         self._heartbeats = heartbeats
@@ -106,10 +106,10 @@ class Pool:
 
     def __init__(
         self,
-        outcomes: Outcomes,
+        outcomes: OutcomeEncoder,
         heartbeats: Heartbeats,
         slots: int,
-        on_end: Callable[[RunningActivity, Outcome], None],
+        on_end: Callable[[RunningActivity, HandlerOutcome], None],
     ) -> None:
         self.broken = False
         self._outcomes = outcomes
@@ -217,7 +217,7 @@ class Pool:
             failure = failure_of(error, self._outcomes.converter)
         self._on_end(running, AttemptEnd(AttemptOutcome.FAILED, failure))
 
-    def _outcome(self, running: RunningActivity, report: Report) -> Outcome:
+    def _outcome(self, running: RunningActivity, report: Report) -> HandlerOutcome:
         converter = self._outcomes.converter
         if report.result is not None:
             payload = Payload(report.result)

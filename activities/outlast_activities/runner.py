@@ -37,7 +37,7 @@ from contextvars import Context, copy_context
 from types import MappingProxyType
 from typing import Any
 
-from outlast_activities.attempt_outcome import Outcome, Outcomes, let_go
+from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder, let_go
 from outlast_activities.attempts import HANDED_BACK
 from outlast_activities.context import CURRENT, Cancelled, RunningActivity
 from outlast_activities.definitions import ActivityDefinition
@@ -81,7 +81,7 @@ class ActivityRunner:
         environment: Environment,
         max_concurrent: int,
         heartbeats: Heartbeats,
-        on_end: Callable[[ActivityTask, Outcome], None],
+        on_end: Callable[[ActivityTask, HandlerOutcome], None],
         thread_pool: ThreadPoolExecutor | None = None,
         limits: StructuralLimits | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class ActivityRunner:
         self._in_place = not environment.threads and environment.executor is None
         self._heartbeats = heartbeats
         self._on_end = on_end
-        self._outcomes = Outcomes(converter, limits if limits is not None else StructuralLimits())
+        self._outcomes = OutcomeEncoder(converter, limits if limits is not None else StructuralLimits())
         self._pool: Executor | None = thread_pool if thread_pool is not None else environment.executor
         self._own_pool: ThreadPoolExecutor | None = None
         self._processes: ProcessRunner | None = None
@@ -102,7 +102,7 @@ class ActivityRunner:
         self._taken = 0
         self._draining = False
         self._emptied: asyncio.Event | None = None
-        self._ended: list[tuple[RunningActivity, Outcome]] = []
+        self._ended: list[tuple[RunningActivity, HandlerOutcome]] = []
         self._ended_lock = threading.Lock()
 
     # --- slots ------------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class ActivityRunner:
             try:
                 args = self._converter.decode_args(running.task.input, definition.signature)
             except Exception as error:
-                outcome: Outcome = outcomes.unusable(error)
+                outcome: HandlerOutcome = outcomes.unusable(error)
                 let_go(error)
             else:
                 outcome = outcomes.returned(await definition.fn(*args), running)
@@ -210,7 +210,7 @@ class ActivityRunner:
         # Not in the handler's context: what `on_end` starts must not inherit it.
         self._context.copy().run(self._finish, running, outcome)
 
-    def _run_sync(self, running: RunningActivity) -> Outcome:
+    def _run_sync(self, running: RunningActivity) -> HandlerOutcome:
         outcomes = self._outcomes
         CURRENT.set(running)
         running.begun = True
@@ -221,7 +221,7 @@ class ActivityRunner:
             try:
                 args = self._converter.decode_args(running.task.input, definition.signature)
             except Exception as error:
-                outcome: Outcome = outcomes.unusable(error)
+                outcome: HandlerOutcome = outcomes.unusable(error)
                 let_go(error)
             else:
                 outcome = outcomes.returned(definition.fn(*args), running)
@@ -241,7 +241,7 @@ class ActivityRunner:
 
     # --- ending -----------------------------------------------------------------------------------------------------
 
-    def _end_from_thread(self, running: RunningActivity, outcome: Outcome) -> None:
+    def _end_from_thread(self, running: RunningActivity, outcome: HandlerOutcome) -> None:
         with self._ended_lock:
             self._ended.append((running, outcome))
             if len(self._ended) > 1:
@@ -261,7 +261,7 @@ class ActivityRunner:
         self._taken -= 1
         self._report(task, HANDED_BACK)
 
-    def _finish(self, running: RunningActivity, outcome: Outcome) -> None:
+    def _finish(self, running: RunningActivity, outcome: HandlerOutcome) -> None:
         task = running.task
         running.handle = None
         del self._running[task.key]
@@ -272,7 +272,7 @@ class ActivityRunner:
         if not self._running and self._emptied is not None:
             self._emptied.set()
 
-    def _report(self, task: ActivityTask, outcome: Outcome) -> None:
+    def _report(self, task: ActivityTask, outcome: HandlerOutcome) -> None:
         try:
             self._on_end(task, outcome)
         except Exception:

@@ -24,7 +24,7 @@ from outlast_store.journal import committer
 from outlast_store.journal.batch import Batch
 from outlast_store.reads.workers import renew_lease
 from outlast_store.transitions import parents, requests, run_ends
-from outlast_store.transitions.children import AppliedClosePolicy, cascade
+from outlast_store.transitions.children import AppliedClosePolicy, apply_close_policy
 from outlast_watchdog import enforcement
 from outlast_watchdog.enforcement import Fired, Rescued
 from outlast_workflow.errors import RefusedError
@@ -357,7 +357,7 @@ def cascade_in_memory(stack: ExitStack) -> None:
         if run.cascade_at is not None and run.cascade_at <= batch.now:
             run.cascade_at = None
             return AppliedClosePolicy(due=[run.run_id])
-        return cascade(batch, run)
+        return apply_close_policy(batch, run)
 
     _patch(stack, enforcement.ApplyClosePolicy, "apply", wrong)
 

@@ -11,7 +11,7 @@ from outlast_watchdog.passes import WatchedRuntime
 
 logger = logging.getLogger("outlast.watchdog")
 
-LOOK_EVERY_S = 3600.0
+POLL_EVERY_S = 3600.0
 GONE_AFTER_S = 86_400.0
 MOST_AT_ONCE: Final = 500
 
@@ -21,7 +21,7 @@ class DeadJournals:
 
     def __init__(self, runtime: WatchedRuntime) -> None:
         self._runtime = runtime
-        self._looked_at = runtime.environment.clock.monotonic()
+        self._polled_at = runtime.environment.clock.monotonic()
         self._seen: dict[str, int] = {}
 
     async def forget(self, now: float) -> int:
@@ -33,9 +33,9 @@ class DeadJournals:
         Raises:
             StoreError: The database can't be read or written.
         """
-        if now - self._looked_at < LOOK_EVERY_S:
+        if now - self._polled_at < POLL_EVERY_S:
             return 0
-        self._looked_at = now
+        self._polled_at = now
         made_before = self._runtime.environment.clock.now() - int(GONE_AFTER_S * 1_000_000)
         found = await self._runtime.read(dead_journals.oldest, made_before, MOST_AT_ONCE)
         own = self._runtime.journal.committer.journal_id

@@ -20,7 +20,7 @@ from outlast_runs.claims import release
 from outlast_runs.deadlines import Enforced, enforce_run
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import ActivityRow, RunRow
-from outlast_store.transitions.children import AppliedClosePolicy, cascade
+from outlast_store.transitions.children import AppliedClosePolicy, apply_close_policy
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.workers import delete_lapsed_worker, is_alive
 from outlast_workflow.errors import RefusedError
@@ -161,7 +161,7 @@ class ApplyClosePolicy(BaseChange):
             raise RefusedError(
                 "open_run", f"run {run.run_id} is open, but the close policy of its children is due"
             )
-        return cascade(batch, run)
+        return apply_close_policy(batch, run)
 
 
 # --- lost workers ---------------------------------------------------------------------------------------------------

@@ -51,18 +51,18 @@ class EventLog:
         facts = {"run_id": run_id, "timer_id": timer_id, "deadline_at": iso(fire_at), "lateness_s": lateness}
         logger.debug("timer %s of run %s fired, %.3f s late", timer_id, run_id, lateness, extra=facts)
 
-    def cascaded(self, run_id: str, cascaded: AppliedClosePolicy) -> None:
+    def close_policy_applied(self, run_id: str, applied: AppliedClosePolicy) -> None:
         """A step of parent-close policy."""
         facts = {
             "run_id": run_id,
-            "terminated": len(cascaded.terminated),
-            "cancel_requested": len(cascaded.cancel_requested),
-            "timed_out": len(cascaded.timed_out),
+            "terminated": len(applied.terminated),
+            "cancel_requested": len(applied.cancel_requested),
+            "timed_out": len(applied.timed_out),
         }
         logger.info(
             "run %s has ended, and %d of its children met their close policy",
             run_id,
-            cascaded.done,
+            applied.done,
             extra=facts,
         )
 

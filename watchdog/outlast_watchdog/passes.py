@@ -171,7 +171,7 @@ class Pass:
         await together(steps)
         if self._runs_ended or (peek.cascades is not None and peek.cascades <= now):
             due = True  # children that end take their deadlines with them
-            await self._drain("cascades", self._cascades, self._cascade)
+            await self._drain("cascades", self._due_close_policies, self._apply_close_policies)
         lapsed = peek.leases is not None and peek.leases <= now
         if lapsed and not self._declare:
             lapsed = False
@@ -198,7 +198,7 @@ class Pass:
         for row, outcome in zip(rows, await self._apply(changes), strict=True):
             if not self._set_aside("runs", outcome, run_id=row.run_id) and isinstance(outcome, Enforced):
                 handled += 1
-                self._note(outcome, row.deadline_at, workflow_id=row.workflow_id, run_id=row.run_id)
+                self._note_enforced(outcome, row.deadline_at, workflow_id=row.workflow_id, run_id=row.run_id)
         return handled
 
     async def _end_attempts(self, rows: list[scans.DueActivity]) -> int:
@@ -209,7 +209,7 @@ class Pass:
             ids: dict[str, Any] = {"run_id": row.run_id, "activity_id": row.activity_id}
             if not self._set_aside("activities", outcome, **ids) and isinstance(outcome, Enforced):
                 handled += 1
-                self._note(outcome, row.deadline_at, **ids)
+                self._note_enforced(outcome, row.deadline_at, **ids)
         return handled
 
     async def _fire(self, rows: list[scans.DueTimer]) -> int:
@@ -226,20 +226,20 @@ class Pass:
             handled += len(outcome.timers)
             if outcome.run is not None:
                 handled += 1
-                self._note(outcome.run, outcome.run.deadline_at, run_id=run_id)
+                self._note_enforced(outcome.run, outcome.run.deadline_at, run_id=run_id)
             for timer_id, fire_at in outcome.timers:
                 self.report.count(TIMER_FIRED)
                 self.report.note_lateness(outcome.at - fire_at)
                 self._event_log.timer_fired(run_id, timer_id, fire_at, outcome.at)
         return handled
 
-    def _cascades(
+    def _due_close_policies(
         self, connection: Connection, now: int, cursor: scans.DueClosePolicy | None, limit: int
     ) -> list[scans.DueClosePolicy]:
         """Those of runs that this very pass has ended are due too."""
         return scans.due_close_policies(connection, self._runtime.environment.clock.now(), cursor, limit)
 
-    async def _cascade(self, rows: list[scans.DueClosePolicy]) -> int:
+    async def _apply_close_policies(self, rows: list[scans.DueClosePolicy]) -> int:
         """Step by step until none is left, and then for the children that ended by it and have children themselves."""
         handled = 0
         for row in rows:
@@ -255,18 +255,18 @@ class Pass:
                 handled += 1
                 due += outcome.due
                 if outcome.done:
-                    self._note_cascaded(run_id, outcome)
+                    self._note_close_policy(run_id, outcome)
         return handled
 
-    def _note_cascaded(self, run_id: str, cascaded: AppliedClosePolicy) -> None:
+    def _note_close_policy(self, run_id: str, applied: AppliedClosePolicy) -> None:
         for kind, run_ids in (
-            (CHILD_TERMINATED, cascaded.terminated),
-            (CHILD_CANCEL_REQUESTED, cascaded.cancel_requested),
-            (CHILD_TIMED_OUT, cascaded.timed_out),
+            (CHILD_TERMINATED, applied.terminated),
+            (CHILD_CANCEL_REQUESTED, applied.cancel_requested),
+            (CHILD_TIMED_OUT, applied.timed_out),
         ):
             if run_ids:
                 self.report.count(kind, len(run_ids))
-        self._event_log.cascaded(run_id, cascaded)
+        self._event_log.close_policy_applied(run_id, applied)
 
     async def _declare_lost(self, rows: list[scans.LapsedWorker]) -> int:
         rows.sort(key=lambda row: row.worker_id)
@@ -304,7 +304,9 @@ class Pass:
                 continue
             handled += 1
             if outcome.enforced is not None:
-                self._note(outcome.enforced, outcome.enforced.deadline_at, worker_id=worker_id, **ids)
+                self._note_enforced(
+                    outcome.enforced, outcome.enforced.deadline_at, worker_id=worker_id, **ids
+                )
             else:
                 self.report.count(ACTIVITY_RESCUED)
                 self._event_log.rescued(worker_id, closed=outcome.closed, **ids)
@@ -383,7 +385,7 @@ class Pass:
             await self._runtime.read(scans.peek)  # raises where the database is away: then it was not the row
         return outcomes
 
-    def _note(self, enforced: Enforced, due_at: int, **ids: Any) -> None:
+    def _note_enforced(self, enforced: Enforced, due_at: int, **ids: Any) -> None:
         """Count and log an enforcement; it is as late as the first deadline that had passed."""
         self.report.count(enforced.kind.value)
         self._runs_ended = self._runs_ended or enforced.kind in RUN_KINDS

@@ -180,7 +180,7 @@ class TaskWatchdog:
             return
         self._stopping = False
         self._nearest = NEVER
-        self._runtime.journal.subscribe(self._hear)
+        self._runtime.journal.subscribe(self._on_commit)
         self._periodic = periodic(self._runtime.environment)
         self._periodic.add("outlast-watchdog", self.interval_s, self.wake)
         self._periodic.start()
@@ -193,7 +193,7 @@ class TaskWatchdog:
         if task is None:
             return
         self._stopping = True
-        self._runtime.journal.unsubscribe(self._hear)
+        self._runtime.journal.unsubscribe(self._on_commit)
         if self._periodic is not None:
             self._periodic.stop()
         self._set_alarm(None)
@@ -254,7 +254,7 @@ class TaskWatchdog:
         else:
             self._alarm = asyncio.get_running_loop().call_later(delay_s, self._woken.set)
 
-    def _hear(self, committed: Committed) -> None:
+    def _on_commit(self, committed: Committed) -> None:
         """What this process has just written. Called for every commit: no more than a few loads and compares a row."""
         nearest = self._nearest
         for run in committed.runs.values():

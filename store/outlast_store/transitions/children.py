@@ -1,7 +1,7 @@
-"""Children: how they begin in their parent's change, are asked to cancel, and meet their parent's end.
+"""Child workflows: how they start in their parent's change, are asked to cancel, and get their parent close policy.
 
-A child's instance and first run are written by the change that holds the parent's command: all or nothing. An id that
-is taken is no reason to refuse that change: the parent is told by ``ChildWorkflowStartFailed``.
+A child's instance and first run are written by the change that holds the parent's command: all or nothing. Where the
+child's id is in use, that change is not refused: the parent's history gets ``ChildWorkflowStartFailed``.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ CHILDREN_IN_A_STEP = 100
 RUNS_IN_A_STEP = 100
 
 
-# --- the beginning --------------------------------------------------------------------------------------------------
+# --- the start ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class NewChild:
-    """A child that a workflow task asks for, as its parent's owner prepares it.
+    """A child that a workflow task starts, as its parent's owner prepares it.
 
     Attributes:
         run_id: Its first run.
-        owner_id: The worker that owns it from the first write, or ``None``: whoever serves its queue may claim it.
-        awaited: Whether the parent's code waits to hear that it has started.
+        owner_id: The worker that owns it from the first write; ``None`` leaves it to any worker that serves its queue.
+        awaited: Whether the parent's code waits for its start.
         instance: The instance row to make for it.
     """
 
@@ -58,7 +58,14 @@ class NewChild:
 def new_child(
     command: ChildWorkflowScheduled, run_id: str, owner_id: str | None, *, awaited: bool
 ) -> NewChild:
-    """Prepare a child."""
+    """Prepare a child.
+
+    Args:
+        command: The parent's command.
+        run_id: The id of the child's first run.
+        owner_id: The worker that owns it from the first write, if any.
+        awaited: Whether the parent's code waits for its start.
+    """
     return NewChild(
         run_id, owner_id, awaited, InstanceRow(command.workflow_id, command.workflow_type, run_id, 1, 0)
     )
@@ -67,7 +74,14 @@ def new_child(
 def start_child(
     batch: Batch, parent: RunRow, command: ChildWorkflowScheduled, child: NewChild
 ) -> ChildWorkflowStarted | ChildWorkflowStartFailed:
-    """Write a child's rows and first event. Returns what its parent is to be told."""
+    """Write a child's rows and first event; return the event for the parent's history.
+
+    Args:
+        batch: The batch.
+        parent: The parent's run.
+        command: The parent's command.
+        child: The child as it was prepared.
+    """
     instance = batch.instance(command.workflow_id)
     if instance is not None:
         batch.more_runs((instance.current_run_id,))
@@ -94,7 +108,7 @@ def start_child(
 def _first_run(
     batch: Batch, parent: RunRow, command: ChildWorkflowScheduled, child: NewChild
 ) -> tuple[RunRow, dict[str, Any]]:
-    """The child's row, and what its first event says of its parent."""
+    """Return the child's row, and what its first event records of the parent."""
     options: dict[str, Any] = orjson.loads(command.options.json)
     policy = options.get("retry_policy")
     memo = options.get("memo")
@@ -132,7 +146,7 @@ def _first_run(
 
 
 def cancel_child(batch: Batch, parent: RunRow, command: ChildWorkflowCancelRequested) -> None:
-    """Ask the latest run of a child's chain to cancel; nothing where the chain has ended."""
+    """Ask the latest run of a child's chain to cancel; do nothing where the chain has ended."""
     run = _latest_of_chain(batch, command)
     if run is None or isinstance(open_run(batch, run), Ended):
         return
@@ -148,21 +162,30 @@ def _latest_of_chain(batch: Batch, command: ChildWorkflowCancelRequested) -> Run
         rows = batch.scan(text, (command.workflow_id,))
         run_id = rows[0][0] if rows else None
     run = None
-    while run_id is not None:  # it may have gone on since the instance was read
+    # The chain may have continued since the instance was read.
+    while run_id is not None:
         batch.more_runs((run_id,))
         run = batch.run(run_id)
         if run is None or run.first_run_id != command.run_id:
-            return None  # the id stands for another chain by now
+            # The id belongs to another chain by now.
+            return None
         run_id = run.next_run_id
     return run
 
 
-# --- the parent's end -----------------------------------------------------------------------------------------------
+# --- parent close policy --------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class AppliedClosePolicy:
-    """What one step did for the children of a chain that has ended; ``due`` are the runs that need a step next."""
+    """What one step of parent close policy did.
+
+    Attributes:
+        terminated: The children that were terminated.
+        cancel_requested: Those that were asked to cancel.
+        timed_out: Those that were past a deadline of their own, which ended them instead.
+        due: The runs whose children need another step.
+    """
 
     terminated: list[str] = field(default_factory=list)
     cancel_requested: list[str] = field(default_factory=list)
@@ -171,7 +194,7 @@ class AppliedClosePolicy:
 
     @property
     def done(self) -> int:
-        """How many children it was about."""
+        """The number of children that it was applied to."""
         return len(self.terminated) + len(self.cancel_requested) + len(self.timed_out)
 
 
@@ -196,36 +219,41 @@ _OLDER = """
     SELECT previous_run_id FROM chain WHERE depth = ?"""
 
 
-def cascade(batch: Batch, run: RunRow) -> AppliedClosePolicy:
-    """One step for a run whose ``cascade_at`` has come: at most a hundred children, then the marker moves on or goes.
+def apply_close_policy(batch: Batch, run: RunRow) -> AppliedClosePolicy:
+    """Apply the parent close policy to at most a hundred children of a run whose ``cascade_at`` has passed.
 
-    A child that was asked to cancel is told nothing further: its command id goes, which also keeps it out of the next
-    step. One past its own deadline is timed out instead; where its retry policy starts another run, that is met by the
-    next step, as is the next run of a child that has gone on meanwhile.
+    When no child is left, the marker moves to an older run of the chain, or is cleared. A child that is asked to cancel
+    loses its command id: its parent is notified of nothing further, and the next step does not find it again. A child
+    past its own deadline is timed out instead. A run that its retry policy starts then is left to the next step, as is
+    the next run of a child that has continued as new meanwhile.
+
+    Args:
+        batch: The batch.
+        run: The closed run whose children are open.
     """
-    cascaded = AppliedClosePolicy()
+    applied = AppliedClosePolicy()
     found = [row[0] for row in batch.scan(_CHILDREN, (run.run_id, RUNS_IN_A_STEP, CHILDREN_IN_A_STEP))]
     for child in batch.lock_runs(found):
         if child.is_open:
-            _apply_policy(batch, run, child, cascaded)
+            _apply_policy(batch, run, child, applied)
             if child.closed_at is not None and child.cascade_at is not None:
-                cascaded.due.append(child.run_id)
-    settled = len(cascaded.terminated) + len(cascaded.cancel_requested)
-    if len(found) < CHILDREN_IN_A_STEP and settled == len(found):
-        _move_on(batch, run, cascaded)
+                applied.due.append(child.run_id)
+    closed = len(applied.terminated) + len(applied.cancel_requested)
+    if len(found) < CHILDREN_IN_A_STEP and closed == len(found):
+        _move_on(batch, run, applied)
     else:
-        cascaded.due.append(run.run_id)
-    return cascaded
+        applied.due.append(run.run_id)
+    return applied
 
 
 def next_children(connection: Connection, run_id: str) -> list[str]:
-    """The children that the next step for a run will be about: to be named by its change, so that locks keep order."""
+    """Return the children of the next step for a run, so that its change names them and locks them in order."""
     return [row[0] for row in fetch(connection, _CHILDREN, (run_id, RUNS_IN_A_STEP, CHILDREN_IN_A_STEP))]
 
 
-def _apply_policy(batch: Batch, run: RunRow, child: RunRow, cascaded: AppliedClosePolicy) -> None:
+def _apply_policy(batch: Batch, run: RunRow, child: RunRow, applied: AppliedClosePolicy) -> None:
     if isinstance(open_run(batch, child), Ended):
-        cascaded.timed_out.append(child.run_id)
+        applied.timed_out.append(child.run_id)
         return
     policy = ParentClosePolicy(child.parent_close_policy or ParentClosePolicy.ABANDON)
     assert child.parent_run_id is not None
@@ -233,16 +261,16 @@ def _apply_policy(batch: Batch, run: RunRow, child: RunRow, cascaded: AppliedClo
     if policy is ParentClosePolicy.TERMINATE:
         batch.append(child, ParentClosePolicyApplied(policy.value, child.parent_run_id))
         terminate(batch, child, reason)
-        cascaded.terminated.append(child.run_id)
+        applied.terminated.append(child.run_id)
     elif policy is ParentClosePolicy.REQUEST_CANCEL:
         batch.append(child, ParentClosePolicyApplied(policy.value, child.parent_run_id))
         request_cancel(batch, child, WorkflowCancelRequested(reason))
         child.parent_command_id = None
-        cascaded.cancel_requested.append(child.run_id)
+        applied.cancel_requested.append(child.run_id)
 
 
-def _move_on(batch: Batch, run: RunRow, cascaded: AppliedClosePolicy) -> None:
-    """The runs looked at have no child left that awaits its policy: go on with those before them, if there are any."""
+def _move_on(batch: Batch, run: RunRow, applied: AppliedClosePolicy) -> None:
+    """Clear the marker of runs with no child left, and set it on the older runs of the chain, if there are any."""
     run.cascade_at = None
     rows = batch.scan(_OLDER, (run.run_id, RUNS_IN_A_STEP, RUNS_IN_A_STEP))
     if not rows or rows[0][0] is None:
@@ -251,4 +279,4 @@ def _move_on(batch: Batch, run: RunRow, cascaded: AppliedClosePolicy) -> None:
     older = batch.run(rows[0][0])
     if older is not None:
         older.cascade_at = batch.now
-        cascaded.due.append(older.run_id)
+        applied.due.append(older.run_id)

@@ -1,11 +1,11 @@
-"""What the end of a run means to its family: its parent is told, and its open children await their close policy.
+"""What the end of a run means to its parent and its children.
 
-A parent is told once, at the end of the child's chain, in the change that ends it. A parent that is closed or gone is
-not told anything: the notice is dropped.
+The parent gets one event, at the end of the child's chain, in the change that ends it. Where the parent is closed or
+gone, the notice is dropped.
 
-``cascade_at`` says when parent-close policy is due. A chain that goes on keeps its children, those of its earlier runs
-included; so its open run carries ``NOT_YET`` from the first run on that left children behind, and only the end of such
-a chain (or of a run that has open children itself) sets the time. A family without children costs nothing.
+``cascade_at`` is when the parent close policy of the children is due. A chain that continues keeps its children, those
+of its earlier runs included. So its open run carries ``NOT_YET`` once an earlier run has left children behind, and only
+the end of the chain (or of a run that has open children itself) sets the time. A run without children costs nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ NOT_YET: Final = 1 << 62
 
 
 def note_children(batch: Batch, run: RunRow, *, nothing_open: bool) -> None:
-    """A run is closing: see to the children that it, or an earlier run of its chain, has open.
+    """Mark that a closing run, or an earlier run of its chain, has left open children.
 
     The next run of its chain, if there is one, is among the batch's rows already.
+
+    Args:
+        batch: The batch.
+        run: The run that closes.
+        nothing_open: Whether its owner knows that it has no open child.
     """
     left_behind = run.cascade_at is not None
     if not left_behind and not nothing_open:
@@ -52,7 +57,15 @@ def note_children(batch: Batch, run: RunRow, *, nothing_open: bool) -> None:
 
 
 def tell_parent(batch: Batch, run: RunRow, event: Event) -> None:
-    """Append the end of a child's chain to its parent's history and wake it; nothing where it is closed or gone."""
+    """Append the end of a child's chain to its parent's history and wake the parent.
+
+    Nothing is written where the parent is closed or gone, or the chain continues.
+
+    Args:
+        batch: The batch.
+        run: The child's run that closes.
+        event: Its terminal event.
+    """
     if run.parent_run_id is None or run.parent_command_id is None or run.next_run_id is not None:
         return
     batch.more_runs((run.parent_run_id,))
@@ -84,7 +97,7 @@ def _notice(command_id: int, event: Event) -> Event | None:
 
 
 def _failure(batch: Batch, parent: RunRow, child: RunRow, notice: Event, seq: int) -> FailureRow:
-    """The row of a child's failure, among those of its parent."""
+    """Return the failure row of a child, written for its parent."""
     kind = deadline_at = None
     if isinstance(notice, ChildWorkflowFailed):
         name, message = str(notice.failure.get("type", "")), str(notice.failure.get("message", ""))
