@@ -1,16 +1,15 @@
 """What interceptors are made of: ``from outlast.interceptors import Interceptor``."""
 
-from outlast.client.interceptors import (
+from outlast.client.intercepted_calls import (
     CancelWorkflow,
-    ClientInterceptor,
     DescribeWorkflow,
-    Interceptor,
     QueryWorkflow,
     SignalWorkflow,
     StartWorkflow,
     TerminateWorkflow,
     UpdateWorkflow,
 )
+from outlast.client.interceptors import ClientInterceptor, Interceptor
 from outlast_activities.interceptors import ActivityInterceptor, Heartbeat, RunActivity
 from outlast_workflow.run.intercepted_calls import (
     ContinueAsNewCall,

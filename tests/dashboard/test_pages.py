@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 from tests.dashboard.conftest import Served
+from tests.rows import latest_row
 
 from outlast import Client, StartOptions
 from outlast_dashboard import Token, WebSettings, control_plane
@@ -142,7 +143,7 @@ async def test_every_start_option_is_on_the_page_too(served: Served) -> None:
     run = (await served.client.describe("n-1")).run
     assert (run.priority, run.memo, run.search_attributes) == (2, {"by": "hand"}, {"amount": 7})
     assert run.start_delayed
-    row = await served.client.handle("n-1").run()
+    row = await latest_row(served.client.handle("n-1"))
     assert row.retry_policy is not None
     assert '"max_attempts":3' in row.retry_policy
     again = await served.web.post("/start", data={"workflow_type": "Nobody", "workflow_id": "n-1", **more})

@@ -9,6 +9,7 @@ import httpx2
 import orjson
 import pytest
 from tests.dashboard.conftest import Served
+from tests.rows import latest_row
 
 from outlast import WorkflowCancelledError, WorkflowTerminatedError
 from outlast_dashboard import control_plane
@@ -65,7 +66,7 @@ async def test_every_start_option_arrives(served: Served) -> None:
     assert (run.task_queue, run.priority, run.memo) == ("elsewhere", 2, {"customer": "c-7"})
     assert run.start_delayed
     assert run.search_attributes == {"amount": 7, "tags": ["new", "big"]}
-    row = await served.client.handle(id).run()
+    row = await latest_row(served.client.handle(id))
     assert row.retry_policy is not None
     assert orjson.loads(row.retry_policy)["max_attempts"] == 3
 

@@ -9,6 +9,7 @@ from tests.engine import family
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.family import Parent
 from tests.engine.histories import types_of
+from tests.rows import latest_row
 
 from outlast import workflow
 from outlast_store.reads.runs import find_run
@@ -154,7 +155,7 @@ async def test_a_child_that_is_terminated_with_its_parent_gets_the_parents_deadl
         options = StartOptions(execution_timeout=60)
         handle = await env.client.start(family.told_how_it_ended, "slow", id="parent", options=options)
         await env.settle()
-        row = await env.client.handle("child").run()
+        row = await latest_row(env.client.handle("child"))
         parent = await env.client.runtime.read(find_run, str(handle.run_id))
         assert parent is not None
         assert row.execution_deadline_at == parent.execution_deadline_at

@@ -8,6 +8,7 @@ import pytest
 from tests.engine import family, programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
+from tests.rows import latest_row
 
 from outlast.client.client import Client
 from outlast.watchdog import TaskWatchdog
@@ -22,7 +23,7 @@ from outlast_workflow.options.options import StartOptions
 
 
 async def status_of(client: Client, workflow_id: str) -> str:
-    return (await client.handle(workflow_id).run()).status
+    return (await latest_row(client.handle(workflow_id))).status
 
 
 async def test_children_are_terminated_by_default(families: MakeEnvironment) -> None:
@@ -34,7 +35,7 @@ async def test_children_are_terminated_by_default(families: MakeEnvironment) -> 
                 await env.client.handle(f"child-{number}").result()
             types = await types_of(env.client, f"child-{number}")
             assert types[-3:] == ["ParentClosePolicyApplied", "TimerCancelled", "WorkflowTerminated"]
-        assert (await env.client.handle("parent").run()).cascade_at is None
+        assert (await latest_row(env.client.handle("parent"))).cascade_at is None
 
 
 async def test_children_that_begin_as_their_parent_ends_meet_its_policy(families: MakeEnvironment) -> None:
@@ -50,7 +51,7 @@ async def test_abandoned_children_live_on(families: MakeEnvironment) -> None:
         await env.sleep(60)
         assert [await status_of(env.client, f"child-{n}") for n in range(2)] == ["running"] * 2
         assert "ParentClosePolicyApplied" not in await types_of(env.client, "child-0")
-        assert (await env.client.handle("parent").run()).cascade_at is None
+        assert (await latest_row(env.client.handle("parent"))).cascade_at is None
 
 
 async def test_children_are_asked_to_cancel_and_may_clean_up(families: MakeEnvironment) -> None:
@@ -89,11 +90,11 @@ async def test_policy_waits_for_the_end_of_the_chain(families: MakeEnvironment) 
         handle = await env.client.start(family.goes_on, 3, "terminate", id="parent")
         await env.sleep(35)
         assert [await status_of(env.client, f"child-{n}") for n in range(4)] == ["running"] * 4
-        assert (await handle.run()).cascade_at == NOT_YET
+        assert (await latest_row(handle)).cascade_at == NOT_YET
         assert await handle.result() == "ended"
         await env.sleep(1)
         assert [await status_of(env.client, f"child-{n}") for n in range(4)] == ["terminated"] * 4
-        assert (await handle.run()).cascade_at is None
+        assert (await latest_row(handle)).cascade_at is None
 
 
 async def test_a_long_chain_is_walked_in_steps(

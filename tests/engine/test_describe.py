@@ -18,7 +18,6 @@ from outlast import (
     RunStatus,
     StartOptions,
     TimeoutKind,
-    WorkflowHandle,
     activity,
     workflow,
 )
@@ -412,7 +411,9 @@ async def test_what_a_codec_wrote_is_decoded_and_without_it_shown_as_stored(data
         handle = await env.client.start(both, 9, id="b", options=StartOptions(memo={"a": 1}))
         await env.sleep(20)
         found = await handle.describe()
-        stored = await WorkflowHandle[int](env.client.runtime, DataConverter(), "b", None).describe()
+        client = env.client
+        bare = Client(client.url, client.runtime, DataConverter(), client.limits)
+        stored = await bare.describe("b")
         await handle.terminate()
     assert found.run.memo == {"a": 1}
     assert found.pending_activities[0].heartbeat_details == ({"row": 9}, "so far")

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.rows import latest_row
 
 from outlast import Client, Worker, workflow
 from outlast.worker.blocked_monitor import monitor
@@ -69,7 +70,7 @@ async def test_code_that_blocks_fails_its_task_and_nothing_else(
         watch._limit_s = 0.3
         with caplog.at_level(logging.ERROR, "outlast.worker"):
             handle = await client.start(code, id="blocks")
-            while not (row := await handle.run()).task_failures:  # noqa: ASYNC110
+            while not (row := await latest_row(handle)).task_failures:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert row.is_open
         assert "test_monitor.py" in caplog.text, "the log says where"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.engine import process
 from tests.engine.process import WorkerProcess, until, until_so
+from tests.rows import latest_row
 
 from outlast.client.client import Client
 from outlast.testing import check_database
@@ -100,7 +101,7 @@ async def test_a_killed_worker_is_replaced_and_nothing_is_done_again(
         assert [lines[f"step {number}"] for number in range(10)] == [1] * 10
         assert lines["hold 1000 first"] == 1
         assert lines["hold 1000 parent"] == 1
-        row = await handle.run()
+        row = await latest_row(handle)
         assert row.owner_losses == 0, "a commit forgets the losses before it"
         with client.runtime.database.reader() as connection:
             attempts = fetch(connection, "SELECT outcome FROM activity_attempts")
@@ -135,7 +136,7 @@ async def test_a_worker_killed_while_its_run_sleeps(shared_url: str, diary: Path
         with WorkerProcess("first", shared_url, diary, lease=1) as first:
 
             async def activated() -> bool:
-                return (await handle.run()).status == "running"
+                return (await latest_row(handle)).status == "running"
 
             await until_so(activated)
             first.kill()
@@ -166,7 +167,7 @@ async def test_a_worker_that_stops_hands_its_activities_back_uncharged(
             assert found == [("pending", 1, 1, 0, None)]
             assert fetch(connection, "SELECT outcome FROM activity_attempts") == [("handed_back",)]
             assert list_workers(connection) == []
-        row = await handle.run()
+        row = await latest_row(handle)
         assert row.owner_id is None
         async with worker_of(client):
             async with asyncio.timeout(30):

@@ -9,6 +9,7 @@ import pytest
 from tests.engine import answerers, programs
 from tests.engine.answerers import Anything, Broken, Cart, Leaver, Line, Relay
 from tests.engine.conftest import MakeEnvironment
+from tests.rows import latest_row
 
 from outlast import workflow
 from outlast.client.client import Client
@@ -42,7 +43,7 @@ def answering(engine: MakeEnvironment) -> MakeEnvironment:
 
 
 async def last_seq(client: Client, workflow_id: str) -> int:
-    return (await client.handle(workflow_id).run()).last_seq
+    return (await latest_row(client.handle(workflow_id))).last_seq
 
 
 async def test_a_query_is_answered_and_changes_nothing(answering: MakeEnvironment) -> None:
@@ -135,7 +136,7 @@ async def test_a_run_that_has_not_begun_answers_as_its_constructor_makes_it(
     async with answering() as env:
         handle = await env.client.start(Cart.run, "ada", id="c", options=StartOptions(start_delay=3600))
         assert await handle.query(Cart.state_of_it) == {"owner": "ada", "begun": False, "closed": False}
-        assert (await handle.run()).status == "pending"
+        assert (await latest_row(handle)).status == "pending"
 
 
 async def test_a_run_whose_task_fails_answers_from_its_last_good_workflow_task(
@@ -144,7 +145,7 @@ async def test_a_run_whose_task_fails_answers_from_its_last_good_workflow_task(
     async with answering() as env:
         handle = await env.client.start(Broken.run, id="b")
         await env.sleep(12)
-        assert (await handle.run()).task_failures > 0
+        assert (await latest_row(handle)).task_failures > 0
         assert await handle.query(Broken.where) == 1
         await handle.terminate()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
+from tests.rows import latest_row
 
 from outlast.client.client import Client
 from outlast.testing import TestEnvironment
@@ -122,7 +123,7 @@ async def test_a_history_of_twenty_thousand_events_replays(in_memory: MakeEnviro
         handle = await env.client.start(programs.long_story, steps, id="w")
         await _until_so_long(env, handle.run_id, steps * 3 - 100)
         await env.worker.stop()
-        row = await handle.run()
+        row = await latest_row(handle)
         assert row.is_open
         assert row.last_seq > 20_000
         ran = programs.calls["add"]
@@ -149,5 +150,5 @@ async def test_a_history_over_its_limit_ends_the_run(in_memory: MakeEnvironment)
         with pytest.raises(WorkflowFailedError) as caught:
             await handle.result()
         assert type(caught.value.__cause__).__name__ == "StructuralLimitError"
-        row = await handle.run()
+        row = await latest_row(handle)
         assert row.last_seq <= 110

@@ -20,6 +20,7 @@ from tests.engine.talkers import (
     Relay,
     Rolling,
 )
+from tests.rows import latest_row
 
 from outlast import workflow
 from outlast.testing import TestEnvironment
@@ -217,7 +218,7 @@ async def test_signals_without_a_handler_move_with_the_chain(talking: MakeEnviro
         await handle.signal("later", 1)
         await handle.signal("later", 2, request_id="two")
         await env.sleep(150)
-        run = await handle.run()
+        run = await latest_row(handle)
         assert run.run_number == 2
         history = [event async for event in env.client.handle("d", run_id=run.run_id).history()]
         assert [event.type for event in history[:3]] == [

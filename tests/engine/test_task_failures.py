@@ -11,6 +11,7 @@ from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 from tests.engine.programs import add, multiply, wait_long
+from tests.rows import latest_row
 
 from outlast import activity, workflow
 from outlast.testing import TestEnvironment
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("one_worker")
 
 
 async def row_of(env: TestEnvironment, workflow_id: str = "w") -> RunRow:
-    return await env.client.handle(workflow_id).run()
+    return await latest_row(env.client.handle(workflow_id))
 
 
 def named(name: str) -> Any:

@@ -11,6 +11,7 @@ from tests.engine import answerers, programs
 from tests.engine.answerers import Anything, Brief, Cart, Failing, Hasty, Line, Meddler, Ordered, Relay
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
+from tests.rows import latest_row
 
 from outlast.testing import TestEnvironment
 from outlast_workflow.data.converter import DataConverter
@@ -137,7 +138,7 @@ async def test_a_rejected_update_leaves_nothing_but_its_answer(answering: MakeEn
                 await handle.start_update(Cart.put, Line(name="air", count=0), id="air")
             assert str(caught.value.__cause__) == "put at least one"
         assert await types_of(env.client, "c") == before
-        run = await handle.run()
+        run = await latest_row(handle)
         assert (run.wake_at, run.inbox) == (None, 1)
         with pytest.raises(UpdateRejectedError):  # whatever is asked under its id
             await handle.execute_update(Cart.put, Line(name="tea"), id="air")
@@ -224,10 +225,10 @@ async def test_a_rejection_does_not_hide_that_a_task_keeps_failing(answering: Ma
     async with answering() as env:
         handle = await env.client.start(answerers.Broken.run, id="b")
         await env.sleep(12)
-        assert (await handle.run()).task_failures > 0
+        assert (await latest_row(handle)).task_failures > 0
         with pytest.raises(RequestTimeoutError):
             await handle.execute_update("any", timeout=30)
-        assert (await handle.run()).task_failures > 1
+        assert (await latest_row(handle)).task_failures > 1
         await handle.terminate()
 
 
@@ -381,7 +382,7 @@ async def test_what_nobody_accepted_goes_on_with_the_chain(answering: MakeEnviro
         handle = await env.client.start(Cart.run, "ada", id="c", task_queue="later", options=options)
         asked = asyncio.ensure_future(handle.execute_update(Cart.put, Line(name="tea"), id="tea"))
         await env.sleep(52)
-        assert (await handle.run()).run_number == 2
+        assert (await latest_row(handle)).run_number == 2
         async with env.new_worker(
             task_queue="later", workflows=answerers.WORKFLOWS, activities=programs.ACTIVITIES
         ):
@@ -404,7 +405,7 @@ async def test_an_update_may_continue_as_new(answering: MakeEnvironment) -> None
         handle = await env.client.start(Ordered.run, id="o")
         with pytest.raises(UpdateFailedError):
             await handle.execute_update(Ordered.go_on_as_new)
-        assert (await handle.run()).run_number == 2
+        assert (await latest_row(handle)).run_number == 2
         await handle.terminate()
 
 
@@ -462,7 +463,7 @@ async def test_updates_that_race_with_a_new_run_are_handled_once(answering: Make
             if number % 5 == 2:
                 await env.client.handle("r").signal(Relay.go_on)
         await asyncio.gather(*asked)
-        assert (await handle.run()).run_number > 1
+        assert (await latest_row(handle)).run_number > 1
         await env.client.handle("r").signal(Relay.end)
         assert sorted(await handle.result()) == sorted(f"w{number}" for number in range(30))
 
@@ -544,7 +545,7 @@ async def test_signals_without_a_handler_move_with_a_retry(answering: MakeEnviro
         await env.sleep(10)
         await handle.signal("other")
         await env.sleep(42)
-        run = await handle.run()
+        run = await latest_row(handle)
         assert run.run_number == 2
         history = [event async for event in env.client.handle("o", run_id=run.run_id).history()]
         moved = [
@@ -565,7 +566,7 @@ async def test_signals_without_a_handler_move_in_order_with_a_failure(answering:
         await handle.signal("second")
         await handle.signal(Failing.fail)
         await env.sleep(5)
-        run = await handle.run()
+        run = await latest_row(handle)
         assert run.run_number == 2
         types = [
             event.payload["name"]

@@ -12,6 +12,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.rows import latest_row
 from tests.simulation import programs
 
 from outlast import Client, StartOptions, UpdateHandle
@@ -229,7 +230,7 @@ class Session:
 
     async def _result(self, client: Client, workflow_id: str) -> None:
         handle = client.handle(workflow_id)
-        run_id = (await handle.run()).first_run_id
+        run_id = (await latest_row(handle)).first_run_id
         handle = client.handle(workflow_id, run_id=run_id)
         result = Result(workflow_id, run_id)
         try:

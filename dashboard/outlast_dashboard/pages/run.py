@@ -8,6 +8,7 @@ from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from outlast import Client
+from outlast.client.run_rows import row_of
 from outlast_activities.deadlines import options_of
 from outlast_dashboard.access import Reader, TheWeb, Writer, check
 from outlast_dashboard.api.contract.fields import WorkflowId
@@ -52,7 +53,7 @@ async def _values(
 ) -> dict[str, Any]:
     found = description(await client.describe(workflow_id, run_id), principal)
     pinned = client.handle(workflow_id, run_id=found.run.run_id)
-    row = await pinned.run_row()
+    row = await row_of(client.runtime, workflow_id, found.run.run_id)
     told: RunTimeline = await client.runtime.read(run_timeline, row.run_id, workflow_id, row.parent_run_id)
     if after is None:
         after = max(0, found.run.history_length - EVENTS_A_PAGE)

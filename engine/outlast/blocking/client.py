@@ -20,9 +20,9 @@ from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUp
 from outlast.blocking.thread import Caller, refuse_on_a_loop
 from outlast.client import client as asynchronous
 from outlast.client.bulk import AT_ONCE
-from outlast.client.client import DEFAULT_QUEUE
 from outlast.client.handle import WorkflowHandle
 from outlast.client.interceptors import Interceptor
+from outlast.client.starts import DEFAULT_QUEUE
 from outlast.client.update_handle import UpdateHandle, WaitFor
 from outlast.histories.importer import Imported, Progress
 from outlast.histories.reset import ResetOptions

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, Self, TypeVar, TypeVarTuple, Unpack, overload
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
+
+import orjson
 
 from outlast.client.bulk import AT_ONCE, PAGE, Bulk
-from outlast.client.encoded_calls import signal_event
+from outlast.client.connecting import Connecting
+from outlast.client.context import ClientContext
 from outlast.client.handle import WorkflowHandle
-from outlast.client.intercepted import InterceptedStarts, handles_of
-from outlast.client.interceptors import Interceptor, checked_interceptors
-from outlast.client.listings import Surveys
-from outlast.client.starts import DEFAULT_QUEUE as DEFAULT_QUEUE
-from outlast.client.starts import Starter
+from outlast.client.intercepted_calls import StartWorkflow
+from outlast.client.interceptors import ClientInterceptor, Interceptor, checked_interceptors
+from outlast.client.starts import DEFAULT_QUEUE, Starts
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast.histories.deletion import delete_workflow
+from outlast.histories.exporter import export_runs
+from outlast.histories.importer import Imported, Progress, import_histories
+from outlast.histories.source import Source
 from outlast.runtime.runtime import Runtime
-from outlast.visibility.listing import Filters
-from outlast.visibility.views import WorkflowDescription
+from outlast.visibility.describe import workers
+from outlast.visibility.listing import Filters, Listing, run_filter
+from outlast.visibility.views import WorkerSummary, WorkflowDescription
 from outlast_runs.start import start_options
 from outlast_store.database.urls import DatabaseUrl
+from outlast_store.reads import run_listing
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall, call_of
 from outlast_workflow.environment import Environment
@@ -28,23 +34,36 @@ from outlast_workflow.errors import WorkflowClosedError
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import StartOptions, validate_name, validate_workflow_id
 from outlast_workflow.options.validation import Seconds
+from outlast_workflow.primitives.interceptor_chain import Chain
 
 T = TypeVar("T")
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 
-class Client(Surveys, Starter):
-    """A process's way to one database. Make it with :meth:`connect`; close it, or use it as a context manager."""
+class Client:
+    """A process's way to one database. Make it with :meth:`connect`; close it, or use it as a context manager.
 
-    interceptors: Sequence[Interceptor] = ()
-    handles: Callable[..., WorkflowHandle[Any]] = WorkflowHandle
+    Attributes:
+        url: The database's URL, as it was given.
+        interceptors: The client's interceptors, the outermost first; those of its workers come after them.
+    """
 
     def __init__(
-        self, url: str, runtime: Runtime, converter: DataConverter, limits: StructuralLimits
+        self,
+        url: str,
+        runtime: Runtime,
+        converter: DataConverter,
+        limits: StructuralLimits,
+        interceptors: Sequence[Interceptor] = (),
     ) -> None:
-        super().__init__(runtime, converter, limits)
         self.url = url
+        self.runtime = runtime
+        self.converter = converter
+        self.limits = limits
+        self.interceptors = interceptors
+        self._context = ClientContext(runtime, converter, limits, Chain(interceptors, ClientInterceptor))
+        self._starts = Starts(self._context)
         self._closed = False
 
     @classmethod
@@ -56,7 +75,7 @@ class Client(Surveys, Starter):
         limits: StructuralLimits | None = None,
         environment: Environment | None = None,
         interceptors: Iterable[Interceptor] = (),
-    ) -> Connecting:
+    ) -> Connecting[Client]:
         """Connect to a database: ``await Client.connect(url)`` or ``async with Client.connect(url) as client``.
 
         A SQLite file is made and migrated where needed; PostgreSQL is migrated by ``outlast migrate``.
@@ -75,9 +94,13 @@ class Client(Surveys, Starter):
             StoreReadOnlyError: It can't be written.
         """
         around = checked_interceptors(interceptors)
-        return Connecting(
-            url, converter or DataConverter(), limits or StructuralLimits(), environment, around
-        )
+
+        async def connected() -> Client:
+            runtime = await Runtime.open(DatabaseUrl.parse(url), environment)
+            runtime.measure()
+            return cls(url, runtime, converter or DataConverter(), limits or StructuralLimits(), around)
+
+        return Connecting(connected)
 
     async def close(self) -> None:
         """Commit what has been handed over, and close; the last client of a database closes its connections."""
@@ -147,22 +170,8 @@ class Client(Surveys, Starter):
             InvalidOptionError: An id, queue or argument can't be used; nothing was written.
             WorkflowAlreadyStartedError: The id is taken; ``StartOptions.return_existing()`` gets its handle.
         """
-        options = start_options(options)
-        run, started, result_type = self._prepare(workflow, args, id, task_queue, options, result_type)
-        ending = self.runtime.ending(run.run_id)
-        value = await self._submit(run, started, options)
-        if not value.created:
-            ending = self.runtime.ending(value.run_id)
-        return self.handles(
-            self.runtime,
-            self.converter,
-            run.workflow_id,
-            value.run_id,
-            result_type,
-            ending,
-            limits=self.limits,
-            existed=not value.created,
-        )
+        call = StartWorkflow(workflow, args, id, task_queue, start_options(options))
+        return await self._starts.start(call, result_type)
 
     @overload
     async def signal_with_start(
@@ -225,28 +234,9 @@ class Client(Surveys, Starter):
             WorkflowAlreadyStartedError: The id is closed, and the policy is ``reject_duplicate``.
             StructuralLimitError: Too many signals wait already.
         """
-        options = options if options is not None else StartOptions()
-        run, started, result_type = self._prepare(workflow, args, id, task_queue, options, result_type)
-        event = signal_event(
-            signal,
-            tuple(signal_args),
-            request_id,
-            converter=self.converter,
-            limits=self.limits,
-            whose=run.workflow_id,
-        )
-        value = await self._submit(run, started, options, event)
-        ending = self.runtime.ending(value.run_id)
-        return self.handles(
-            self.runtime,
-            self.converter,
-            run.workflow_id,
-            value.run_id,
-            result_type,
-            ending,
-            limits=self.limits,
-            existed=not value.created,
-        )
+        sent: SignalCall = call_of(SignalCall, signal, tuple(signal_args))
+        call = StartWorkflow(workflow, args, id, task_queue, start_options(options), sent)
+        return await self._starts.start(call, result_type, request_id)
 
     @overload
     async def update_with_start(
@@ -317,10 +307,9 @@ class Client(Surveys, Starter):
             RequestError: As for :meth:`WorkflowHandle.start_update`.
         """
         check_stage(wait_for)
-        asked: Any = call_of(UpdateCall, update, tuple(update_args))
-        made, _ = await self._update_with_start(
-            workflow, args, id, task_queue, start_options(options), asked, update_id, result_type, None
-        )
+        sent: UpdateCall[Any] = call_of(UpdateCall, update, tuple(update_args))
+        call = StartWorkflow(workflow, args, id, task_queue, start_options(options), update=sent)
+        made = await self._starts.start_with_update(call, update_id, result_type)
         await made.reach(wait_for, timeout)
         return made
 
@@ -369,15 +358,7 @@ class Client(Surveys, Starter):
         validate_workflow_id(workflow_id)
         if run_id is not None:
             validate_name("run id", run_id)
-        return self.handles(
-            self.runtime,
-            self.converter,
-            workflow_id,
-            run_id,
-            result_type,
-            pinned=run_id is not None,
-            limits=self.limits,
-        )
+        return WorkflowHandle(self._context, workflow_id, run_id, result_type, pinned=run_id is not None)
 
     @overload
     async def signal(
@@ -434,6 +415,48 @@ class Client(Surveys, Starter):
         handle = self.handle(workflow_id, run_id=run_id)
         return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
 
+    def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> Listing:
+        """Runs, newest first: ``async for run in client.list(status="failed")``, or ``await client.list().page()``.
+
+        All filters that are given must match.
+
+        Args:
+            page_size: How many runs are read at a time, 1 to 1000.
+            status: A status or several: pending, running, completed, failed, timed_out, cancelled, terminated,
+                continued_as_new.
+            workflow_type: The workflow's name.
+            task_queue: Its task queue.
+            workflow_id: Its id: all runs of it.
+            id_prefix: How its id begins.
+            parent: The id of the workflow that started it as its child.
+            where: Search attributes by name: a value, several of which one is enough, or a :class:`Range`; of a list,
+                one item must be so.
+            created_after: Created then or later; aware.
+            created_before: Created earlier.
+            started_after: First started then or later.
+            started_before: First started earlier.
+            closed_after: Closed then or later.
+            closed_before: Closed earlier.
+            deadline_before: Open, and the nearer of its two deadlines is earlier.
+            attention: Only runs that need a person; ``describe`` says why.
+            overdue: Only runs of which a deadline or a timer has passed and nobody enforced it.
+            open: Only open runs, or (``False``) only closed ones.
+
+        Raises:
+            InvalidOptionError: A filter that can't be; the message says what can.
+        """
+        return Listing(self.runtime, run_filter(**filters), page_size)
+
+    async def count(self, **filters: Unpack[Filters]) -> int:
+        """How many runs match; the filters are those of :meth:`list`.
+
+        Raises:
+            InvalidOptionError: A filter that can't be; the message says what can.
+        """
+        return await self.runtime.read_aside(
+            run_listing.count, run_filter(**filters), self.runtime.environment.clock.now()
+        )
+
     def bulk(self, *, cursor: str | None = None, at_once: int = AT_ONCE, **filters: Unpack[Filters]) -> Bulk:
         """What may be done to all that match: ``async for outcome in client.bulk(workflow_type="Order").cancel()``.
 
@@ -487,53 +510,35 @@ class Client(Surveys, Starter):
         """
         return await self.handle(workflow_id, run_id=run_id).export_history()
 
+    # --- histories --------------------------------------------------------------------------------------------------
 
-class InterceptedClient(InterceptedStarts, Client):  # type: ignore[misc]  # it says less of its arguments
-    """A client with interceptors around what it does."""
+    async def export_histories(
+        self, *, chains: bool = False, page_size: int = 100, **filters: Unpack[Filters]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The documents of all runs that match, newest first.
 
+        Args:
+            chains: Also the other runs of their chains, each chain whole and first to last.
+            page_size: How many runs are listed at a time.
+            **filters: As for :meth:`list`.
+        """
+        found = self.list(page_size=page_size, **filters)
+        async for text in export_runs(self.runtime, found, chains=chains):
+            yield orjson.loads(text)
 
-class Connecting:
-    """What :meth:`Client.connect` returns: await it, or enter it."""
+    async def import_histories(self, source: Source, *, progress: Progress | None = None) -> Imported:
+        """Bring closed runs of another database into this one, to be looked at and replayed; they never run again.
 
-    def __init__(
-        self,
-        url: str,
-        converter: DataConverter,
-        limits: StructuralLimits,
-        environment: Environment | None,
-        interceptors: Sequence[Interceptor],
-    ) -> None:
-        self._interceptors = interceptors
-        self._url = url
-        self._converter = converter
-        self._limits = limits
-        self._environment = environment
-        self._client: Client | None = None
+        Args:
+            source: A file that ``outlast export`` wrote, or documents.
+            progress: Told what is done, ``check`` or ``import``, and how far it is.
 
-    async def _connect(self) -> Client:
-        runtime = await Runtime.open(DatabaseUrl.parse(self._url), self._environment)
-        runtime.measure()
-        if not self._interceptors:
-            return Client(self._url, runtime, self._converter, self._limits)
-        client = InterceptedClient(self._url, runtime, self._converter, self._limits)
-        client.interceptors = self._interceptors
-        client.handles = handles_of(self._interceptors)
-        return client
+        Raises:
+            InvalidHistoryError: A document, a history or a chain that can't be, or an open run; nothing was written.
+            HistoryExistsError: The database has one of the workflow ids or runs already.
+        """
+        return await import_histories(self.runtime, source, progress)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        # Only for what it lacks: a client that was not awaited is the first mistake that everybody makes.
-        raise AttributeError(
-            f"not connected, so there is no {name!r}: write `client = await Client.connect(…)`, or "
-            "`async with Client.connect(…) as client`"
-        )
-
-    def __await__(self) -> Generator[Any, None, Client]:
-        return self._connect().__await__()
-
-    async def __aenter__(self) -> Client:
-        self._client = await self._connect()
-        return self._client
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        if self._client is not None:
-            await self._client.close()
+    async def workers(self) -> Sequence[WorkerSummary]:
+        """The registered workers, oldest first: what each serves and how much it holds."""
+        return await workers(self.runtime)

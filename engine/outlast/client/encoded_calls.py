@@ -1,66 +1,72 @@
-"""What clients send to a run: a signal, an update, a query."""
+"""What a client sends to a run, encoded and checked: a signal, an update, a query."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from outlast.client.context import ClientContext
 from outlast_runs.queries import QueryRequest
 from outlast_runs.updates import UpdateRequest
-from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.declare.handlers import HandlerCall, QueryCall, SignalCall, UpdateCall, call_of
+from outlast_workflow.declare.handlers import HandlerCall, QueryCall, SignalCall, UpdateCall
 from outlast_workflow.history.events import SignalReceived
-from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import validate_name
 from outlast_workflow.primitives.payloads import Payload
 
+StoredHeaders = dict[str, Any] | None
+"""Headers that were checked; ``None`` where there are none."""
 
-def encoded(call: HandlerCall, converter: DataConverter, limits: StructuralLimits, whose: str) -> Payload:
-    """The arguments of a call, as its handler can read them, within their limit."""
-    payload = converter.encode_request(call.args, call.signature, call.name)
-    limits.check("payload_bytes", len(payload.json), whose=whose)
+
+def encoded(context: ClientContext, call: HandlerCall, workflow_id: str) -> Payload:
+    """Return the arguments of a call as its handler can read them.
+
+    Args:
+        context: The converter and the limits.
+        call: The handler's name and its arguments.
+        workflow_id: The workflow that gets them, for the message of an error.
+
+    Raises:
+        PayloadEncodeError: An argument has no JSON form.
+        StructuralLimitError: The arguments are too large.
+    """
+    payload = context.converter.encode_request(call.args, call.signature, call.name)
+    context.limits.check("payload_bytes", len(payload.json), whose=workflow_id)
     return payload
 
 
 def signal_event(
-    signal: object,
-    args: tuple[Any, ...],
-    request_id: str | None,
-    *,
-    converter: DataConverter,
-    limits: StructuralLimits,
-    whose: str,
+    context: ClientContext, call: SignalCall, request_id: str | None, headers: StoredHeaders, workflow_id: str
 ) -> SignalReceived:
-    """The event of a signal that a client sends; what can be wrong with it is found here."""
-    call = call_of(SignalCall, signal, args)
+    """Return the event of a signal; whatever can be wrong with the signal is found here.
+
+    Args:
+        context: The converter and the limits.
+        call: The signal.
+        request_id: The caller's key, if any.
+        headers: What interceptors have given it.
+        workflow_id: The workflow that gets it, for the message of an error.
+
+    Raises:
+        InvalidOptionError: The key cannot be used.
+        PayloadEncodeError: An argument has no JSON form.
+        StructuralLimitError: The arguments are too large.
+    """
     if request_id is not None:
         validate_name("request id", request_id)
-    return SignalReceived(call.name, encoded(call, converter, limits, whose), request_id)
+    return SignalReceived(call.name, encoded(context, call, workflow_id), request_id, headers)
 
 
 def update_request(
-    update: object,
-    args: tuple[Any, ...],
-    update_id: str,
-    *,
-    converter: DataConverter,
-    limits: StructuralLimits,
-    whose: str,
-) -> tuple[UpdateRequest, Any]:
-    """An update that a client asks for, and what its answer is read as."""
-    call = call_of(UpdateCall, update, args)
+    context: ClientContext, call: UpdateCall[Any], update_id: str, headers: StoredHeaders, workflow_id: str
+) -> UpdateRequest:
+    """Return the request of an update; the arguments and errors are those of :func:`signal_event`."""
     validate_name("update id", update_id)
-    input = encoded(call, converter, limits, whose)
-    return UpdateRequest(update_id, call.name, input, limits), call.result_hint
+    return UpdateRequest(
+        update_id, call.name, encoded(context, call, workflow_id), context.limits, headers=headers
+    )
 
 
-def query_request_of(
-    query: object,
-    args: tuple[Any, ...],
-    *,
-    converter: DataConverter,
-    limits: StructuralLimits,
-    whose: str,
-) -> tuple[QueryRequest, Any]:
-    """A query that a client asks, and what its answer is read as."""
-    call = call_of(QueryCall, query, args)
-    return QueryRequest(call.name, encoded(call, converter, limits, whose)), call.result_hint
+def query_request(
+    context: ClientContext, call: QueryCall[Any], headers: StoredHeaders, workflow_id: str
+) -> QueryRequest:
+    """Return the request of a query; the arguments and errors are those of :func:`signal_event`."""
+    return QueryRequest(call.name, encoded(context, call, workflow_id), headers=headers)

@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar, TypeVarTuple, overload
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
 
 import orjson
 
-from outlast.client.encoded_calls import query_request_of, signal_event, update_request
+from outlast.client.context import ClientContext
+from outlast.client.encoded_calls import StoredHeaders, query_request, signal_event, update_request
+from outlast.client.intercepted_calls import (
+    CancelWorkflow,
+    DescribeWorkflow,
+    QueryWorkflow,
+    SignalWorkflow,
+    TerminateWorkflow,
+    UpdateWorkflow,
+)
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S, ask_run, value_of
+from outlast.client.run_rows import current_run_id, latest_row, row_of
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast.histories.exporter import export_run
 from outlast.histories.reset import reset
-from outlast.runtime.runtime import Ending, Runtime
+from outlast.runtime.runtime import Ending
 from outlast.visibility.describe import describe
 from outlast.visibility.views import WorkflowDescription
-from outlast_runs.queries import QueryRequest
 from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_runs.signals import SendSignal
-from outlast_runs.updates import SendUpdate, UpdateRequest
+from outlast_runs.updates import SendUpdate
 from outlast_store.journal.batch import Change
 from outlast_store.reads.histories import read_events
-from outlast_store.reads.runs import find_instance, find_run
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended
-from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of
-from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
+from outlast_workflow.data.headers import checked_headers
+from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall, call_of
 from outlast_workflow.errors import (
-    RunNotFoundError,
     WorkflowCancelledError,
     WorkflowClosedError,
     WorkflowFailedError,
-    WorkflowNotFoundError,
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
 from outlast_workflow.errors.result import StillRunningError
 from outlast_workflow.history import events
-from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.validation import Seconds, validate_reason
 from outlast_workflow.primitives.enums import TimeoutKind
@@ -51,7 +56,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 X = TypeVar("X")
 Ts = TypeVarTuple("Ts")
-PAGE = 1000
+EVENTS_PER_PAGE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +80,22 @@ class WorkflowHandle(Generic[T]):
 
     def __init__(
         self,
-        runtime: Runtime,
-        converter: DataConverter,
+        context: ClientContext,
         workflow_id: str,
         run_id: str | None,
         result_type: Any = None,
         ending: Ending | None = None,
         *,
         pinned: bool = False,
-        limits: StructuralLimits | None = None,
         existed: bool = False,
     ) -> None:
-        self.runtime = runtime
-        self._limits = limits or StructuralLimits()
-        self._ending = ending
         self.workflow_id = workflow_id
         self.run_id = run_id
-        self._converter = converter
-        self._result_type = result_type
-        self._pinned = pinned
         self.existed = existed
+        self._context = context
+        self._result_type = result_type
+        self._ending = ending
+        self._pinned = pinned
 
     def __repr__(self) -> str:
         return f"<WorkflowHandle {self.workflow_id!r} run {self.run_id or 'current'}>"
@@ -117,13 +118,13 @@ class WorkflowHandle(Generic[T]):
         """
         if timeout is not None:
             return await self._result_within(timeout_seconds("timeout", timeout))
-        ending = self._ending or self.runtime.ending(await self.resolve())
+        ending = self._ending or self._context.runtime.ending(await self.resolve())
         while True:
-            event = await self.runtime.ended(ending)
+            event = await self._context.runtime.ended(ending)
             following = getattr(event, "next_run_id", None)
             if following is None:
                 return self._value(event, ending.run_id)
-            ending = self.runtime.ending(following)
+            ending = self._context.runtime.ending(following)
 
     async def _result_within(self, seconds: float) -> T:
         waiting = asyncio.ensure_future(self.result())
@@ -137,13 +138,13 @@ class WorkflowHandle(Generic[T]):
 
     def _value(self, event: events.Event, run_id: str) -> T:
         if isinstance(event, events.WorkflowCompleted):
-            value: T = self._converter.decode(
+            value: T = self._context.converter.decode(
                 event.result, self._result_type, f"the result of {self.workflow_id}"
             )
             return value
         if isinstance(event, events.WorkflowFailed):
             error = WorkflowFailedError(workflow_id=self.workflow_id, run_id=run_id)
-            raise error from exception_of(event.failure, self._converter)
+            raise error from exception_of(event.failure, self._context.converter)
         if isinstance(event, events.WorkflowTimedOut):
             raise WorkflowTimeoutError(
                 workflow_id=self.workflow_id,
@@ -158,24 +159,14 @@ class WorkflowHandle(Generic[T]):
         raise AssertionError(f"{event.type} does not end a chain")
 
     async def resolve(self) -> str:
-        """The run that the handle is about."""
+        """Return the id of the run that the handle is about.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+        """
         if self.run_id is not None:
             return self.run_id
-        instance = await self.runtime.read(find_instance, self.workflow_id)
-        if instance is None:
-            raise WorkflowNotFoundError(self.workflow_id)
-        return instance.current_run_id
-
-    async def run(self) -> RunRow:
-        """The row of the latest run of the chain."""
-        run_id = await self.resolve()
-        while True:
-            run = await self.runtime.read(find_run, run_id)
-            if run is None or run.workflow_id != self.workflow_id:
-                raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
-            if run.next_run_id is None:
-                return run
-            run_id = run.next_run_id
+        return await current_run_id(self._context.runtime, self.workflow_id)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -205,15 +196,25 @@ class WorkflowHandle(Generic[T]):
             WorkflowClosedError: It has ended already.
             StructuralLimitError: Too many signals wait already; this one was refused.
         """
-        event = signal_event(
-            signal,
-            args,
-            request_id,
-            converter=self._converter,
-            limits=self._limits,
-            whose=self.workflow_id,
-        )
-        await self._ask(lambda run_id: SendSignal(self.workflow_id, run_id, event, self._limits))
+        asked = call_of(SignalCall, signal, args)
+        interceptors = self._context.interceptors
+        if not interceptors:
+            await self._send_signal(asked, request_id, None)
+            return
+
+        async def innermost(call: SignalWorkflow) -> None:
+            changed = SignalCall(call.name, call.args, asked.signature)
+            await self._send_signal(changed, call.request_id, checked_headers(call.headers))
+
+        call = SignalWorkflow(self.workflow_id, self.run_id, asked.name, asked.args, request_id)
+        await interceptors.call("signal_workflow", call, innermost)
+
+    def _send_signal(
+        self, signal: SignalCall, request_id: str | None, headers: StoredHeaders
+    ) -> Coroutine[Any, Any, None]:
+        context = self._context
+        event = signal_event(context, signal, request_id, headers, self.workflow_id)
+        return self._send(lambda run_id: SendSignal(self.workflow_id, run_id, event, context.limits))
 
     @overload
     async def execute_update(
@@ -346,20 +347,27 @@ class WorkflowHandle(Generic[T]):
     ) -> UpdateHandle[Any]:
         if timeout is not None:
             timeout_seconds("timeout", timeout)
-        request, hint = update_request(
-            update,
-            args,
-            id if id is not None else self.runtime.environment.ids.next(),
-            converter=self._converter,
-            limits=self._limits,
-            whose=self.workflow_id,
-        )
-        return await self._send_update(request, hint if result_type is None else result_type)
+        asked = call_of(UpdateCall, update, args)
+        hint = asked.result_hint if result_type is None else result_type
+        update_id = id if id is not None else self._context.runtime.environment.ids.next()
+        interceptors = self._context.interceptors
+        if not interceptors:
+            return await self._send_update(asked, update_id, None, hint)
 
-    async def _send_update(self, request: UpdateRequest, hint: Any) -> UpdateHandle[Any]:
-        subscription = self.runtime.answers.subscription("update", request.update_id)
-        row = await self._ask(lambda run_id: SendUpdate(self.workflow_id, run_id, request))
-        return UpdateHandle(self.runtime, self._converter, self.workflow_id, row, subscription, hint)
+        async def innermost(call: UpdateWorkflow) -> UpdateHandle[Any]:
+            changed: UpdateCall[Any] = UpdateCall(call.name, call.args, asked.signature)
+            return await self._send_update(changed, call.id, checked_headers(call.headers), hint)
+
+        call = UpdateWorkflow(self.workflow_id, self.run_id, asked.name, asked.args, update_id)
+        return await interceptors.call("update_workflow", call, innermost)
+
+    async def _send_update(
+        self, update: UpdateCall[Any], update_id: str, headers: StoredHeaders, hint: Any
+    ) -> UpdateHandle[Any]:
+        request = update_request(self._context, update, update_id, headers, self.workflow_id)
+        subscription = self._context.runtime.answers.subscription("update", request.update_id)
+        row = await self._send(lambda run_id: SendUpdate(self.workflow_id, run_id, request))
+        return UpdateHandle(self._context, self.workflow_id, row, subscription, hint)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the workflow to cancel: ``asyncio.CancelledError`` arrives in its code, which decides.
@@ -369,8 +377,16 @@ class WorkflowHandle(Generic[T]):
             WorkflowClosedError: It has ended already.
             WorkflowNotFoundError: There is no such workflow.
         """
+        interceptors = self._context.interceptors
+        if not interceptors:
+            await self._send_cancel(reason)
+            return
+        call = CancelWorkflow(self.workflow_id, self.run_id, reason)
+        await interceptors.call("cancel_workflow", call, lambda call: self._send_cancel(call.reason))
+
+    async def _send_cancel(self, reason: str | None) -> None:
         reason = validate_reason(reason)
-        await self._ask(lambda run_id: RequestCancellation(self.workflow_id, run_id, reason))
+        await self._send(lambda run_id: RequestCancellation(self.workflow_id, run_id, reason))
 
     async def terminate(self, reason: str | None = None) -> None:
         """End the workflow at once, without its code.
@@ -380,8 +396,16 @@ class WorkflowHandle(Generic[T]):
             WorkflowClosedError: It has ended already.
             WorkflowNotFoundError: There is no such workflow.
         """
+        interceptors = self._context.interceptors
+        if not interceptors:
+            await self._send_terminate(reason)
+            return
+        call = TerminateWorkflow(self.workflow_id, self.run_id, reason)
+        await interceptors.call("terminate_workflow", call, lambda call: self._send_terminate(call.reason))
+
+    async def _send_terminate(self, reason: str | None) -> None:
         reason = validate_reason(reason)
-        await self._ask(lambda run_id: TerminateRun(self.workflow_id, run_id, reason))
+        await self._send(lambda run_id: TerminateRun(self.workflow_id, run_id, reason))
 
     async def reset(
         self,
@@ -411,25 +435,19 @@ class WorkflowHandle(Generic[T]):
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
         pinned = self.run_id if self._pinned else None
-        run_id = await reset(self.runtime, self.workflow_id, pinned, to, reason, execution_timeout, signals)
-        return type(self)(
-            self.runtime,
-            self._converter,
-            self.workflow_id,
-            run_id,
-            self._result_type,
-            limits=self._limits,
+        run_id = await reset(
+            self._context.runtime, self.workflow_id, pinned, to, reason, execution_timeout, signals
         )
+        return WorkflowHandle(self._context, self.workflow_id, run_id, self._result_type)
 
-    async def _ask(self, change: Callable[[str], Change[Ended | X]]) -> X:
+    async def _send(self, change: Callable[[str], Change[Ended | X]]) -> X:
         run_id = await self.resolve()
         while True:
             try:
-                outcome = await self.runtime.journal.apply(change(run_id))
+                outcome = await self._context.runtime.journal.apply(change(run_id))
             except WorkflowClosedError:
-                if (
-                    self.run_id is None and (now := await self.resolve()) != run_id
-                ):  # it was started anew meanwhile
+                # The id may have been started anew in the meantime.
+                if self.run_id is None and (now := await self.resolve()) != run_id:
                     run_id = now
                     continue
                 raise
@@ -478,24 +496,36 @@ class WorkflowHandle(Generic[T]):
             RequestTimeoutError: There was no answer in time.
         """
         timeout = timeout_seconds("timeout", timeout)
-        question, hint = query_request_of(
-            query, args, converter=self._converter, limits=self._limits, whose=self.workflow_id
-        )
-        return await self._query(question, hint if result_type is None else result_type, timeout)
+        asked = call_of(QueryCall, query, args)
+        hint = asked.result_hint if result_type is None else result_type
+        interceptors = self._context.interceptors
+        if not interceptors:
+            return await self._ask_query(asked, None, hint, timeout)
 
-    async def _query(self, question: QueryRequest, hint: Any, timeout: float) -> Any:
+        async def innermost(call: QueryWorkflow) -> Any:
+            changed: QueryCall[Any] = QueryCall(call.name, call.args, asked.signature)
+            return await self._ask_query(changed, checked_headers(call.headers), hint, timeout)
+
+        call = QueryWorkflow(self.workflow_id, self.run_id, asked.name, asked.args)
+        return await interceptors.call("query_workflow", call, innermost)
+
+    async def _ask_query(
+        self, query: QueryCall[Any], headers: StoredHeaders, hint: Any, timeout_s: float
+    ) -> Any:
+        runtime, workflow_id = self._context.runtime, self.workflow_id
+        request = query_request(self._context, query, headers, workflow_id)
         while True:
-            run = await (self._this_run(await self.resolve()) if self._pinned else self.run())
-            reply = await ask_run(self.runtime, run, question, timeout)
-            if self._pinned or not run.is_open or (await self._this_run(run.run_id)).next_run_id is None:
-                return value_of(reply, run, question.name, self._converter, hint)
-            # what was sent before made it go on as another run meanwhile: that one is meant
+            run = await (self._row() if self._pinned else latest_row(runtime, workflow_id, self.run_id))
+            result = await ask_run(runtime, run, request, timeout_s)
+            if not self._pinned and run.is_open:
+                # What was sent before the query may have made the run continue as new: then the next run is asked.
+                now = await row_of(runtime, workflow_id, run.run_id)
+                if now.next_run_id is not None:
+                    continue
+            return value_of(result, run, request.name, self._context.converter, hint)
 
-    async def _this_run(self, run_id: str) -> RunRow:
-        run = await self.runtime.read(find_run, run_id)
-        if run is None or run.workflow_id != self.workflow_id:
-            raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
-        return run
+    async def _row(self) -> RunRow:
+        return await row_of(self._context.runtime, self.workflow_id, await self.resolve())
 
     async def describe(self) -> WorkflowDescription:
         """What the workflow is doing, as one state of the database.
@@ -506,8 +536,16 @@ class WorkflowHandle(Generic[T]):
         Raises:
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
+        interceptors = self._context.interceptors
+        if not interceptors:
+            return await self._describe()
+        call = DescribeWorkflow(self.workflow_id, self.run_id)
+        return await interceptors.call("describe_workflow", call, lambda call: self._describe())
+
+    async def _describe(self) -> WorkflowDescription:
+        context = self._context
         return await describe(
-            self.runtime, self._converter, self.workflow_id, self.run_id, follow=not self._pinned
+            context.runtime, context.converter, self.workflow_id, self.run_id, follow=not self._pinned
         )
 
     async def is_open(self) -> bool:
@@ -516,15 +554,7 @@ class WorkflowHandle(Generic[T]):
         Raises:
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
-        return (await self.run_row()).is_open
-
-    async def run_row(self) -> RunRow:
-        """The row of the handle's run, as it is stored.
-
-        Raises:
-            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
-        """
-        return await self._this_run(await self.resolve())
+        return (await self._row()).is_open
 
     async def history(self, *, after_seq: int = 0) -> AsyncIterator[HistoryEvent]:
         """The events of the handle's run, in order.
@@ -539,7 +569,7 @@ class WorkflowHandle(Generic[T]):
             for event in page:
                 yield event
                 after_seq = event.seq
-            if len(page) < PAGE:
+            if len(page) < EVENTS_PER_PAGE:
                 return
             first = False
 
@@ -549,7 +579,9 @@ class WorkflowHandle(Generic[T]):
         Raises:
             WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
         """
-        document: dict[str, Any] = orjson.loads(await export_run(self.runtime, self.workflow_id, self.run_id))
+        document: dict[str, Any] = orjson.loads(
+            await export_run(self._context.runtime, self.workflow_id, self.run_id)
+        )
         return document
 
     async def history_page(self, after_seq: int = 0) -> Sequence[HistoryEvent]:
@@ -557,11 +589,9 @@ class WorkflowHandle(Generic[T]):
         return await self._events(await self.resolve(), after_seq, first=True)
 
     async def _events(self, run_id: str, after_seq: int, *, first: bool) -> list[HistoryEvent]:
-        rows = await self.runtime.read(read_events, run_id, after_seq, PAGE)
+        rows = await self._context.runtime.read(read_events, run_id, after_seq, EVENTS_PER_PAGE)
         if first:
-            run = await self.runtime.read(find_run, run_id)
-            if run is None or run.workflow_id != self.workflow_id:
-                raise RunNotFoundError(run_id, workflow_id=self.workflow_id)
+            _ = await row_of(self._context.runtime, self.workflow_id, run_id)
         return [
             HistoryEvent(seq, kind, to_datetime(recorded_at), orjson.loads(payload))
             for seq, kind, recorded_at, payload in rows

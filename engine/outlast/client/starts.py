@@ -1,131 +1,195 @@
-"""Starts, between a caller's arguments and the change that writes them."""
+"""Starting workflows: from a caller's arguments to the change that writes them.
+
+A start, one with a signal and one with an update are the same verb to interceptors, ``start_workflow``. A worker of
+this process that can run the first workflow task gets the start directly, so that both are one transaction; otherwise
+it goes to the journal.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Final
 
-from outlast.client.encoded_calls import update_request
+from outlast.client.context import ClientContext
+from outlast.client.encoded_calls import signal_event, update_request
+from outlast.client.handle import WorkflowHandle
+from outlast.client.intercepted_calls import StartWorkflow
 from outlast.client.update_handle import UpdateHandle
-from outlast.runtime.local_worker import LocalWorker
-from outlast.runtime.runtime import Runtime
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import UpdateRequest
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.new_runs import first_run, started_event
-from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.declare.definitions import definition_of
+from outlast_workflow.declare.handlers import UpdateCall
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.history.events import SignalReceived, WorkflowStarted
-from outlast_workflow.options.limits import StructuralLimits
-from outlast_workflow.options.options import (
-    StartOptions,
-    validate_task_queue,
-    validate_workflow_id,
-    validate_workflow_type,
-)
+from outlast_workflow.options.options import validate_task_queue, validate_workflow_id, validate_workflow_type
 from outlast_workflow.options.search_attributes import size_of, to_document
 
-DEFAULT_QUEUE = "default"
+DEFAULT_QUEUE: Final = "default"
 
 
-class Starter:
-    """What a client does to start workflows: prepares rows, hands them to a worker of its process or to the journal."""
+class Starts:
+    """The starts of one client.
 
-    def __init__(self, runtime: Runtime, converter: DataConverter, limits: StructuralLimits) -> None:
-        self.runtime = runtime
-        self.converter = converter
-        self.limits = limits
+    Args:
+        context: The client's database, converter, limits and interceptors.
+    """
 
-    def _prepare(
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+
+    async def start(
         self,
-        workflow: Any,
-        args: tuple[Any, ...],
-        id: str | None,
-        task_queue: str,
-        options: StartOptions,
+        call: StartWorkflow,
         result_type: Any,
-    ) -> tuple[RunRow, WorkflowStarted, Any]:
-        """The rows of a start; everything that can be wrong with it is found here."""
-        environment = self.runtime.environment
-        if isinstance(workflow, str):
-            name, signature = validate_workflow_type("workflow", workflow), None
+        request_id: str | None = None,
+        *,
+        intercepted: bool = False,
+    ) -> WorkflowHandle[Any]:
+        """Start a workflow, with a signal where the call has one.
+
+        Args:
+            call: The start.
+            result_type: How to read the result of a workflow that is named by a string.
+            request_id: The caller's key for the signal.
+            intercepted: Whether the interceptors have let the call through.
+
+        Raises:
+            InvalidOptionError: Something about it cannot be used; nothing was written.
+            WorkflowAlreadyStartedError: The id is taken.
+            StructuralLimitError: Something is too large, or too many signals wait already.
+        """
+        context = self._context
+        if context.interceptors and not intercepted:
+            return await context.interceptors.call(
+                "start_workflow",
+                call,
+                lambda call: self.start(call, result_type, request_id, intercepted=True),
+            )
+        run, started, result_type = self._prepare(call, result_type)
+        event: SignalReceived | None = None
+        if call.signal is not None:
+            event = signal_event(context, call.signal, request_id, started.headers, run.workflow_id)
+        ending = context.runtime.ending(run.run_id)
+        value = await self._submit(run, started, call, signal=event)
+        if not value.created:
+            ending = context.runtime.ending(value.run_id)
+        return WorkflowHandle(
+            context, run.workflow_id, value.run_id, result_type, ending, existed=not value.created
+        )
+
+    async def start_with_update(
+        self, call: StartWorkflow, update_id: str | None, result_type: Any
+    ) -> UpdateHandle[Any]:
+        """Start a workflow where its id is not open, and send it an update, in one change.
+
+        Args:
+            call: The start, with its update.
+            update_id: The caller's id for the update; a UUIDv7 if ``None``.
+            result_type: How to read the result of an update that is named by a string.
+
+        Raises:
+            InvalidOptionError: Something about it cannot be used, or an interceptor did not call ``next``; nothing
+                was written.
+            WorkflowAlreadyStartedError: The id is taken.
+            StructuralLimitError: Something is too large, or too many updates are open already.
+        """
+        if not self._context.interceptors:
+            sent, _ = await self._start_with_update(call, update_id, result_type)
+            return sent
+        made: list[UpdateHandle[Any]] = []
+
+        async def innermost(call: StartWorkflow) -> WorkflowHandle[Any]:
+            sent, started = await self._start_with_update(call, update_id, result_type)
+            made.append(sent)
+            return WorkflowHandle(self._context, sent.workflow_id, started.run_id, pinned=True)
+
+        await self._context.interceptors.call("start_workflow", call, innermost)
+        if not made:
+            raise InvalidOptionError(
+                "an interceptor's start_workflow did not call next, and an update that is not sent has no result",
+                field="interceptors",
+            )
+        return made[-1]
+
+    async def _start_with_update(
+        self, call: StartWorkflow, update_id: str | None, result_type: Any
+    ) -> tuple[UpdateHandle[Any], Started]:
+        context = self._context
+        run, started, _ = self._prepare(call, None)
+        update: UpdateCall[Any] | None = call.update
+        assert update is not None, "a start with an update has one"
+        if update_id is None:
+            update_id = context.runtime.environment.ids.next()
+        request = update_request(context, update, update_id, started.headers, run.workflow_id)
+        subscription = context.runtime.answers.subscription("update", request.update_id)
+        value = await self._submit(run, started, call, update=request)
+        assert value.update is not None
+        hint = update.result_hint if result_type is None else result_type
+        return UpdateHandle(context, run.workflow_id, value.update, subscription, hint), value
+
+    def _prepare(self, call: StartWorkflow, result_type: Any) -> tuple[RunRow, WorkflowStarted, Any]:
+        """Return the row and the first event of a run; whatever can be wrong with a start is found here."""
+        environment = self._context.runtime.environment
+        converter, limits, options = self._context.converter, self._context.limits, call.options
+        if isinstance(call.workflow, str):
+            name, signature = validate_workflow_type("workflow", call.workflow), None
         else:
-            definition = definition_of(workflow)
+            definition = definition_of(call.workflow)
             name, signature = definition.name, definition.signature
-            signature.check(args, name)
+            signature.check(call.args, name)
             result_type = signature.result_hint
-        workflow_id = validate_workflow_id(id) if id is not None else environment.ids.next()
-        if task_queue != DEFAULT_QUEUE:
-            validate_task_queue(task_queue)
-        payload = self.converter.encode_request(args, signature, name)
-        self.limits.check("payload_bytes", len(payload.json), whose=workflow_id)
-        memo = self.converter.encode(options.memo, "the memo") if options.memo else None
+        workflow_id = validate_workflow_id(call.id) if call.id is not None else environment.ids.next()
+        if call.task_queue != DEFAULT_QUEUE:
+            validate_task_queue(call.task_queue)
+        payload = converter.encode_request(call.args, signature, name)
+        limits.check("payload_bytes", len(payload.json), whose=workflow_id)
+        memo = converter.encode(options.memo, "the memo") if options.memo else None
         if memo is not None:
-            self.limits.check("memo_bytes", len(memo.json), whose=workflow_id)
+            limits.check("memo_bytes", len(memo.json), whose=workflow_id)
         attributes = to_document(options.search_attributes) if options.search_attributes else None
         if attributes is not None:
-            self.limits.check("search_attributes_bytes", size_of(attributes), whose=workflow_id)
+            limits.check("search_attributes_bytes", size_of(attributes), whose=workflow_id)
         run = first_run(
             run_id=environment.ids.next(),
             workflow_id=workflow_id,
             workflow_type=name,
-            task_queue=task_queue,
+            task_queue=call.task_queue,
             options=options,
             memo=memo,
             search_attributes=attributes,
             now=environment.clock.now(),
             owner_id=None,
         )
-        return run, started_event(run, input=payload, seed=environment.random.getrandbits(52)), result_type
+        started = started_event(run, input=payload, seed=environment.random.getrandbits(52))
+        if call.headers:
+            started.headers = checked_headers(call.headers)
+        return run, started, result_type
 
-    async def _update_with_start(
-        self,
-        workflow: Any,
-        args: tuple[Any, ...],
-        id: str | None,
-        task_queue: str,
-        options: StartOptions,
-        update: Any,
-        update_id: str | None,
-        result_type: Any,
-        headers: dict[str, Any] | None,
-    ) -> tuple[UpdateHandle[Any], Started]:
-        """Start a workflow where its id is not open, and ask it for an update, in one change."""
-        run, started, _ = self._prepare(workflow, args, id, task_queue, options, None)
-        request, hint = update_request(
-            update,
-            (),
-            update_id if update_id is not None else self.runtime.environment.ids.next(),
-            converter=self.converter,
-            limits=self.limits,
-            whose=run.workflow_id,
-        )
-        started.headers, request = headers, replace(request, headers=headers)
-        subscription = self.runtime.answers.subscription("update", request.update_id)
-        value = await self._submit(run, started, options, update=request)
-        assert value.update is not None
-        hint = hint if result_type is None else result_type
-        return UpdateHandle(
-            self.runtime, self.converter, run.workflow_id, value.update, subscription, hint
-        ), value
-
-    async def _submit(
+    def _submit(
         self,
         run: RunRow,
         started: WorkflowStarted,
-        options: StartOptions,
+        call: StartWorkflow,
+        *,
         signal: SignalReceived | None = None,
         update: UpdateRequest | None = None,
-    ) -> Started:
-        change = StartRun(run, started, options.duplicate_policy, signal=signal, update=update)
-        change.limits = self.limits
-        owner = self._eager_owner(run, options)
-        if owner is None:
-            return await self.runtime.journal.apply(change)
-        run.owner_id = owner.worker_id
+    ) -> Awaitable[Started]:
+        """Hand the change to a worker of this process that can run the first workflow task, or to the journal."""
+        runtime = self._context.runtime
+        change = StartRun(run, started, call.options.duplicate_policy, signal=signal, update=update)
+        change.limits = self._context.limits
+        for worker in runtime.workers:
+            if not call.options.start_delay_us and worker.serves(run.workflow_type, run.task_queue):
+                break
+        else:
+            return runtime.journal.apply(change)
+        run.owner_id = worker.worker_id
         run.fence = 1
-        future: asyncio.Future[Started] = self.runtime.loop.create_future()
+        future: asyncio.Future[Started] = runtime.loop.create_future()
 
         def done(value: Started | None, error: BaseException | None) -> None:
             if future.done():
@@ -135,14 +199,5 @@ class Starter:
             else:
                 future.set_exception(error or AssertionError("a start without an outcome"))
 
-        owner.start(change, done)
-        return await future
-
-    def _eager_owner(self, run: RunRow, options: StartOptions) -> LocalWorker | None:
-        """A worker of this process that can take the first workflow task at once."""
-        if options.start_delay_us:
-            return None
-        for worker in self.runtime.workers:
-            if worker.serves(run.workflow_type, run.task_queue):
-                return worker
-        return None
+        worker.start(change, done)
+        return future

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, Generic, Literal, NoReturn, TypeVar
 
+from outlast.client.context import ClientContext
 from outlast.runtime.request_waits import Subscription
-from outlast.runtime.runtime import Runtime
 from outlast_store.journal.commit_news import Answer
 from outlast_store.schema.rows import RequestRow
 from outlast_store.transitions.requests import DELETED, REJECTED
-from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of
 from outlast_workflow.errors import InvalidOptionError, RunNotFoundError, WorkflowClosedError
 from outlast_workflow.errors.request import RequestTimeoutError, UpdateFailedError, UpdateRejectedError
@@ -43,8 +42,7 @@ class UpdateHandle(Generic[T]):
 
     def __init__(
         self,
-        runtime: Runtime,
-        converter: DataConverter,
+        context: ClientContext,
         workflow_id: str,
         row: RequestRow,
         subscription: Subscription,
@@ -55,8 +53,7 @@ class UpdateHandle(Generic[T]):
         self.workflow_id = workflow_id
         self.run_id = row.run_id
         self._key = row.key
-        self._runtime = runtime
-        self._converter = converter
+        self._context = context
         self._subscription = subscription
         self._result_type = result_type
         subscription.learn(row)
@@ -90,7 +87,7 @@ class UpdateHandle(Generic[T]):
             timeout = timeout_seconds("timeout", timeout)
         try:
             async with asyncio.timeout(timeout):
-                answer = await self._runtime.answers.wait(
+                answer = await self._context.runtime.answers.wait(
                     self._subscription, self._key, self.run_id, accepted=accepted
                 )
         except TimeoutError:
@@ -106,14 +103,14 @@ class UpdateHandle(Generic[T]):
         event: UpdateCompleted = what
         if event.result is None:
             error = UpdateFailedError(self.workflow_id, self.id, self.name)
-            raise error from exception_of(event.failure or {}, self._converter)
-        value: T = self._converter.decode(
+            raise error from exception_of(event.failure or {}, self._context.converter)
+        value: T = self._context.converter.decode(
             event.result, self._result_type, f"the answer of update {self.name}"
         )
         return value
 
     def _rejected(self, failure: Failure) -> NoReturn:
-        cause = exception_of(failure, self._converter)
+        cause = exception_of(failure, self._context.converter)
         if isinstance(cause, WorkflowClosedError):
             raise cause  # as if it had been sent a moment later
         raise UpdateRejectedError(self.workflow_id, self.id, self.name) from cause

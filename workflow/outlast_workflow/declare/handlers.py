@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from types import MethodType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DurableCallError, InvalidOptionError
@@ -21,6 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
+K = TypeVar("K", bound="HandlerCall")
 
 _TAKES_INPUT = "__outlast_init__"
 
@@ -395,7 +396,7 @@ def init(fn: F) -> F:
     return fn
 
 
-def call_of(kind: type[Any], target: object, args: tuple[Any, ...]) -> HandlerCall:
+def call_of(kind: type[K], target: object, args: tuple[Any, ...]) -> K:
     """The call that a caller means: of ``Order.approve`` with arguments, of a call, or of a name with arguments.
 
     Args:
@@ -409,14 +410,13 @@ def call_of(kind: type[Any], target: object, args: tuple[Any, ...]) -> HandlerCa
     """
     noun = kind.__name__.removesuffix("Call").lower()
     if isinstance(target, str):
-        made: HandlerCall = kind(validate_name(f"{noun} name", target), args)
-        return made
+        return kind(validate_name(f"{noun} name", target), args)
     if isinstance(target, _Reference) and target.method.kind == noun:
         call: Any = target
-        found: HandlerCall = call(*args)
+        found: K = call(*args)
         return found
     if isinstance(target, kind) and not args:
-        return cast(HandlerCall, target)
+        return target
     article = "an" if noun == "update" else "a"
     raise InvalidOptionError(
         f"{target!r:.80} is not {article} {noun}: give a method marked with @workflow.{noun}, as in Order.approve, "

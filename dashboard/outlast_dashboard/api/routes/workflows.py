@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from outlast.client.run_rows import latest_row
 from outlast.text.error_reports import error_document
 from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunPage, WorkflowDescription
@@ -100,12 +101,12 @@ async def result(
     202 where it has not ended in time: ask again.
     """
     handle = web.client.handle(workflow_id, run_id=run_id)
-    row = await handle.run()
+    row = await latest_row(web.client.runtime, workflow_id, run_id)
     if row.is_open and wait_seconds:
         with contextlib.suppress(WorkflowResultError, TimeoutError):
             async with asyncio.timeout(wait_seconds):
                 await handle.result()
-        row = await handle.run()
+        row = await latest_row(web.client.runtime, workflow_id, run_id)
     ending = Ending(workflow_id=workflow_id, run_id=row.run_id, status=RunStatus(row.status))
     if row.is_open:
         response.status_code = 202

@@ -20,7 +20,8 @@ from outlast.cli.common.output import document, show, tell
 from outlast.cli.common.user_code import interceptors as load_interceptors
 from outlast.cli.common.user_code import load
 from outlast.cli.processes.supervisor import PROCESS_ENV, Supervisor
-from outlast.client.client import DEFAULT_QUEUE, Client
+from outlast.client.client import Client
+from outlast.client.starts import DEFAULT_QUEUE
 from outlast.logs import RunIds
 from outlast.text.parsing import duration
 from outlast.watchdog import TaskWatchdog, WatchdogReport

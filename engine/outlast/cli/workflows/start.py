@@ -10,7 +10,8 @@ from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, Timeout, Url
 from outlast.cli.common.output import document, show
 from outlast.cli.workflows.results import print_result
-from outlast.client.client import DEFAULT_QUEUE, Client
+from outlast.client.client import Client
+from outlast.client.starts import DEFAULT_QUEUE
 from outlast.text.attributes import attributes
 from outlast.text.parsing import duration, json_object, json_value, retry_policy_of, waiting_time
 from outlast_workflow.errors import InvalidOptionError
