@@ -495,7 +495,7 @@ class Paused(AppendMany):
 
     def apply(self, batch: Any) -> int:
         if not self.tried:
-            pid = batch.link.connection.connection.driver_connection.info.backend_pid
+            pid = batch.raw.connection.connection.driver_connection.info.backend_pid
             with self.database.reader() as other:
                 ask = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
                 for _ in range(1000):

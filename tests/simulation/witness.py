@@ -101,7 +101,7 @@ class WitnessBatch(Batch):
 
     def _look_for_begun(self) -> None:
         """A local activity begins where its run is: after the change that begins it, whatever comes next."""
-        for key, entry in self._activities.items():
+        for key, entry in self.activity_rows.items():
             row, before = entry.row, entry.before
             if not row.local or row.status != "running" or key in self._begun:
                 continue

@@ -36,6 +36,7 @@ class RawConnection:
         "_sending",
         "connection",
         "exec_driver_sql",
+        "marked",
         "pipelined",
         "qmark",
     )
@@ -46,14 +47,13 @@ class RawConnection:
         self.exec_driver_sql: Callable[..., Any] = driver.execute
         self._execute: Callable[..., Any] = driver.execute
         self.qmark = connection.dialect.paramstyle == "qmark"
+        """Whether the driver takes statements with ``?`` marks as they are."""
+        self.marked: Callable[[str], str] = str if self.qmark else with_percent_marks
+        """Return a statement written with ``?`` marks as this driver wants it."""
         self.pipelined = isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported()
         """Whether the driver can send statements :meth:`together`."""
         self._driver: Any = driver
         self._beginning = ""
-
-    def marked(self, text: str) -> str:
-        """A statement written with ``?`` marks, as this driver writes them."""
-        return text if self.qmark else with_percent_marks(text)
 
     def begin(self, text: str) -> None:
         """Begin a transaction with the first statement that follows: sent together if that is.

@@ -89,7 +89,7 @@ class Committer:
         self._position = f"SELECT batch_no FROM journals WHERE journal_id = {mark}{lock}"
         self._remove = f"DELETE FROM journals WHERE journal_id = {mark}"
         self._connection: Connection | None = None
-        self._link: RawConnection | None = None
+        self._raw: RawConnection | None = None
         self._pid = os.getpid()
         self._journal_id = environment.ids.next()
         self._patience = patience
@@ -120,12 +120,12 @@ class Committer:
             except BaseException:
                 connection.close()
                 raise
-            self._connection, self._link = connection, RawConnection(connection)
+            self._connection, self._raw = connection, RawConnection(connection)
         return self._connection
 
     def close(self) -> None:
         """Forget the journal's row and close the connection."""
-        connection, self._connection, self._link = self._connection, None, None
+        connection, self._connection, self._raw = self._connection, None, None
         if connection is None:
             return
         try:
@@ -139,7 +139,7 @@ class Committer:
         self._patience = min(self._patience, patience)
 
     def _drop_connection(self) -> None:
-        connection, self._connection, self._link = self._connection, None, None
+        connection, self._connection, self._raw = self._connection, None, None
         if connection is not None:
             try:
                 connection.invalidate()
@@ -189,25 +189,23 @@ class Committer:
         return self._transaction(changes, None)
 
     def _transaction(self, changes: Sequence[Change[Any]], cache: Cache | None) -> Result:
-        if self._link is None:
+        if self._raw is None:
             self.connect()
-        link = self._link
-        assert link is not None
-        if link.pipelined:
-            link.begin(self._begin)
+        raw = self._raw
+        assert raw is not None
+        if raw.pipelined:
+            raw.begin(self._begin)
         else:
-            link.exec_driver_sql(self._begin)
-        batch = Batch(link, self._statements, cache, self._environment)
-        clock = self._environment.clock
+            raw.exec_driver_sql(self._begin)
+        batch = Batch(raw, self._statements, cache, self._environment)
         try:
-            batch.load(changes, clock.now())
-            batch.now = clock.now()
+            batch.load(changes)
             outcomes = [self._apply(batch, change) for change in changes]
-            if link.pipelined:
-                with link.together():
-                    self._write(link, batch, outcomes)
+            if raw.pipelined:
+                with raw.together():
+                    self._write(raw, batch, outcomes)
             else:
-                self._write(link, batch, outcomes)
+                self._write(raw, batch, outcomes)
         except BaseException as error:
             if self._in_doubt is not None and not is_refusal(error):
                 self._abandon()
@@ -225,14 +223,14 @@ class Committer:
             raise
         return self._settled()
 
-    def _write(self, link: RawConnection, batch: Batch, outcomes: list[Outcome]) -> None:
+    def _write(self, raw: RawConnection, batch: Batch, outcomes: list[Outcome]) -> None:
         """Write the batch and commit it. If they are sent together the server passes over a COMMIT after a failure."""
         batch.flush()
         number = self.batches + 1
-        if link.exec_driver_sql(self._advance, (number, self._journal_id, self.batches)).rowcount == 0:
+        if raw.exec_driver_sql(self._advance, (number, self._journal_id, self.batches)).rowcount == 0:
             raise Forgotten
         self._in_doubt = (number, outcomes, batch.committed())
-        link.exec_driver_sql("COMMIT")
+        raw.exec_driver_sql("COMMIT")
 
     def _settled(self) -> Result:
         assert self._in_doubt is not None
@@ -258,8 +256,8 @@ class Committer:
 
     def _roll_back(self) -> None:
         try:
-            if self._link is not None:
-                self._link.roll_back()
+            if self._raw is not None:
+                self._raw.roll_back()
         except (sqlite3.Error, psycopg.Error):
             self._drop_connection()
 

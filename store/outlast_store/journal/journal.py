@@ -54,7 +54,8 @@ class Journal:
     def __init__(self, database: Database, environment: Environment) -> None:
         self.committer = Committer(database, environment)
         self.loop = asyncio.get_running_loop()
-        self._queue: deque[tuple[Change[Any], Callback]] = deque()
+        self.queue: deque[tuple[Change[Any], Callback]] = deque()
+        """The changes that no batch has taken yet, each with its callback."""
         self._listeners: list[Listener] = []
         self._room = asyncio.Event()
         self._room.set()
@@ -87,8 +88,8 @@ class Journal:
         """Take a change; ``callback(value, error)`` is called on the loop when its outcome is certain."""
         if self._closed:
             raise JournalClosedError("the client is closed: connect again")
-        self._queue.append((change, callback))
-        if len(self._queue) > MOST_WAITING:
+        self.queue.append((change, callback))
+        if len(self.queue) > MOST_WAITING:
             self._room.clear()
         self._idle.clear()
         self._driver.notice()
@@ -134,17 +135,12 @@ class Journal:
         """The next batch's changes, at most so many and so large."""
         batch: list[tuple[Change[Any], Callback]] = []
         weight = 0
-        queue = self._queue
+        queue = self.queue
         while queue and len(batch) < MOST_CHANGES and weight < MOST_BYTES:
             item = queue.popleft()
             weight += item[0].weight
             batch.append(item)
         return batch
-
-    @property
-    def waiting(self) -> bool:
-        """Whether there are changes that no batch has taken."""
-        return bool(self._queue)
 
     def deliver(
         self, batch: list[tuple[Change[Any], Callback]], outcomes: list[Outcome], committed: list[Committed]
@@ -161,7 +157,7 @@ class Journal:
                 callback(outcome.value, outcome.error)
             except Exception:
                 logger.exception("a caller of the journal failed")
-        if not self._room.is_set() and len(self._queue) <= MOST_WAITING // 2:
+        if not self._room.is_set() and len(self.queue) <= MOST_WAITING // 2:
             self._room.set()
         if self.committer.in_doubt and self._asking is None:
             self._asking = self.loop.call_later(ASK_AGAIN_AFTER, self._ask_again)
@@ -174,7 +170,7 @@ class Journal:
 
     def rest(self) -> None:
         """On the loop: nothing is queued or under way."""
-        if not self._queue:
+        if not self.queue:
             self._idle.set()
 
 
@@ -214,7 +210,7 @@ class InlineDriver:
             return
         self._scheduled = False
         journal.deliver(batch, outcomes, committed)
-        if journal.waiting:
+        if journal.queue:
             if self._scheduled:
                 return
             self._scheduled = True
@@ -262,7 +258,7 @@ class ExecutorDriver:
             return
         journal.deliver(batch, outcomes, committed)
         self._busy = False
-        if journal.waiting:
+        if journal.queue:
             self.notice()
         else:
             journal.rest()
@@ -302,7 +298,7 @@ class ThreadDriver:
         journal = self._journal
         while True:
             with self._wanted:
-                while not journal.waiting and not self._stopping:
+                while not journal.queue and not self._stopping:
                     self._wanted.wait()
                 if self._stopping:
                     return
@@ -328,6 +324,6 @@ class ThreadDriver:
         self._journal.deliver(batch, outcomes, committed)
         with self._wanted:
             self._under_way -= 1
-            idle = self._under_way == 0 and not self._journal.waiting
+            idle = self._under_way == 0 and not self._journal.queue
         if idle:
             self._journal.rest()

@@ -1,0 +1,175 @@
+"""The rows that a transaction looks at: read under their locks, or trusted from the cache.
+
+**Locks come in one order**: new instances, instances, runs, activities, each by key, so that two transactions cannot
+wait for each other. Rows that a change finds by a scan come after.
+
+**Trusted rows.** A row that only this process writes (its worker owns the run, or runs the activity) may come from the
+cache instead of being read under a lock. The ``UPDATE`` then proves that the cache was right, because it compares what
+the row was. Where it was not, :class:`~outlast_store.database.statements.StaleRows` is raised, and the whole batch runs
+again with every row read under its lock. A decision *against* a caller is never taken on trusted rows:
+:meth:`LockedRows.require_locks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from sqlalchemy import Table
+
+from outlast_store.database.raw_connection import RawConnection
+from outlast_store.database.sql_text import Values
+from outlast_store.database.statements import StaleRows, Statements
+from outlast_store.journal.commit_news import ActivityKey, Cache
+from outlast_store.journal.row_sets import ActivityRows, Entry, InstanceRows, RunRows
+from outlast_store.schema.rows import ActivityRow, InstanceRow, RunRow
+
+_NOTHING: Final = MappingProxyType[Any, Any]({})
+
+
+class LockedRows:
+    """The rows of a transaction, and reads within it."""
+
+    def __init__(self, raw: RawConnection, statements: Statements, cache: Cache | None) -> None:
+        self.raw = raw
+        self.instance_rows = InstanceRows()
+        self.run_rows = RunRows()
+        self.activity_rows = ActivityRows()
+        self._statements = statements
+        self._cached_runs: Mapping[str, RunRow] = cache.runs if cache is not None else _NOTHING
+        self._cached_activities: Mapping[ActivityKey, ActivityRow] = (
+            cache.activities if cache is not None else _NOTHING
+        )
+        self._trusted_runs: list[str] = []
+        self._trusted_activities: list[ActivityKey] = []
+        self._unconfirmed: set[str] = set()
+
+    def run(self, run_id: str) -> RunRow | None:
+        """Return a run that a change named (or that an earlier change of the batch made)."""
+        entry = self.run_rows.get(run_id)
+        return entry.row if entry is not None else None
+
+    def activity(self, run_id: str, activity_id: int) -> ActivityRow | None:
+        """Return an activity that a change named (or that an earlier change of the batch made)."""
+        entry = self.activity_rows.get((run_id, activity_id))
+        return entry.row if entry is not None else None
+
+    def instance(self, workflow_id: str) -> InstanceRow | None:
+        """Return the instance, or ``None`` where it is new in this batch and nobody has started it yet."""
+        if workflow_id in self._unconfirmed:
+            return None
+        entry = self.instance_rows.get(workflow_id)
+        return entry.row if entry is not None else None
+
+    # --- trust ------------------------------------------------------------------------------------------------------
+
+    def require_locks(self) -> None:
+        """Make sure that every row was read under its lock: call it before deciding against a caller.
+
+        Raises:
+            StaleRows: One came from the cache; the batch runs again without it.
+        """
+        if self._trusted_runs or self._trusted_activities:
+            raise StaleRows
+
+    def trusted(self) -> tuple[list[str], list[ActivityKey]]:
+        """Return the keys of the rows that came from the cache."""
+        return self._trusted_runs, self._trusted_activities
+
+    # --- locking ----------------------------------------------------------------------------------------------------
+
+    def load_instances(
+        self, wanted: dict[str, InstanceRow], named: set[str], runs: set[str], now: int
+    ) -> None:
+        """Make instances that are not there yet, and lock those that are.
+
+        Args:
+            wanted: The rows to make, by workflow id.
+            named: Workflow ids whose rows changes may alter.
+            runs: Where the current runs of those wanted instances go that are there already: they are to be locked too.
+            now: When the new ones are made, in microseconds since the epoch.
+        """
+        new: set[str] = set()
+        if wanted:
+            for instance in wanted.values():
+                instance.created_at = now
+            rows = [tuple(vars(wanted[key]).values()) for key in sorted(wanted)]
+            new = self._statements.insert_new(self.raw, InstanceRows.table, rows)
+            for key in new:
+                self.instance_rows[key] = Entry(wanted[key], dict(vars(wanted[key])))
+            self._unconfirmed = new
+        known = sorted((wanted.keys() | named) - new)
+        if known:
+            for row in self.instance_rows.lock(self.raw, self._statements, known):
+                if row.workflow_id in wanted:
+                    runs.add(row.current_run_id)
+
+    def more_runs(self, run_ids: Iterable[str]) -> None:
+        """Lock runs that a change learns of only while it is applied."""
+        unknown = {run_id for run_id in run_ids if run_id not in self.run_rows}
+        if unknown:
+            self._trusted_runs += self.run_rows.load(self.raw, self._statements, unknown, self._cached_runs)
+
+    def lock_instance(self, workflow_id: str) -> InstanceRow | None:
+        """Lock an instance that a change learns of only while it is applied."""
+        if workflow_id not in self.instance_rows:
+            self.instance_rows.lock(self.raw, self._statements, [workflow_id])
+        return self.instance(workflow_id)
+
+    def lock_activities(self, keys: Sequence[ActivityKey], *, skip: bool = False) -> list[ActivityRow]:
+        """Lock activities found by a scan.
+
+        Args:
+            keys: Which.
+            skip: Whether to pass over those that another transaction holds.
+        """
+        if not keys:
+            return []
+        return self.activity_rows.lock(self.raw, self._statements, sorted(keys), skip=skip)
+
+    def lock_runs(self, run_ids: Sequence[str], *, skip: bool = False) -> list[RunRow]:
+        """Lock runs found by a scan.
+
+        Args:
+            run_ids: Which.
+            skip: Whether to pass over those that another transaction holds.
+        """
+        if not run_ids:
+            return []
+        return self.run_rows.lock(self.raw, self._statements, sorted(run_ids), skip=skip)
+
+    # --- scans ------------------------------------------------------------------------------------------------------
+
+    @property
+    def runs_taken(self) -> int:
+        """How many runs have an owner since changes of this batch that had none; a scan does not see that yet."""
+        return sum(
+            entry.row.owner_id is not None
+            for entry in self.run_rows.values()
+            if entry.before is not None and entry.before["owner_id"] is None
+        )
+
+    @property
+    def activities_taken(self) -> int:
+        """How many activities are not pending since changes of this batch that were; a scan does not see that yet."""
+        return sum(
+            entry.row.status != "pending"
+            for entry in self.activity_rows.values()
+            if entry.before is not None and entry.before["status"] == "pending"
+        )
+
+    def scan(self, text: str, values: Values) -> list[Values]:
+        """Return the rows of a read-only statement written with ``?`` marks."""
+        found: list[Values] = self.raw.exec_driver_sql(self.raw.marked(text), values).fetchall()
+        return found
+
+    def read(self, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> list[Values]:
+        """Return whole rows by key, in no order, without locks: for what never changes once it is there.
+
+        Args:
+            table: Which table.
+            keys: The key's columns.
+            rows: The keys' values.
+        """
+        return self._statements.read(self.raw, table, keys, rows)

@@ -1,0 +1,145 @@
+"""The rows of one table in a batch: as its changes make them, and as they were.
+
+A set is a dict from a row's key to an :class:`Entry`. It knows how its table is locked, which rows may come from the
+cache instead, and how it is written: new rows by one ``INSERT``, changed rows by one ``UPDATE`` for each combination of
+columns that changed. Every ``UPDATE`` is a compare-and-set on the guard columns.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from sqlalchemy import Table
+
+from outlast_store.database.raw_connection import RawConnection
+from outlast_store.database.sql_text import Values
+from outlast_store.database.statements import Statements
+from outlast_store.journal.commit_news import ActivityKey
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow, InstanceRow, Row, RunRow
+
+R = TypeVar("R", bound=Row)
+K = TypeVar("K")
+
+
+class Entry(Generic[R]):
+    """A row in a batch, as it is being made, and its values as they were (``None``: the row is new)."""
+
+    __slots__ = ("before", "row")
+
+    def __init__(self, row: R, before: dict[str, Any] | None) -> None:
+        self.row = row
+        self.before = before
+
+
+class RowSet(dict[K, Entry[R]], Generic[K, R]):
+    """The rows of one table, by key."""
+
+    __slots__ = ()
+
+    table: ClassVar[Table]
+    key: ClassVar[tuple[str, ...]]
+    """The key's columns, which are the table's first."""
+    guard: ClassVar[tuple[str, ...]]
+    """The columns that an update compares: the key, and what changes with every write."""
+    row_type: ClassVar[Any]
+
+    def load(
+        self, raw: RawConnection, statements: Statements, keys: Iterable[K], cached: Mapping[K, R]
+    ) -> list[K]:
+        """Take the rows from the cache, and read those that it does not hold under their locks.
+
+        Args:
+            raw: The transaction's connection.
+            statements: The statements of its database family.
+            keys: Which rows; none of them is in the set yet.
+            cached: The rows that may be trusted.
+
+        Returns:
+            The keys of the rows that came from the cache.
+        """
+        trusted: list[K] = []
+        missing: list[K] = []
+        for key in sorted(keys):  # type: ignore[type-var]
+            row = cached.get(key)
+            if row is None:
+                missing.append(key)
+            else:
+                self[key] = Entry(row.copy(), row.__dict__)
+                trusted.append(key)
+        if missing:
+            self.lock(raw, statements, missing)
+        return trusted
+
+    def lock(
+        self, raw: RawConnection, statements: Statements, keys: Sequence[K], *, skip: bool = False
+    ) -> list[R]:
+        """Lock rows and return them, ordered by key; a row that is in the set already stays as changes have made it.
+
+        Args:
+            raw: The transaction's connection.
+            statements: The statements of its database family.
+            keys: Which rows, in order.
+            skip: Whether to pass over rows that another transaction holds.
+        """
+        width = len(self.key)
+        wanted: Any = [(key,) for key in keys] if width == 1 else keys
+        rows: list[R] = []
+        for values in statements.lock(raw, self.table, self.key, wanted, skip=skip):
+            key: Any = values[0] if width == 1 else values[:width]
+            entry = self.get(key)
+            if entry is None:
+                row = self.row_type(*values)
+                entry = self[key] = Entry(row, dict(vars(row)))
+            rows.append(entry.row)
+        return rows
+
+    def write(self, raw: RawConnection, statements: Statements) -> None:
+        """Insert the new rows; update those that changed, grouped by the columns that did."""
+        new: list[Values] = []
+        changed: dict[tuple[str, ...], list[Values]] = defaultdict(list)
+        for entry in self.values():
+            values, before = entry.row.__dict__, entry.before
+            if before is None:
+                new.append(tuple(values.values()))
+            elif values != before:
+                names = tuple([name for name, value in values.items() if value != before[name]])
+                changed[names].append(
+                    tuple([values[name] for name in names]) + tuple([before[name] for name in self.guard])
+                )
+        if new:
+            statements.insert(raw, self.table, new)
+        for names, rows in changed.items():
+            statements.update(raw, self.table, self.guard, names, rows)
+
+
+class InstanceRows(RowSet[str, InstanceRow]):
+    """The instances of workflow ids."""
+
+    __slots__ = ()
+    table = tables.workflow_instances
+    key = ("workflow_id",)
+    guard = ("workflow_id",)
+    row_type = InstanceRow
+
+
+class RunRows(RowSet[str, RunRow]):
+    """Runs."""
+
+    __slots__ = ()
+    table = tables.workflow_runs
+    key = ("run_id",)
+    guard = ("run_id", "fence", "last_seq", "inbox")
+    row_type = RunRow
+
+
+class ActivityRows(RowSet[ActivityKey, ActivityRow]):
+    """Activities."""
+
+    __slots__ = ()
+    table = tables.activity_executions
+    key = ("run_id", "activity_id")
+    guard = ("run_id", "activity_id", "attempt", "status")
+    row_type = ActivityRow
