@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 if find_spec("fastapi") is None:
     raise ModuleNotFoundError(
-        "the dashboard needs more than is installed: pip install 'outlast[web]'", name="fastapi"
+        "the dashboard needs the extra 'web': in a clone, pip install '.[web]'", name="fastapi"
     )
 
 from outlast_dashboard.app import control_plane

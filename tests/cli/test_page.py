@@ -11,13 +11,11 @@ import typer
 
 from outlast.cli.common.exit_codes import Exit
 from outlast.cli.main import app
-from outlast_dashboard.command import app as dashboard
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 SECTIONS = dict(re.findall(r"^## outlast (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
 TREE: Any = typer.main.get_command(app)
-# `ui` is another package's: the tree hands it over as it is.
-COMMANDS: dict[str, Any] = {**TREE.commands, "ui": typer.main.get_command(dashboard)}
+COMMANDS: dict[str, Any] = {name: TREE.get_command(None, name).load() for name in TREE.list_commands(None)}
 
 
 def options_of(command: Any) -> set[str]:

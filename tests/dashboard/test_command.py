@@ -59,4 +59,4 @@ def test_without_the_extra_it_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(plugins, "entry_points", lambda **_: importlib.metadata.EntryPoints([]))
     assert run(["ui"]) == 1
-    assert "pip install 'outlast[web]'" in capsys.readouterr().err
+    assert "pip install '.[web]'" in capsys.readouterr().err

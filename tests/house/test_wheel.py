@@ -92,6 +92,6 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
-    assert "pip install 'outlast[web]'" in run(empty_environment / "python", "-c", script, cwd=tmp_path)
+    assert "pip install '.[web]'" in run(empty_environment / "python", "-c", script, cwd=tmp_path)
     said = subprocess.run([empty_environment / "outlast", "ui"], cwd=tmp_path, capture_output=True, text=True)
-    assert (said.returncode, "outlast[web]" in said.stderr) == (1, True)
+    assert (said.returncode, ".[web]" in said.stderr) == (1, True)

@@ -10,13 +10,9 @@ from typing import Annotated
 
 import typer
 
-from outlast.cli import plugins
+from outlast.cli.commands import CommandGroup
 from outlast.cli.common.exit_codes import Exit, error_line, exit_code
-from outlast.cli.common.filters import with_filters
-from outlast.cli.common.output import tell
-from outlast.cli.histories import files, removal, replay
-from outlast.cli.processes import check, demo, schema, top, worker
-from outlast.cli.workflows import bulk, description, listing, messages, reset, results, start
+from outlast.cli.common.stderr import tell
 from outlast.version import __version__
 
 # Typer may carry its own click: what a usage error is, is found from the one that it shows.
@@ -26,6 +22,7 @@ COMPLETE = "_OUTLAST_COMPLETE"
 
 app = typer.Typer(
     name="outlast",
+    cls=CommandGroup,
     help="Durable workflows in your own database.",
     no_args_is_help=True,
     add_completion=True,
@@ -52,38 +49,6 @@ def outlast(
     """Durable workflows in your own database."""
     if debug:
         os.environ["OUTLAST_DEBUG"] = "1"
-
-
-app.command(
-    "demo", add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(demo.demo)
-app.command("migrate")(schema.migrate)
-app.command("worker")(worker.worker)
-app.command("check")(check.check_)
-app.command("start")(start.start)
-app.command("list")(with_filters(listing.list_))
-app.command("count")(with_filters(listing.count))
-app.command("describe")(description.describe)
-app.command("history")(description.history)
-app.command("export")(with_filters(files.export))
-app.command("import")(files.import_)
-app.command("replay")(replay.replay)
-app.command("result")(results.result)
-app.command("signal")(messages.signal)
-app.command("query")(messages.query)
-app.command("update")(messages.update)
-app.command("cancel")(results.cancel)
-app.command("terminate")(results.terminate)
-app.command("reset")(reset.reset)
-app.command("bulk")(with_filters(bulk.bulk))
-app.command("delete")(removal.delete)
-app.command("retention")(removal.retention)
-app.command("workers")(listing.workers)
-app.command("watchdog")(worker.watchdog)
-app.command("top")(top.top)
-app.command(
-    "ui", add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(plugins.ui)
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""Commands that packages above the face bring: found by entry point, so that the face need not know them."""
+"""Commands that packages above this one bring. They are found by entry point, so that no import points upwards."""
 
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -11,35 +11,41 @@ from outlast.cli.common.exit_codes import CommandFailedError
 
 GROUP: Final = "outlast.commands"
 
+NEED_AN_EXTRA: Final = {"ui": ("Serve the dashboard and the HTTP control plane.", "web")}
+"""Commands that are listed even where they cannot run: the line of help, and the extra that they need."""
 
-def run_plugin(name: str, extra: str, arguments: list[str]) -> None:
-    """Run the Typer application of an entry point as a command.
+
+def names() -> list[str]:
+    """Return the names of the commands, without importing any."""
+    installed = {entry.name for entry in entry_points(group=GROUP)}
+    return [*NEED_AN_EXTRA, *sorted(installed - NEED_AN_EXTRA.keys())]
+
+
+def help_of(name: str) -> str:
+    """Return a command's line in the list of commands, without importing the command."""
+    if name in NEED_AN_EXTRA:
+        return NEED_AN_EXTRA[name][0]
+    dists = [entry.dist for entry in entry_points(group=GROUP, name=name)]
+    return f"Installed by {dists[0].name}." if dists and dists[0] is not None else ""
+
+
+def load(name: str) -> Any:
+    """Import a command.
 
     Raises:
-        CommandFailedError: It is not installed; the message says which extra brings it.
+        CommandFailedError: It is not installed; the message names the extra that brings it.
     """
-    app = _load(name, extra)
-    command = typer.main.get_command(app)
-    with command.make_context(f"outlast {name}", arguments) as context:
-        command.invoke(context)
-
-
-def _load(name: str, extra: str) -> typer.Typer:
+    extra = NEED_AN_EXTRA.get(name, ("", ""))[1]
     missing = CommandFailedError(
-        f"`outlast {name}` needs more than is installed: pip install 'outlast[{extra}]'"
+        f"`outlast {name}` needs the extra {extra!r}: in a clone, pip install '.[{extra}]'"
     )
     for entry in entry_points(group=GROUP, name=name):
         try:
             app = entry.load()
         except ModuleNotFoundError as error:
-            if (error.name or "").startswith("outlast"):
+            if not extra or (error.name or "").startswith("outlast"):
                 raise
             raise missing from error
         assert isinstance(app, typer.Typer)
-        return app
+        return typer.main.get_command(app)
     raise missing
-
-
-def ui(context: typer.Context) -> None:
-    """Serve the dashboard and the HTTP control plane."""
-    run_plugin("ui", "web", context.args)

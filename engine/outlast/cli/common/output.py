@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
@@ -45,11 +44,6 @@ def show(*things: Any) -> None:
     out = console()
     for thing in things:
         out.print(thing, soft_wrap=isinstance(thing, str), markup=False)
-
-
-def tell(message: str) -> None:
-    """One line on stderr."""
-    print(f"outlast: {message}", file=sys.stderr, flush=True)
 
 
 def document(value: Any) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
-from outlast.cli.common.filters import Chosen
+from outlast.cli.common.filters import Chosen, with_filters
 from outlast.cli.common.options import AsJson, RunId, Url
 from outlast.cli.common.output import document, progress, show
 from outlast.client.client import Client
@@ -31,6 +31,7 @@ Output = Annotated[
 ]
 
 
+@with_filters
 def export(
     chosen: Chosen,
     workflow_id: Annotated[
@@ -45,7 +46,7 @@ def export(
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """Write runs and their histories as JSON, one document a line."""
+    """Write runs and their histories as JSON, one document on each line."""
 
     async def work(client: Client) -> tuple[int, int]:
         filters = chosen.filters(client)
@@ -135,7 +136,7 @@ def import_(
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """Bring exported closed runs into a database, to be looked at and replayed."""
+    """Load exported closed runs into a database, for inspection and replay."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(file)
         if file == "-":

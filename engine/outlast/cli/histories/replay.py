@@ -64,7 +64,7 @@ def replay(
     codec: Codec = None,
     json: AsJson = False,
 ) -> None:
-    """Replay recorded histories with today's code; exits with 1 where one no longer replays."""
+    """Replay recorded histories with the current code; exit with 1 if one no longer replays."""
     integer("limit", limit, 0)
     workflows, _ = load([target])
     if not workflows:

@@ -27,7 +27,7 @@ def check_(
     ],
     json: AsJson = False,
 ) -> None:
-    """Read workflow code for what may not replay: clocks, randomness, input and output, threads."""
+    """Check workflow code for what may not replay: clocks, randomness, I/O, threads."""
     workflows, _ = load(targets)
     found: list[dict[str, Any]] = []
     names: list[str] = []

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Final
 
 from outlast.cli.common.exit_codes import Exit
-from outlast.cli.common.output import tell
+from outlast.cli.common.stderr import tell
 from outlast_workflow.environment import SystemClock
 
 PROCESS_ENV: Final = "OUTLAST_WORKER_PROCESS"

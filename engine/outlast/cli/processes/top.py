@@ -51,7 +51,7 @@ def top(
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """Watch the engine: queues, deadlines, workflow types, runs, and what needs a person."""
+    """Watch the engine: task queues, deadlines, workflow types, runs, and what needs attention."""
     pause = timeout_seconds("interval", duration("interval", interval))
 
     async def work(client: Client) -> None:

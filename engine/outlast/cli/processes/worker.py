@@ -16,7 +16,8 @@ from outlast.checking.checker import StaticChecks
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
 from outlast.cli.common.options import AsJson, Codec, Url, arguments_of, database_url
-from outlast.cli.common.output import document, show, tell
+from outlast.cli.common.output import document, show
+from outlast.cli.common.stderr import tell
 from outlast.cli.common.user_code import interceptors as load_interceptors
 from outlast.cli.common.user_code import load
 from outlast.cli.processes.supervisor import PROCESS_ENV, Supervisor
@@ -265,7 +266,7 @@ def watchdog(
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """Enforce deadlines, fire timers and take work from dead workers, without being one."""
+    """Enforce deadlines, fire timers and release the work of dead workers, without being a worker."""
     longest = duration("interval", interval) or 0
     lease = duration("lease duration", lease_duration) or 0
     level = _level(log_level)

@@ -10,9 +10,10 @@ import typer
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
-from outlast.cli.common.filters import Chosen
+from outlast.cli.common.filters import Chosen, with_filters
 from outlast.cli.common.options import AsJson, Codec, Reason, Url
-from outlast.cli.common.output import document, progress, show, tell
+from outlast.cli.common.output import document, progress, show
+from outlast.cli.common.stderr import tell
 from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.client.client import Client
 from outlast.text.parsing import json_value
@@ -31,6 +32,7 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
+@with_filters
 def bulk(
     chosen: Chosen,
     action: Annotated[

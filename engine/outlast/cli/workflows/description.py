@@ -40,7 +40,7 @@ def describe(
     codec: Codec = None,
     json: AsJson = False,
 ) -> None:
-    """Show one workflow: status, deadlines, what is open, failures, attention."""
+    """Show a workflow: status, deadlines, pending work, failures, attention."""
 
     async def work(client: Client) -> None:
         found = await client.describe(workflow_id, run_id)
@@ -60,7 +60,7 @@ def history(
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """Print a run's events, in order."""
+    """Print the events of a run, in order."""
     integer("after", after, 0)
 
     async def work(client: Client) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.filters import Chosen
+from outlast.cli.common.filters import Chosen, with_filters
 from outlast.cli.common.options import AsJson, Url
 from outlast.cli.common.output import document, left, show, status, table
 from outlast.client.client import Client
@@ -20,6 +20,7 @@ from outlast_workflow.options.validation import integer
 from outlast_workflow.primitives.times import to_datetime
 
 
+@with_filters
 def list_(
     chosen: Chosen,
     limit: Annotated[int, typer.Option("--limit", help="How many; 0 for all.")] = 50,
@@ -48,6 +49,7 @@ def list_(
     with_client(url, work)
 
 
+@with_filters
 def count(chosen: Chosen, url: Url = None, json: AsJson = False) -> None:
     """Count runs."""
 

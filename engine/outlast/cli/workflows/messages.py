@@ -64,7 +64,7 @@ def query(
     codec: Codec = None,
     json: AsJson = False,
 ) -> None:
-    """Ask a workflow something, open or closed, and print the answer."""
+    """Send a query to an open or closed workflow and print its result."""
     arguments = arguments_of(input)
     longest = waiting_time(timeout) or DEFAULT_TIMEOUT_S
 
@@ -100,7 +100,7 @@ def update(
     codec: Codec = None,
     json: AsJson = False,
 ) -> None:
-    """Ask a workflow for an update, and print its answer."""
+    """Send an update to a workflow and print its result."""
     arguments = arguments_of(input)
     longest = waiting_time(timeout)
 

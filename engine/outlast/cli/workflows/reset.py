@@ -38,7 +38,7 @@ def reset(
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """Take a workflow's history up again at a point, in a new run."""
+    """Start a new run of a workflow from a point of its history."""
     point = int(to) if to.isascii() and to.isdigit() else to
     timeout = duration("execution timeout", execution_timeout)
 

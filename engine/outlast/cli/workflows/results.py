@@ -39,7 +39,7 @@ def cancel(
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """Ask a workflow to end; its code may clean up."""
+    """Request cancellation of a workflow; its code may clean up."""
 
     async def work(client: Client) -> None:
         await client.handle(workflow_id, run_id=run_id).cancel(reason)
@@ -58,7 +58,7 @@ def terminate(
     url: Url = None,
     json: AsJson = False,
 ) -> None:
-    """End a workflow at once; its code is not asked."""
+    """End a workflow at once, without its code."""
 
     async def work(client: Client) -> None:
         await client.handle(workflow_id, run_id=run_id).terminate(reason)

@@ -1,0 +1,173 @@
+"""The commands by name: the line that ``outlast --help`` shows of each, and where its code is.
+
+A command's module is imported when the command is used. ``outlast --help`` imports none of them, and so neither a
+database driver nor a web framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from outlast.cli import plugins
+
+
+class Listed(NamedTuple):
+    """A command of this package.
+
+    Attributes:
+        help: Its line in the list of commands: the first line of its own help.
+        module: The module that holds it.
+        name: The function, or the Typer application, in that module.
+    """
+
+    help: str
+    module: str
+    name: str
+
+
+COMMANDS: Final[dict[str, Listed]] = {
+    "demo": Listed(
+        "Import 50,000 rows, kill a worker half-way, and watch another one finish.",
+        "outlast.cli.processes.demo",
+        "app",
+    ),
+    "migrate": Listed("Bring the database's schema up to date.", "outlast.cli.processes.schema", "migrate"),
+    "worker": Listed(
+        "Run workflows and activities until SIGINT or SIGTERM.", "outlast.cli.processes.worker", "worker"
+    ),
+    "check": Listed(
+        "Check workflow code for what may not replay: clocks, randomness, I/O, threads.",
+        "outlast.cli.processes.check",
+        "check_",
+    ),
+    "start": Listed("Start a workflow.", "outlast.cli.workflows.start", "start"),
+    "list": Listed("List runs, newest first.", "outlast.cli.workflows.listing", "list_"),
+    "count": Listed("Count runs.", "outlast.cli.workflows.listing", "count"),
+    "describe": Listed(
+        "Show a workflow: status, deadlines, pending work, failures, attention.",
+        "outlast.cli.workflows.description",
+        "describe",
+    ),
+    "history": Listed("Print the events of a run, in order.", "outlast.cli.workflows.description", "history"),
+    "export": Listed(
+        "Write runs and their histories as JSON, one document on each line.",
+        "outlast.cli.histories.files",
+        "export",
+    ),
+    "import": Listed(
+        "Load exported closed runs into a database, for inspection and replay.",
+        "outlast.cli.histories.files",
+        "import_",
+    ),
+    "replay": Listed(
+        "Replay recorded histories with the current code; exit with 1 if one no longer replays.",
+        "outlast.cli.histories.replay",
+        "replay",
+    ),
+    "result": Listed("Wait for a workflow's result and print it.", "outlast.cli.workflows.results", "result"),
+    "signal": Listed("Send a signal to a workflow.", "outlast.cli.workflows.messages", "signal"),
+    "query": Listed(
+        "Send a query to an open or closed workflow and print its result.",
+        "outlast.cli.workflows.messages",
+        "query",
+    ),
+    "update": Listed(
+        "Send an update to a workflow and print its result.", "outlast.cli.workflows.messages", "update"
+    ),
+    "cancel": Listed(
+        "Request cancellation of a workflow; its code may clean up.",
+        "outlast.cli.workflows.results",
+        "cancel",
+    ),
+    "terminate": Listed(
+        "End a workflow at once, without its code.", "outlast.cli.workflows.results", "terminate"
+    ),
+    "reset": Listed(
+        "Start a new run of a workflow from a point of its history.", "outlast.cli.workflows.reset", "reset"
+    ),
+    "bulk": Listed(
+        "Cancel, terminate, signal, reset or delete all workflows that match.",
+        "outlast.cli.workflows.bulk",
+        "bulk",
+    ),
+    "delete": Listed(
+        "Delete a closed workflow: all of its runs and their histories.",
+        "outlast.cli.histories.removal",
+        "delete",
+    ),
+    "retention": Listed(
+        "Delete closed workflows by age or number, in small steps.",
+        "outlast.cli.histories.removal",
+        "retention",
+    ),
+    "workers": Listed(
+        "List the registered workers: their leases, what they serve and how much they hold.",
+        "outlast.cli.workflows.listing",
+        "workers",
+    ),
+    "watchdog": Listed(
+        "Enforce deadlines, fire timers and release the work of dead workers, without being a worker.",
+        "outlast.cli.processes.worker",
+        "watchdog",
+    ),
+    "top": Listed(
+        "Watch the engine: task queues, deadlines, workflow types, runs, and what needs attention.",
+        "outlast.cli.processes.top",
+        "top",
+    ),
+}
+
+
+class LazyCommand(TyperCommand):
+    """A command that is known by its name and its line of help, and loaded when it is used."""
+
+    def __init__(self, name: str, help: str, load: Callable[[], Any]) -> None:
+        super().__init__(name, help=help)
+        self.load = load
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Load the command, and return the context of its call."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+class CommandGroup(TyperGroup):
+    """The commands of this package, and those that other packages bring by entry point."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, listed in COMMANDS.items():
+            self.add_command(LazyCommand(name, listed.help, _loader(name, listed)))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, in the order of the list."""
+        return [*self.commands, *(name for name in plugins.names() if name not in self.commands)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by name, or ``None`` if there is none."""
+        known = self.commands.get(cmd_name)
+        if known is not None or cmd_name not in plugins.names():
+            return known
+        return LazyCommand(cmd_name, plugins.help_of(cmd_name), lambda: plugins.load(cmd_name))
+
+
+def _loader(name: str, listed: Listed) -> Callable[[], Any]:
+    return lambda: command_of(name, getattr(import_module(listed.module), listed.name))
+
+
+def command_of(name: str, thing: Any) -> Any:
+    """Return the command of a function or of a Typer application.
+
+    Args:
+        name: The command's name.
+        thing: The function or the application.
+    """
+    if isinstance(thing, typer.Typer):
+        return typer.main.get_command(thing)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name)(thing)
+    return typer.main.get_command(app)

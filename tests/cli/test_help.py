@@ -1,0 +1,72 @@
+"""The list of commands is made without importing a command, and says what the commands say themselves."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
+
+import pytest
+import typer
+from tests.cli.conftest import Command, environment
+
+from outlast.cli import plugins
+from outlast.cli.commands import COMMANDS
+from outlast.cli.main import app
+
+TREE: Any = typer.main.get_command(app)
+HEAVY = {"sqlalchemy", "pydantic", "fastapi", "orjson", "alembic", "apscheduler", "psycopg", "opentelemetry"}
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """The modules that a process of the command imports."""
+    script = f"import sys; from outlast.cli.main import run; run({list(arguments)!r}); print(*sys.modules, sep=chr(10))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment()
+    )
+    return set(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["--version"]], ids=" ".join)
+def test_the_list_of_commands_imports_no_command(arguments: list[str]) -> None:
+    modules = imported_by(*arguments)
+    assert "outlast.cli.main" in modules
+    assert not HEAVY & {name.partition(".")[0] for name in modules}
+    assert not {listed.module for listed in COMMANDS.values()} & modules
+    assert not {name for name in modules if name.startswith("outlast_dashboard")}
+
+
+def test_a_command_imports_only_its_own_module() -> None:
+    modules = imported_by("count", "--help")
+    assert {listed.module for listed in COMMANDS.values()} & modules == {"outlast.cli.workflows.listing"}
+
+
+@pytest.mark.parametrize("name", TREE.list_commands(None))
+def test_each_line_of_the_list_is_what_the_command_says_of_itself(name: str) -> None:
+    stub = TREE.get_command(None, name)
+    assert stub.load().help.partition("\n")[0] == stub.help
+
+
+def test_a_command_of_another_package_is_listed_by_its_entry_point(
+    bare: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.metadata.entry_points
+
+    def with_another(**wanted: Any) -> EntryPoints:
+        more = EntryPoint("extra", "no.such.module:app", plugins.GROUP)
+        return EntryPoints([*found(**wanted), *EntryPoints([more]).select(**wanted)])
+
+    monkeypatch.setattr(plugins, "entry_points", with_another)
+    assert " extra " in bare("--help").out
+    assert (
+        bare("extra").err
+        == "outlast: ModuleNotFoundError: No module named 'no' (OUTLAST_DEBUG=1 shows where)\n"
+    )
+
+
+def test_a_mistyped_command_names_the_one_that_was_meant(bare: Command) -> None:
+    done = bare("lst")
+    assert (done.code, done.out) == (2, "")
+    assert "Did you mean 'list'" in done.err
