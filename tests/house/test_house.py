@@ -2,7 +2,9 @@
 
 import ast
 import graphlib
+import inspect
 import os
+import pkgutil
 import re
 import tomllib
 from pathlib import Path
@@ -19,6 +21,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 
 # A feel turned into a fence: most files are far under it, and one that nears it wants splitting by noun.
 LONGEST_FILE = 600
+
+# A folder is a room: with more modules than this it holds more than one noun.
+MOST_MODULES = 20
 
 
 def makefile_targets() -> dict[str, str]:
@@ -69,6 +74,24 @@ def test_no_file_is_a_god_file() -> None:
         for file in package.rglob("*.py")
     }
     assert not {name: lines for name, lines in sizes.items() if lines > LONGEST_FILE}
+
+
+def test_no_folder_is_a_heap_of_modules() -> None:
+    counts = {
+        str(folder.relative_to(ROOT)): len([file for file in folder.glob("*.py") if file.stem != "__init__"])
+        for package in PACKAGES
+        for folder in [package, *(path for path in package.rglob("*") if path.is_dir())]
+    }
+    assert not {name: modules for name, modules in counts.items() if modules > MOST_MODULES}
+
+
+def test_no_module_of_the_face_hides_a_public_function() -> None:
+    """``outlast.name`` would be the module once somebody has imported it, and the function before."""
+    import outlast
+
+    functions = {name for name in outlast.__all__ if inspect.isfunction(getattr(outlast, name))}
+    modules = {module.name for module in pkgutil.iter_modules(outlast.__path__)}
+    assert not functions & modules
 
 
 def test_each_make_target_says_what_it_does() -> None:

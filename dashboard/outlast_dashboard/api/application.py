@@ -7,8 +7,8 @@ from functools import cache
 from fastapi import Depends, FastAPI
 
 from outlast import __version__
-from outlast_dashboard.api.contract.parameters import check_parameters
-from outlast_dashboard.api.contract.responses import ALWAYS
+from outlast_dashboard.api.contract.problem_responses import ALWAYS
+from outlast_dashboard.api.contract.unknown_parameters import check_parameters
 from outlast_dashboard.api.routes import actions, bulk, history, metrics, operations, workflows
 from outlast_dashboard.problems import tell_problems
 

@@ -69,7 +69,7 @@ COMMANDS: Final[dict[str, Listed]] = {
         "outlast.cli.histories.replay",
         "replay",
     ),
-    "result": Listed("Wait for a workflow's result and print it.", "outlast.cli.workflows.results", "result"),
+    "result": Listed("Wait for a workflow's result and print it.", "outlast.cli.workflows.endings", "result"),
     "signal": Listed("Send a signal to a workflow.", "outlast.cli.workflows.messages", "signal"),
     "query": Listed(
         "Send a query to an open or closed workflow and print its result.",
@@ -81,11 +81,11 @@ COMMANDS: Final[dict[str, Listed]] = {
     ),
     "cancel": Listed(
         "Request cancellation of a workflow; its code may clean up.",
-        "outlast.cli.workflows.results",
+        "outlast.cli.workflows.endings",
         "cancel",
     ),
     "terminate": Listed(
-        "End a workflow at once, without its code.", "outlast.cli.workflows.results", "terminate"
+        "End a workflow at once, without its code.", "outlast.cli.workflows.endings", "terminate"
     ),
     "reset": Listed(
         "Start a new run of a workflow from a point of its history.", "outlast.cli.workflows.reset", "reset"

@@ -20,8 +20,8 @@ from outlast_dashboard.api.contract.models import (
     UpdateBody,
     UpdateState,
 )
+from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import HIDDEN
-from outlast_dashboard.api.contract.responses import problems
 from outlast_dashboard.security.principals import Scope
 from outlast_workflow.errors import InvalidOptionError
 

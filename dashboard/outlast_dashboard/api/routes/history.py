@@ -11,8 +11,8 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from outlast_dashboard.access import Reader, Standing, TheWeb
 from outlast_dashboard.api.contract.handles import PinnedHandle
 from outlast_dashboard.api.contract.models import HistoryPage
+from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import event_view
-from outlast_dashboard.api.contract.responses import problems
 from outlast_dashboard.live import Bell
 from outlast_workflow.history.events import REGISTRY
 

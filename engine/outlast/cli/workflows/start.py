@@ -9,7 +9,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, Timeout, Url
 from outlast.cli.common.output import document, show
-from outlast.cli.workflows.results import print_result
+from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
 from outlast.client.starts import DEFAULT_QUEUE
 from outlast.text.attributes import attributes
