@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import inspect
 import random
+import re
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_type_hints
 
 import orjson
 import pytest
@@ -19,7 +21,7 @@ from tests.statements import asked_of
 from outlast import Client, Range, RunStatus, RunSummary
 from outlast.errors import InvalidOptionError
 from outlast.testing import TestEnvironment
-from outlast.visibility.listing import run_filter
+from outlast.visibility.listing import Filters, run_filter
 from outlast_store.database.database import Database
 from outlast_store.reads import run_listing
 from outlast_store.reads.attention import OVERDUE_AFTER_US, UNPOLLED_AFTER_US
@@ -447,3 +449,9 @@ async def test_many_tasks_may_list_at_once(database_url: str) -> None:
             return len([run async for run in client.list(page_size=3)])
 
         assert await asyncio.gather(*(walk() for _ in range(10))) == [20] * 10
+
+
+def test_every_filter_is_documented_in_order() -> None:
+    documented = re.findall(r"^    (\w+): ", inspect.cleandoc(Client.list.__doc__ or ""), re.M)
+    raised = ["InvalidOptionError"]
+    assert documented == ["page_size", *get_type_hints(Filters), *raised]

@@ -416,34 +416,36 @@ class Client:
         return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
 
     def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> Listing:
-        """Runs, newest first: ``async for run in client.list(status="failed")``, or ``await client.list().page()``.
+        """List runs, newest first: ``async for run in client.list(status="failed")``.
 
-        All filters that are given must match.
+        ``await client.list().page()`` returns one page. A run is listed if it matches all filters that are given.
+        Instants must be timezone-aware.
 
         Args:
             page_size: How many runs are read at a time, 1 to 1000.
             status: A status or several: pending, running, completed, failed, timed_out, cancelled, terminated,
                 continued_as_new.
             workflow_type: The workflow's name.
-            task_queue: Its task queue.
-            workflow_id: Its id: all runs of it.
-            id_prefix: How its id begins.
-            parent: The id of the workflow that started it as its child.
-            where: Search attributes by name: a value, several of which one is enough, or a :class:`Range`; of a list,
-                one item must be so.
-            created_after: Created then or later; aware.
+            task_queue: The task queue that the run is on.
+            workflow_id: The workflow id; lists all of its runs.
+            id_prefix: How the workflow id begins.
+            parent: The id of the workflow that started the run as its child.
+            where: Search attributes by name: a value, several of which one must match, or a :class:`Range`. A list
+                matches if one of its items does.
+            created_after: Created then or later.
             created_before: Created earlier.
             started_after: First started then or later.
             started_before: First started earlier.
             closed_after: Closed then or later.
             closed_before: Closed earlier.
-            deadline_before: Open, and the nearer of its two deadlines is earlier.
-            attention: Only runs that need a person; ``describe`` says why.
-            overdue: Only runs of which a deadline or a timer has passed and nobody enforced it.
+            deadline_before: Open, and the nearer of the run's two deadlines is earlier.
+            attention: Only runs that need attention; ``describe`` says why.
+            overdue: Only runs with a deadline or a timer that has passed and was not enforced.
             open: Only open runs, or (``False``) only closed ones.
+            latest: Only runs that no other run of their chain has followed: one for each chain.
 
         Raises:
-            InvalidOptionError: A filter that can't be; the message says what can.
+            InvalidOptionError: A filter cannot be used; the message says what can.
         """
         return Listing(self.runtime, run_filter(**filters), page_size)
 
