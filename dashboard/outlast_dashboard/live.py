@@ -26,11 +26,11 @@ class Bell:
 
     async def __aenter__(self) -> Self:
         self._runtime.journal.subscribe(self._on_commit)
-        self._runtime.on_news(self._notified.set)
+        self._runtime.subscribe(self._notified.set)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._runtime.off_news(self._notified.set)
+        self._runtime.unsubscribe(self._notified.set)
         self._runtime.journal.unsubscribe(self._on_commit)
 
     def _on_commit(self, _: Committed) -> None:

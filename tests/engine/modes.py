@@ -96,7 +96,7 @@ def deliver_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "subscribe", subscribe_twice)
     monkeypatch.setattr(Journal, "unsubscribe", unsubscribe_both)
     monkeypatch.setattr(Journal, "submit", _written_again(Journal.submit))
-    for owner, name in ((Runtime, "_notify"), (RunOwner, "refresh"), (RunLoader, "load")):
+    for owner, name in ((Runtime, "_poll"), (RunOwner, "refresh"), (RunLoader, "load")):
         monkeypatch.setattr(owner, name, _doubled(getattr(owner, name)))
     monkeypatch.setattr(RunClaimer, "claim", _soon_again(RunClaimer.claim))
     monkeypatch.setattr(ActivityClaimer, "claim", _soon_again(ActivityClaimer.claim))

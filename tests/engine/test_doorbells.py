@@ -86,11 +86,11 @@ async def test_a_bell_that_rings_during_a_look_is_heard(
             if question is poll_work:
                 looks += 1
                 if looks == 1:
-                    await runtime._notify()
+                    await runtime._poll()
             return found
 
         monkeypatch.setattr(runtime, "read", read_slowly)
-        await runtime._notify()
+        await runtime._poll()
         await env.sleep(0.1 * POLL_INTERVAL_S)
         assert looks == 2
 
@@ -218,7 +218,7 @@ async def test_a_bell_that_was_cut_off_is_hung_up_again(
         rung = asyncio.Event()
         async with Worker(client, workflows=[programs.nothing], watchdog=False):
             listening = await listener(client)
-            client.runtime.on_news(rung.set)
+            client.runtime.subscribe(rung.set)
             async with asyncio.timeout(30):
                 await client.runtime.read(fetch, "SELECT pg_terminate_backend(?)", (listening,))
                 while await listener(client) == listening:  # noqa: ASYNC110
@@ -227,7 +227,7 @@ async def test_a_bell_that_was_cut_off_is_hung_up_again(
                 rung.clear()
                 await client.runtime.read(fetch, "SELECT pg_notify(?, '')", (CHANNEL,))
                 await rung.wait()
-            client.runtime.off_news(rung.set)
+            client.runtime.unsubscribe(rung.set)
 
 
 async def listener(client: Client) -> int | None:

@@ -292,7 +292,7 @@ async def test_nobody_answers_in_time(
         with pytest.raises(RequestTimeoutError):
             await client.handle("c").query(Cart.count, timeout=3)
         for listener in deaf:
-            working.client.runtime.on_news(listener)
+            working.client.runtime.subscribe(listener)
 
 
 async def test_two_workers_answer_for_each_other(

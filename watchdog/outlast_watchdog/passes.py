@@ -86,9 +86,9 @@ class WatchedRuntime(Protocol):
         ...
 
     async def read(
-        self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Ask a question of the database."""
+        """Ask a query of the database."""
         ...
 
 

@@ -25,7 +25,7 @@ from outlast.client.run_rows import current_run_id, latest_row, row_of
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast.histories.exporter import export_run
 from outlast.histories.reset import reset
-from outlast.runtime.runtime import Ending
+from outlast.runtime.run_ends import RunEnd
 from outlast.visibility.describe import describe
 from outlast.visibility.views import WorkflowDescription
 from outlast_runs.run_change import RequestCancellation, TerminateRun
@@ -84,7 +84,7 @@ class WorkflowHandle(Generic[T]):
         workflow_id: str,
         run_id: str | None,
         result_type: Any = None,
-        ending: Ending | None = None,
+        ending: RunEnd | None = None,
         *,
         pinned: bool = False,
         existed: bool = False,
@@ -118,13 +118,13 @@ class WorkflowHandle(Generic[T]):
         """
         if timeout is not None:
             return await self._result_within(timeout_seconds("timeout", timeout))
-        ending = self._ending or self._context.runtime.ending(await self.resolve())
+        ending = self._ending or self._context.runtime.run_ends.subscribe(await self.resolve())
         while True:
-            event = await self._context.runtime.ended(ending)
+            event = await self._context.runtime.run_ends.wait(ending)
             following = getattr(event, "next_run_id", None)
             if following is None:
                 return self._value(event, ending.run_id)
-            ending = self._context.runtime.ending(following)
+            ending = self._context.runtime.run_ends.subscribe(following)
 
     async def _result_within(self, seconds: float) -> T:
         waiting = asyncio.ensure_future(self.result())
@@ -365,7 +365,7 @@ class WorkflowHandle(Generic[T]):
         self, update: UpdateCall[Any], update_id: str, headers: StoredHeaders, hint: Any
     ) -> UpdateHandle[Any]:
         request = update_request(self._context, update, update_id, headers, self.workflow_id)
-        subscription = self._context.runtime.answers.subscription("update", request.update_id)
+        subscription = self._context.runtime.request_waits.subscribe("update", request.update_id)
         row = await self._send(lambda run_id: SendUpdate(self.workflow_id, run_id, request))
         return UpdateHandle(self._context, self.workflow_id, row, subscription, hint)
 

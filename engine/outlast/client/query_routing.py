@@ -72,12 +72,11 @@ async def _ask_others(runtime: Runtime, run: RunRow, question: QueryRequest, tim
         created_at=0,
         expires_at=None,
     )
-    subscription = runtime.answers.subscription(row.kind, row.request_id)
+    subscription = runtime.request_waits.subscribe(row.kind, row.request_id)
     try:
         key = await runtime.journal.apply(AskQuery(row, int(timeout * 1_000_000)))
-        _, text = await runtime.answers.wait(
-            subscription, key, ""
-        )  # its answer comes from elsewhere, whoever owns the run
+        # The answer comes from another process, whoever owns the run.
+        _, text = await runtime.request_waits.wait(subscription, key, None)
         return QueryResult.from_text(text)
     finally:
         with suppress(JournalClosedError):

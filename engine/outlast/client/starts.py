@@ -73,10 +73,10 @@ class Starts:
         event: SignalReceived | None = None
         if call.signal is not None:
             event = signal_event(context, call.signal, request_id, started.headers, run.workflow_id)
-        ending = context.runtime.ending(run.run_id)
+        ending = context.runtime.run_ends.subscribe(run.run_id)
         value = await self._submit(run, started, call, signal=event)
         if not value.created:
-            ending = context.runtime.ending(value.run_id)
+            ending = context.runtime.run_ends.subscribe(value.run_id)
         return WorkflowHandle(
             context, run.workflow_id, value.run_id, result_type, ending, existed=not value.created
         )
@@ -125,7 +125,7 @@ class Starts:
         if update_id is None:
             update_id = context.runtime.environment.ids.next()
         request = update_request(context, update, update_id, started.headers, run.workflow_id)
-        subscription = context.runtime.answers.subscription("update", request.update_id)
+        subscription = context.runtime.request_waits.subscribe("update", request.update_id)
         value = await self._submit(run, started, call, update=request)
         assert value.update is not None
         hint = update.result_hint if result_type is None else result_type

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final, Generic, Literal, NoReturn, TypeVar
 
 from outlast.client.context import ClientContext
-from outlast.runtime.request_waits import Subscription
+from outlast.runtime.request_waits import RequestSubscription
 from outlast_store.journal.commit_news import Answer
 from outlast_store.schema.rows import RequestRow
 from outlast_store.transitions.requests import DELETED, REJECTED
@@ -45,7 +45,7 @@ class UpdateHandle(Generic[T]):
         context: ClientContext,
         workflow_id: str,
         row: RequestRow,
-        subscription: Subscription,
+        subscription: RequestSubscription,
         result_type: Any = None,
     ) -> None:
         self.id = row.request_id
@@ -56,7 +56,7 @@ class UpdateHandle(Generic[T]):
         self._context = context
         self._subscription = subscription
         self._result_type = result_type
-        subscription.learn(row)
+        subscription.take_in(row)
 
     def __repr__(self) -> str:
         return f"<UpdateHandle {self.name!r} ({self.id}) of {self.workflow_id!r}>"
@@ -87,7 +87,7 @@ class UpdateHandle(Generic[T]):
             timeout = timeout_seconds("timeout", timeout)
         try:
             async with asyncio.timeout(timeout):
-                answer = await self._context.runtime.answers.wait(
+                answer = await self._context.runtime.request_waits.wait(
                     self._subscription, self._key, self.run_id, accepted=accepted
                 )
         except TimeoutError:

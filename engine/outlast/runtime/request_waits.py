@@ -1,14 +1,14 @@
-"""Answers to requests, on their way to whoever waits for them in this process.
+"""Request waits: the answers to updates and queries, on their way to the callers in this process that wait for them.
 
-What this process writes is heard from the journal, with the answer: nobody asks the database. What others write is
-found when the notifier rings: the rows of all requests that are waited for are asked for in one statement.
+The journal reports the answers that this process writes, so nobody reads the database for those. Answers that another
+process writes are found when the notifier announces a commit: one query covers all requests that somebody waits for.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import orjson
@@ -21,35 +21,43 @@ from outlast_store.transitions.requests import ACCEPTED, COMPLETED, DELETED, OPE
 from outlast_workflow.errors import JournalClosedError
 from outlast_workflow.history.events import from_json
 
-MOST_KEYS = 200
+MOST_KEYS: Final = 200
+"""How many requests one query asks about."""
 
 Read = Callable[..., Awaitable[Any]]
 
 
-class Subscription:
-    """What this process hears of the requests with one id; held by those who wait, made before they ask."""
+class RequestSubscription:
+    """The answers to all requests with one id, as this process learns them.
 
-    __slots__ = ("__weakref__", "heard")
+    Callers hold it while they wait, and make it before they send the request, so that they miss nothing.
+    """
+
+    __slots__ = ("__weakref__", "answers")
 
     def __init__(self) -> None:
-        self.heard: dict[RequestKey, Answer] = {}
+        self.answers: dict[RequestKey, Answer] = {}
 
-    def learn(self, row: RequestRow) -> bool:
-        """Take in what a row says; returns whether it is news."""
-        answer, before = answer_of(row), self.heard.get(row.key)
+    def take_in(self, row: RequestRow) -> bool:
+        """Note what a request's row says; return whether that is new."""
+        answer, before = answer_of(row), self.answers.get(row.key)
         if answer is None or (before is not None and (before[0] != ACCEPTED or answer[0] == ACCEPTED)):
             return False
-        self.heard[row.key] = answer
+        self.answers[row.key] = answer
         return True
 
 
-class Waiter:
-    """Somebody who waits for news of one request."""
+class RequestWait:
+    """One caller that waits for an answer to one request."""
 
     __slots__ = ("future", "key", "run_id", "subscription")
 
     def __init__(
-        self, subscription: Subscription, key: RequestKey, run_id: str, future: asyncio.Future[None]
+        self,
+        subscription: RequestSubscription,
+        key: RequestKey,
+        run_id: str | None,
+        future: asyncio.Future[None],
     ) -> None:
         self.subscription = subscription
         self.key = key
@@ -57,132 +65,156 @@ class Waiter:
         self.future = future
 
     def wake(self) -> None:
-        """There is news."""
+        """Let the caller read its subscription again."""
         if not self.future.done():
             self.future.set_result(None)
 
 
-class Answers:
-    """Who waits for answers in this process.
+class RequestWaits:
+    """Who waits for the answer to a request in this process.
 
     Args:
-        read: Asks the database.
-        is_here: Whether a worker of this process owns a run: then news that are not ours are rare.
-        watch: See to it that :meth:`look` is called when others may have written.
+        read: Reads the database.
+        is_owned_here: Tells whether a worker of this process owns a run, so that this process most likely writes the
+            answer.
+        watch: Makes sure that :meth:`poll` is called when other processes may have written.
     """
 
-    def __init__(self, read: Read, is_here: Callable[[str], bool], watch: Callable[[], None]) -> None:
+    def __init__(self, read: Read, is_owned_here: Callable[[str], bool], watch: Callable[[], None]) -> None:
         self._read = read
-        self._is_here = is_here
+        self._is_owned_here = is_owned_here
         self._watch = watch
-        self._subscriptions: WeakValueDictionary[tuple[str, str], Subscription] = WeakValueDictionary()
-        self._waiters: dict[RequestKey, set[Waiter]] = {}
+        self._subscriptions: WeakValueDictionary[tuple[str, str], RequestSubscription] = WeakValueDictionary()
+        self._waits: dict[RequestKey, set[RequestWait]] = {}
         self._closed = False
 
     @property
     def awaited(self) -> bool:
         """Whether anybody waits."""
-        return bool(self._waiters)
+        return bool(self._waits)
 
-    def subscription(self, kind: str, request_id: str) -> Subscription:
-        """What will be heard of a request from now on, as long as somebody holds on to it."""
+    def subscribe(self, kind: str, request_id: str) -> RequestSubscription:
+        """Return where answers are noted from now on, for as long as somebody holds it.
+
+        Args:
+            kind: ``update`` or ``query``.
+            request_id: The id of the requests.
+        """
         subscription = self._subscriptions.get((kind, request_id))
         if subscription is None:
-            subscription = self._subscriptions[kind, request_id] = Subscription()
+            subscription = self._subscriptions[kind, request_id] = RequestSubscription()
         return subscription
 
     def on_commit(self, committed: Committed) -> None:
-        """This process has written."""
+        """Note the answers that this process has written."""
         for key, answer in committed.answered.items():
             subscription = self._subscriptions.get(key[1:])
             if subscription is not None:
-                subscription.heard[key] = answer
+                subscription.answers[key] = answer
                 self._wake(key)
 
     async def wait(
-        self, subscription: Subscription, key: RequestKey, run_id: str, *, accepted: bool = False
+        self,
+        subscription: RequestSubscription,
+        key: RequestKey,
+        run_id: str | None,
+        *,
+        accepted: bool = False,
     ) -> Answer:
-        """Wait for the answer of a request of a run; with ``accepted`` that is enough.
+        """Wait for the answer to a request.
+
+        Args:
+            subscription: The subscription to the request's id.
+            key: The request.
+            run_id: The run that answers; ``None`` if the answer comes from another process whoever owns the run.
+            accepted: Whether to return as soon as the request is accepted.
 
         Raises:
             JournalClosedError: The last client has been closed.
         """
         while True:
-            answer = subscription.heard.get(key)
+            answer = subscription.answers.get(key)
             if answer is not None and (accepted or answer[0] != ACCEPTED):
                 return await self._whole(key, answer)
             if self._closed:
                 raise JournalClosedError
-            await self._news(subscription, key, run_id, before=answer)
+            await self._next_answer(subscription, key, run_id, before=answer)
 
-    async def _news(
-        self, subscription: Subscription, key: RequestKey, run_id: str, *, before: Answer | None
+    async def _next_answer(
+        self, subscription: RequestSubscription, key: RequestKey, run_id: str | None, *, before: Answer | None
     ) -> None:
-        waiter = Waiter(subscription, key, run_id, asyncio.get_running_loop().create_future())
-        self._waiters.setdefault(key, set()).add(waiter)
+        wait = RequestWait(subscription, key, run_id, asyncio.get_running_loop().create_future())
+        self._waits.setdefault(key, set()).add(wait)
         self._watch()
         try:
-            if not self._is_here(run_id):
-                await self._look_at([waiter])
-                if subscription.heard.get(key) != before:
+            if run_id is None or not self._is_owned_here(run_id):
+                await self._look_up([wait])
+                if subscription.answers.get(key) != before:
                     return
-            await waiter.future
+            await wait.future
         finally:
-            waiting = self._waiters[key]
-            waiting.discard(waiter)
+            waiting = self._waits[key]
+            waiting.discard(wait)
             if not waiting:
-                del self._waiters[key]
+                del self._waits[key]
 
     async def _whole(self, key: RequestKey, answer: Answer) -> Answer:
-        """An answer with what it says: another process put that into a history."""
+        """Return an answer with its event, which another process has put into a history."""
         state, place = answer
         if state == COMPLETED and isinstance(place, tuple):
             event = await self._read(find_event, *place)
             return (state, from_json(*event)) if event is not None else (DELETED, None)
         return answer
 
-    async def look(self, *, everywhere: bool = False) -> None:
-        """Others may have written; ``everywhere``: about runs that a worker of this process owns, too."""
-        waiters = [waiter for waiting in self._waiters.values() for waiter in waiting]
+    async def poll(self, *, everywhere: bool = False) -> None:
+        """Look for answers that other processes have written.
+
+        Args:
+            everywhere: Whether to look for answers by runs that a worker of this process owns, too.
+        """
+        waits = [wait for waiting in self._waits.values() for wait in waiting]
         if not everywhere:
-            waiters = [waiter for waiter in waiters if not self._is_here(waiter.run_id)]
-        for start in range(0, len(waiters), MOST_KEYS):
-            await self._look_at(waiters[start : start + MOST_KEYS])
+            waits = [wait for wait in waits if wait.run_id is None or not self._is_owned_here(wait.run_id)]
+        for start in range(0, len(waits), MOST_KEYS):
+            await self._look_up(waits[start : start + MOST_KEYS])
         if everywhere:
             await self._look_for_deleted()
 
     async def _look_for_deleted(self) -> None:
-        """Updates that went with their workflow will have no answer. (Queries go when nobody waits any more.)"""
-        keys = [key for key in self._waiters if key[1] == "update"]
+        """Find updates that were deleted with their workflow and will have no answer.
+
+        Queries need no such look: they are deleted when nobody waits for them any more.
+        """
+        keys = [key for key in self._waits if key[1] == "update"]
         for start in range(0, len(keys), MOST_KEYS):
             for key in await self._read(deleted_among, keys[start : start + MOST_KEYS]):
-                for waiter in self._waiters.get(key, ()):
-                    known = waiter.subscription.heard.get(key)
+                for wait in self._waits.get(key, ()):
+                    known = wait.subscription.answers.get(key)
                     if known is None or known[0] == ACCEPTED:
-                        waiter.subscription.heard[key] = DELETED, None
+                        wait.subscription.answers[key] = DELETED, None
                 self._wake(key)
 
-    async def _look_at(self, waiters: Sequence[Waiter]) -> None:
-        rows = await self._read(answered_among, sorted({waiter.key for waiter in waiters}))
+    async def _look_up(self, waits: Sequence[RequestWait]) -> None:
+        rows = await self._read(answered_among, sorted({wait.key for wait in waits}))
         for row in rows:
             subscription = self._subscriptions.get(row.key[1:])
-            if subscription is not None and subscription.learn(row):
+            if subscription is not None and subscription.take_in(row):
                 self._wake(row.key)
 
     def _wake(self, key: RequestKey) -> None:
-        for waiter in self._waiters.get(key, ()):
-            waiter.wake()
+        for wait in self._waits.get(key, ()):
+            wait.wake()
 
     def close(self) -> None:
-        """Nobody will hear anything more, and who waits is told so."""
+        """Wake all who wait; they fail because the client is closed."""
         self._closed = True
-        for waiting in self._waiters.values():
-            for waiter in waiting:
-                waiter.wake()
+        for waiting in self._waits.values():
+            for wait in waiting:
+                wait.wake()
 
 
 def answer_of(row: RequestRow) -> Answer | None:
-    """What a row says; of what is in a history, where."""
+    """Return what a request's row says; for an answer that is in a history, its place."""
     if row.state == OPEN:
         return (ACCEPTED, None) if row.answer_seq is not None else None
     if row.state == COMPLETED:

@@ -118,7 +118,7 @@ class LoopWorker:
         self.runtime.ticker.add(
             self._heartbeat_tick, HOUR, self._flush_heartbeats
         )  # otherwise woken when one is due
-        self.runtime.on_news(self._poll)
+        self.runtime.subscribe(self._poll)
         if self._watchdog is not None:
             self._watchdog.start()
         if self._retention is not None:
@@ -137,7 +137,7 @@ class LoopWorker:
         self.owner.stop()
         self.dispatcher.stop()
         self.runtime.workers.remove(self.owner)
-        self.runtime.off_news(self._poll)
+        self.runtime.unsubscribe(self._poll)
         if self._watchdog is not None:
             await _in_time(self._watchdog.stop(), "a pass of the watchdog is left to others")
         if self._retention is not None:
