@@ -143,7 +143,7 @@ async def test_later_changes_see_what_earlier_ones_of_the_batch_did(journal: Jou
 
 
 async def test_the_intake_is_bounded(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "MOST_WAITING", 10)
+    monkeypatch.setattr(journal_module, "MOST_QUEUED", 10)
     outcomes = await gathered(journal, *starts(journal, 300))
     assert all(outcome.created for outcome in outcomes)
 
@@ -276,7 +276,7 @@ async def test_the_database_that_stays_away(
     on_disk: Database, faults: Faults, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = await started(journal)
-    monkeypatch.setattr(journal.committer, "_patience", 0.0)
+    monkeypatch.setattr(journal.committer, "_patience_s", 0.0)
     monkeypatch.setattr(on_disk.__class__, "writer", _unreachable)
     faults.append(("COMMIT", lost_before))
     outcomes = await gathered(journal, Append(run_id))
@@ -300,9 +300,9 @@ async def test_a_commit_in_doubt_when_patience_ended_is_heard_of_late(
 
     journal.subscribe(hear)
     with monkeypatch.context() as away:
-        away.setattr(journal.committer, "_patience", 0.0)
+        away.setattr(journal.committer, "_patience_s", 0.0)
         away.setattr(on_disk.__class__, "writer", _unreachable)
-        away.setattr("outlast_store.journal.journal.ASK_AGAIN_AFTER", 0.01)
+        away.setattr("outlast_store.journal.journal.SETTLE_DOUBT_AFTER_S", 0.01)
         faults.append(("COMMIT", lost_after))
         outcomes = await gathered(journal, Append(run_id))
         assert isinstance(outcomes[0], StoreError)
@@ -323,7 +323,7 @@ async def test_a_commit_in_doubt_that_was_not_applied_is_forgotten(
     run_id = await started(journal)
     heard: list[Any] = []
     with monkeypatch.context() as away:
-        away.setattr(journal.committer, "_patience", 0.0)
+        away.setattr(journal.committer, "_patience_s", 0.0)
         away.setattr(on_disk.__class__, "writer", _unreachable)
         faults.append(("COMMIT", lost_before))
         assert isinstance((await gathered(journal, Append(run_id)))[0], StoreError)
@@ -363,7 +363,7 @@ async def test_a_commit_in_doubt_whose_row_is_gone_is_not_done_again(
 
     faults.append(("COMMIT", lost_and_forgotten))
     change = AppendMany(run_id)
-    with pytest.raises(OutcomeUnknownError, match="can't be known any more"):
+    with pytest.raises(OutcomeUnknownError, match="it is no longer known whether a change was written"):
         await journal.apply(change)
     assert change.tried == 1
     assert len(histories(on_disk, run_id)[0]) == 1 + done
@@ -433,7 +433,7 @@ async def test_whatever_is_raised_while_it_commits_is_no_answer(
 
 def test_a_row_that_is_gone_is_no_end_of_patience(on_disk: Database, faults: Faults) -> None:
     """A process that was paused between two attempts finds its row gone, and is told of no error for it."""
-    committer = Committer(on_disk, on_disk.environment, patience=0.05)
+    committer = Committer(on_disk, on_disk.environment, patience_s=0.05)
     first = start(on_disk.environment, "w")
     committer.run([first])
     faults.append(("BEGIN", busy))
@@ -454,7 +454,7 @@ def test_a_row_that_is_gone_is_no_end_of_patience(on_disk: Database, faults: Fau
 def test_patience_is_whole_again_when_it_has_ended(
     on_disk: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    committer = Committer(on_disk, on_disk.environment, patience=0.05)
+    committer = Committer(on_disk, on_disk.environment, patience_s=0.05)
     first = start(on_disk.environment, "w")
     committer.run([first])
     monkeypatch.setattr(on_disk.__class__, "writer", _unreachable)

@@ -84,11 +84,11 @@ async def test_what_an_unheard_commit_claimed_is_handed_back(
     anyio_backend: Any,
 ) -> None:
     """The start, the first workflow task and the claim of its activity are one commit, which nobody heard of."""
-    monkeypatch.setattr("outlast_store.journal.journal.ASK_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr("outlast_store.journal.journal.SETTLE_DOUBT_AFTER_S", 0.01)
     async with Client.connect(database_url) as client:
         async with Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES):
             with monkeypatch.context() as away:
-                away.setattr(client.runtime.journal.committer, "_patience", 0.0)
+                away.setattr(client.runtime.journal.committer, "_patience_s", 0.0)
                 away.setattr(Database, "writer", _unreachable)
                 faults.append(("COMMIT", lost_after))
                 with pytest.raises(StoreError):

@@ -15,7 +15,7 @@ import orjson
 
 from outlast_store.journal.commit_news import Answer, Committed
 from outlast_store.reads.histories import find_event
-from outlast_store.reads.requests import answered_among, deleted_among
+from outlast_store.reads.requests import find_answered, find_deleted
 from outlast_store.schema.rows import RequestKey, RequestRow
 from outlast_store.transitions.requests import ACCEPTED, COMPLETED, DELETED, OPEN, REJECTED
 from outlast_workflow.errors import JournalClosedError
@@ -187,7 +187,7 @@ class RequestWaits:
         """
         keys = [key for key in self._waits if key[1] == "update"]
         for start in range(0, len(keys), MOST_KEYS):
-            for key in await self._read(deleted_among, keys[start : start + MOST_KEYS]):
+            for key in await self._read(find_deleted, keys[start : start + MOST_KEYS]):
                 for wait in self._waits.get(key, ()):
                     known = wait.subscription.answers.get(key)
                     if known is None or known[0] == ACCEPTED:
@@ -195,7 +195,7 @@ class RequestWaits:
                 self._wake(key)
 
     async def _look_up(self, waits: Sequence[RequestWait]) -> None:
-        rows = await self._read(answered_among, sorted({wait.key for wait in waits}))
+        rows = await self._read(find_answered, sorted({wait.key for wait in waits}))
         for row in rows:
             subscription = self._subscriptions.get(row.key[1:])
             if subscription is not None and subscription.take_in(row):

@@ -1,13 +1,12 @@
-"""The ticker: what a process must do on time, on a thread and a connection of its own.
+"""The ticker: what a process must write on time, on a thread and a connection of its own.
 
-Renewing a lease and sending heartbeats may not wait for user code, nor for the journal: a handler that blocks the loop
-must not cost the lease. A *tick* is a function of ``(connection, now)``; it runs at its interval, or at once when it is
-woken from any thread, and writes its own short transaction of compare-and-set statements.
+Renewing a lease and sending heartbeats must not wait for user code, nor for the journal: a handler that blocks the loop
+must not cost the lease. A *tick* is a function of ``(connection, now)``. It runs at its interval, or at once when any
+thread wakes it, and writes its own short transaction of compare-and-set statements.
 
-When a tick fails it is tried again after a short pause. If the connection is lost, another is opened; until then
-:attr:`Ticker.connected_for_s` is zero, because whoever could not reach the database knows nothing about others.
+A tick that fails is tried again after a short pause. A connection that is lost is replaced by the next tick.
 
-Where there may be no threads, and for SQLite in memory (whose one connection is also the journal's), ticks are timers
+Where threads are not allowed, and for SQLite in memory (whose one connection is also the journal's), ticks are timers
 of the event loop: they run between the journal's batches, never inside one.
 """
 
@@ -19,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from outlast_store.database.database import Database, is_disconnect, translate
@@ -31,7 +30,7 @@ logger = logging.getLogger("outlast.ticker")
 TickFunction = Callable[[Connection, int], float | None]
 """Does one tick, given a connection in autocommit and the time in microseconds.
 
-It may return after how many seconds it wants to run again, where that is sooner than its interval.
+To run again sooner than its interval, it returns after how many seconds.
 """
 
 FIRST_PAUSE_S: Final = 0.05
@@ -39,7 +38,7 @@ LONGEST_PAUSE_S: Final = 2.0
 
 
 class Tick:
-    """One thing to be done on time; ``due_at`` is in the clock's monotonic seconds."""
+    """One thing to do on time; ``due_at`` is in the clock's monotonic seconds."""
 
     __slots__ = ("due_at", "fn", "interval_s", "name", "pause_s")
 
@@ -52,11 +51,11 @@ class Tick:
 
 
 class Ticker:
-    """Runs ticks; see the module. ``start`` and ``stop`` are called on the event loop.
+    """Runs ticks. Call ``start`` and ``stop`` on the event loop.
 
     Args:
         database: Where the ticks write.
-        environment: The clock, and whether there may be a thread.
+        environment: The clock, and whether threads are allowed.
     """
 
     def __init__(self, database: Database, environment: Environment) -> None:
@@ -65,9 +64,6 @@ class Ticker:
         self._ticks: dict[str, Tick] = {}
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._connected_at: float | None = None
-        self._alive_at = 0.0
-        self._spoken = False
         self._driver: ThreadDriver | LoopDriver
         if environment.threads and not database.url.memory:
             self._driver = ThreadDriver(self)
@@ -75,27 +71,34 @@ class Ticker:
             self._driver = LoopDriver(self)
 
     def add(self, name: str, interval_s: float, fn: TickFunction, *, at_once: bool = True) -> None:
-        """Run ``fn`` every ``interval_s`` seconds from now on, the first time at once or after the first of them."""
+        """Run a tick from now on.
+
+        Args:
+            name: Its name, by which it is woken and removed.
+            interval_s: How often it runs, in seconds.
+            fn: What it does.
+            at_once: Whether it runs at once for the first time; otherwise after one interval.
+        """
         with self._lock:
             due_at = self._clock.monotonic() + (0.0 if at_once else interval_s)
             self._ticks[name] = Tick(name, interval_s, fn, due_at)
         self._driver.notice()
 
     def remove(self, name: str) -> None:
-        """Run this tick no more; one that is under way ends as it ends."""
+        """Stop running a tick. One that is under way is not interrupted."""
         with self._lock:
             self._ticks.pop(name, None)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the ticks."""
         self._driver.start()
 
     def stop(self) -> None:
-        """Wait for the tick that is under way and close the connection; no further tick runs after this returns."""
+        """Wait for the tick that is under way, then close the connection. No tick runs after this returns."""
         self._driver.stop()
 
     def wake(self, name: str) -> None:
-        """Run this tick at once; from any thread. Nothing happens if there is no such tick."""
+        """Run a tick at once. Any thread may call this; an unknown name is ignored."""
         with self._lock:
             tick = self._ticks.get(name)
             if tick is None:
@@ -103,16 +106,10 @@ class Ticker:
             tick.due_at = 0.0
         self._driver.notice()
 
-    @property
-    def connected_for_s(self) -> float:
-        """For how long the connection has been proved unbroken: from its first to its latest tick that used it."""
-        with self._lock:
-            return self._alive_at - self._connected_at if self._connected_at is not None else 0.0
-
     # --- for the drivers --------------------------------------------------------------------------------------------
 
     def delay_s(self) -> float | None:
-        """Until the next tick is due; ``None``: there are no ticks."""
+        """Return how many seconds are left until the next tick is due; ``None`` where there are no ticks."""
         with self._lock:
             if not self._ticks:
                 return None
@@ -132,8 +129,6 @@ class Ticker:
     def close(self) -> None:
         """Close the connection."""
         connection, self._connection = self._connection, None
-        with self._lock:
-            self._connected_at = None
         if connection is not None:
             try:
                 connection.close()
@@ -141,34 +136,27 @@ class Ticker:
                 logger.debug("closing the ticker's connection", exc_info=True)
 
     def _run(self, tick: Tick) -> None:
-        with self._lock:  # a wake from now on asks for another tick after this one
+        # From here on a wake asks for another run after this one.
+        with self._lock:
             tick.due_at = self._clock.monotonic() + tick.interval_s
         try:
             if self._connection is None:
                 self._connection = self._database.writer()
-                event.listen(self._connection, "after_cursor_execute", self._answered)
-            self._spoken = False
             wanted = tick.fn(self._connection, self._clock.now())
         except Exception as error:
             self._failed(tick, error)
             return
         now = self._clock.monotonic()
         with self._lock:
-            if self._spoken:
-                self._alive_at = now
-                if self._connected_at is None:
-                    self._connected_at = now
             if wanted is not None and now + wanted < tick.due_at:
                 tick.due_at = now + max(wanted, 0.0)
         tick.pause_s = FIRST_PAUSE_S
 
-    def _answered(self, *_: object) -> None:
-        self._spoken = True
-
     def _failed(self, tick: Tick, error: Exception) -> None:
         self._recover(error)
         problem = translate(error, self._database.url)
-        if isinstance(problem, StoreError):  # the database's trouble: what it is says more than where
+        # Where the database is at fault, its message says more than a traceback.
+        if isinstance(problem, StoreError):
             logger.warning("the %s tick failed and is tried again: %s", tick.name, problem)
         else:
             logger.exception("the %s tick failed and is tried again", tick.name, exc_info=error)
@@ -177,7 +165,7 @@ class Ticker:
             tick.due_at = min(tick.due_at, self._clock.monotonic() + pause)
 
     def _recover(self, error: Exception) -> None:
-        """Leave no transaction open; give up a connection that is lost."""
+        """Leave no transaction open; drop a connection that is lost."""
         connection = self._connection
         if connection is not None and not is_disconnect(error):
             try:
@@ -187,8 +175,6 @@ class Ticker:
             else:
                 return
         self._connection = None
-        with self._lock:
-            self._connected_at = None
         if connection is not None:
             try:
                 if not self._database.url.memory:
@@ -201,7 +187,8 @@ class Ticker:
 def _roll_back(connection: Connection) -> None:
     """End the transaction that a tick left open, if there is one."""
     driver = connection.connection.driver_connection
-    if getattr(driver, "in_transaction", True):  # SQLite refuses a ROLLBACK outside a transaction
+    # SQLite refuses a ROLLBACK outside a transaction.
+    if getattr(driver, "in_transaction", True):
         connection.exec_driver_sql("ROLLBACK")
 
 
@@ -216,7 +203,7 @@ class ThreadDriver:
         self._thread: threading.Thread | None = None
 
     def notice(self) -> None:
-        """Something may be due sooner than was thought."""
+        """Recompute when the next tick is due."""
         with self._wanted:
             self._noticed = True
             self._wanted.notify()
@@ -228,7 +215,7 @@ class ThreadDriver:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, after the tick that it is running."""
+        """End the thread after the tick that it is running."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -250,7 +237,7 @@ class ThreadDriver:
             ticker.close()
 
     def _wait(self) -> bool:
-        """Until something is due; whether to go on."""
+        """Wait until a tick is due; return ``False`` when the thread is to end."""
         with self._wanted:
             while not self._stopping:
                 self._noticed = False
@@ -272,7 +259,7 @@ class LoopDriver:
         self._thread_id = 0
 
     def notice(self) -> None:
-        """Something may be due sooner than was thought."""
+        """Recompute when the next tick is due."""
         loop = self._loop
         if loop is None:
             return
@@ -281,11 +268,12 @@ class LoopDriver:
         else:
             try:
                 loop.call_soon_threadsafe(self._plan)
-            except RuntimeError:  # the loop is closed: nobody is left to be on time for
+            except RuntimeError:
+                # The loop is closed: no tick is needed any more.
                 self._loop = None
 
     def start(self) -> None:
-        """Begin on the running loop."""
+        """Start on the running loop."""
         self._thread_id = threading.get_ident()
         self._loop = asyncio.get_running_loop()
         self._plan()

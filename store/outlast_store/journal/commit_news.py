@@ -1,4 +1,4 @@
-"""What a committed batch leaves in memory: news for those who listen, and rows that only this process writes."""
+"""What a committed batch leaves in memory: news for the listeners, and rows that only this process writes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from outlast_store.schema.rows import ActivityRow, RequestKey, RunRow
 from outlast_workflow.history.events import Event
 
 ActivityKey = tuple[str, int]
-
-
+"""A run's id and an activity's."""
 Answer = tuple[str, Any]
-"""What became of a request: ``accepted``, or how it ended with the answer (an event, a failure, JSON text)."""
+"""What became of a request: ``accepted``, or how it ended with its answer (an event, a failure, JSON text)."""
 
 
 class Committed:
-    """What a committed batch did, for those in this process who would rather be told than ask."""
+    """What a committed batch did, for listeners in this process, which then need not read it back."""
 
     __slots__ = (
         "activities",
@@ -34,19 +33,19 @@ class Committed:
     def __init__(self, now: int) -> None:
         self.now = now
         self.late = False
-        """Whether its callers were told before, of an error: nobody knew then that it was committed."""
+        """True if callers were already given an error because the commit's outcome was unknown at the time."""
         self.runs: dict[str, RunRow] = {}
         self.begun: list[str] = []
-        """The runs that were not there before."""
+        """The ids of the runs that are new."""
         self.events: dict[str, list[tuple[int, Event, object]]] = {}
         self.activities: list[ActivityRow] = []
         self.attempts: Sequence[tuple[Any, ...]] = ()
-        """The rows of attempts that ended without success; the row of each one's activity changed too."""
+        """The rows of attempts that ended without success. The row of each one's activity changed as well."""
         self.timers: list[int] = []
         self.answered: dict[RequestKey, Answer] = {}
-        """The requests that got nearer to an answer."""
+        """The requests that were accepted or answered."""
         self.asked = False
-        """Whether a request was left that another process may answer."""
+        """Whether a query request was written that another process may answer."""
 
 
 class Cache:
@@ -60,7 +59,7 @@ class Cache:
         self.activities: dict[ActivityKey, ActivityRow] = {}
 
     def remember(self, committed: Committed) -> None:
-        """Take over the rows of a committed batch; drop those that are no longer only ours."""
+        """Keep the rows of a committed batch; drop those that other processes may write from now on."""
         owners = self.owners
         for run_id, run in committed.runs.items():
             if run.owner_id in owners and run.closed_at is None:

@@ -1,23 +1,24 @@
 """The committer: runs batches of changes as transactions, one at a time, and knows what became of each.
 
-For every batch it tries, in this order:
+A batch goes through these steps:
 
-1. with cached rows trusted (no read, no lock), unless a change insists; a stale row rolls back and
-2. again with every row read under its lock;
-3. an error that is transient (deadlock, serialisation, busy) runs the batch again after a short pause;
-4. a lost connection leaves the outcome **unknown**. Each journal has a row ``(journal_id, batch_no)`` that every
-   batch's transaction brings from the number before to its own. On a new connection the number is brought past that of
-   the batch in doubt, if it has not been reached: this waits for a commit still under way, and whatever of the old
-   transaction is yet to arrive (it may stand in a buffer, or in a network that is cut) fails from then on. Is it the
-   batch's, the batch was applied, and its outcome is the one computed; else it was not, never will be, and runs again.
-   If the row is gone (:mod:`outlast_store.transitions.dead_journals`), nobody can know:
-   the callers are told so, nothing is done twice;
-5. any other error runs the batch again in halves, until the culprit stands alone and is refused alone.
+1. It runs with cached rows trusted, without a read or a lock, unless a change requires locked rows.
+2. If a cached row was stale, the transaction is rolled back, and the batch runs again with every row read under its
+   lock.
+3. After a transient error (deadlock, serialisation failure, busy) the batch runs again after a short pause.
+4. A lost connection leaves the outcome of a COMMIT **unknown**. Each journal has a row ``(journal_id, batch_no)``,
+   which every batch's transaction moves from the previous number to its own. On a new connection the committer moves
+   the number past that of the batch in doubt, unless the batch has reached it. This waits for a commit that is still
+   under way, and from then on anything of the old transaction that arrives late (from a buffer, or a network that was
+   cut) fails. If the row then has the batch's number, the batch was applied, and its outcome is the one computed. If
+   not, it was not applied and never will be, and it runs again. If the row is gone
+   (:mod:`outlast_store.transitions.dead_journals`), nobody can know: the callers get an error that says so, and nothing
+   is done twice.
+5. After any other error the batch runs again in halves, until the change at fault is alone and is refused alone.
 
-Where the database stays away for longer than ``patience`` the callers get the error: nothing waits for ever. If a
-commit was in doubt then, it stays so until the database is back; if it turns out to have been applied, the listeners
-hear of it late (:attr:`~outlast_store.journal.batch.Committed.late`), so that what it set going is not left
-without anyone.
+If the database stays away for longer than ``patience_s``, the callers get the error: nothing waits forever. A commit
+that is in doubt by then stays so until the database is back. If it turns out to have been applied, the listeners are
+notified late (:attr:`~outlast_store.journal.batch.Committed.late`), so that somebody takes care of what it started.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from sqlalchemy import Connection
@@ -43,12 +44,12 @@ from outlast_workflow.errors import OutcomeUnknownError, OutlastError, StoreErro
 
 logger = logging.getLogger("outlast.journal")
 
-FIRST_PAUSE = 0.002
-LONGEST_PAUSE = 1.0
+FIRST_RETRY_AFTER_S: Final = 0.002
+LONGEST_RETRY_AFTER_S: Final = 1.0
 
 
 class Outcome:
-    """What became of one change: a value, or the error that its caller gets."""
+    """What became of one change: its value, or the error that its caller gets."""
 
     __slots__ = ("error", "value")
 
@@ -58,23 +59,29 @@ class Outcome:
 
 
 class TryAgain(Exception):
-    """The batch could not be run now; run the same changes again after ``pause`` seconds."""
+    """The batch could not be run now: run the same changes again after a pause, in seconds."""
 
-    def __init__(self, pause: float) -> None:
-        self.pause = pause
+    def __init__(self, pause_s: float) -> None:
+        self.pause_s = pause_s
 
 
 class Forgotten(Exception):
-    """The journal's row is gone, or of another time: it is made anew before anything is written."""
+    """The journal's row is gone or has another number: it is made again before anything is written."""
 
 
 Result = tuple[list[Outcome], list[Committed]]
 
 
 class Committer:
-    """One writing connection, and the protocol above. Not thread-safe: one thread at a time runs it."""
+    """One writing connection and the protocol above. It is not thread-safe: one thread at a time runs it.
 
-    def __init__(self, database: Database, environment: Environment, *, patience: float = 30.0) -> None:
+    Args:
+        database: Where it writes.
+        environment: Clock, ids and randomness.
+        patience_s: How long the database may stay away, in seconds, before callers get the error.
+    """
+
+    def __init__(self, database: Database, environment: Environment, *, patience_s: float = 30.0) -> None:
         self.cache = Cache()
         self.batches = 0
         self.statistics = {"batches": 0, "changes": 0, "stale": 0, "retries": 0}
@@ -92,9 +99,9 @@ class Committer:
         self._raw: RawConnection | None = None
         self._pid = os.getpid()
         self._journal_id = environment.ids.next()
-        self._patience = patience
+        self._patience_s = patience_s
         self._failing_since: float | None = None
-        self._pause = FIRST_PAUSE
+        self._retry_after_s = FIRST_RETRY_AFTER_S
         self._in_doubt: tuple[int, list[Outcome], Committed] | None = None
         self._given_up = False
         self._lost_track = False
@@ -102,13 +109,13 @@ class Committer:
 
     @property
     def journal_id(self) -> str:
-        """Which row is this journal's."""
+        """The key of this journal's row."""
         return self._journal_id
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
     def connect(self) -> Connection:
-        """The writing connection, made (and the journal's row with it) where there is none."""
+        """Return the writing connection; open it, and make the journal's row, if there is none."""
         if self._connection is None:
             connection = self._database.writer()
             try:
@@ -124,7 +131,7 @@ class Committer:
         return self._connection
 
     def close(self) -> None:
-        """Forget the journal's row and close the connection."""
+        """Delete the journal's row and close the connection."""
         connection, self._connection, self._raw = self._connection, None, None
         if connection is None:
             return
@@ -134,9 +141,9 @@ class Committer:
             logger.debug("the journal's row stays behind", exc_info=True)
         connection.close()
 
-    def hurry(self, patience: float) -> None:
-        """Somebody wants to end: from now on wait no longer than this for a database that is away."""
-        self._patience = min(self._patience, patience)
+    def hurry(self, patience_s: float) -> None:
+        """From now on, wait no longer than this many seconds for a database that is away."""
+        self._patience_s = min(self._patience_s, patience_s)
 
     def _drop_connection(self) -> None:
         connection, self._connection, self._raw = self._connection, None, None
@@ -148,12 +155,13 @@ class Committer:
                 logger.debug("closing a lost connection", exc_info=True)
 
     def data_version(self) -> int:
-        """A number that changes when another connection has committed to this SQLite file; zero while there is none."""
+        """Return a number that changes when another connection commits to this SQLite file; 0 if not connected."""
         if self._connection is None:
             return 0
         try:
             row = self._connection.exec_driver_sql("PRAGMA data_version").fetchone()
-        except SQLAlchemyError:  # between two batches: the next one finds out what is wrong
+        except SQLAlchemyError:
+            # This is between two batches: the next one will find out what is wrong.
             logger.debug("the database does not say whether others write", exc_info=True)
             self._drop_connection()
             return 0
@@ -162,16 +170,25 @@ class Committer:
     # --- batches ----------------------------------------------------------------------------------------------------
 
     def run(self, changes: Sequence[Change[Any]]) -> Result:
-        """Run the changes as one transaction, or in halves. Raises :class:`TryAgain`; never another error."""
-        if os.getpid() != self._pid:  # the connection is the parent's: not even to be closed
+        """Run the changes as one transaction, or in halves.
+
+        Returns:
+            An outcome for each change, and what was committed.
+
+        Raises:
+            TryAgain: The database cannot do it now. No other error is raised: each is a change's outcome.
+        """
+        # After a fork the connection is the parent's, and the child must not even close it.
+        if os.getpid() != self._pid:
             return [Outcome(None, forked()) for _ in changes], []
         try:
             settled = self._settle_doubt() if self._in_doubt is not None else None
             result = settled or self._try(changes)
-        except Exception as error:  # whatever it is, every waiter learns of it
+        except Exception as error:
+            # Whatever it is, every caller must get an outcome.
             result = self._after_error(changes, error)
         self._failing_since = None
-        self._pause = FIRST_PAUSE
+        self._retry_after_s = FIRST_RETRY_AFTER_S
         if self._late:
             outcomes, committed = result
             result, self._late = (outcomes, self._late + committed), []
@@ -217,14 +234,14 @@ class Committer:
             stale = stale_rows_of(error)
             if stale == "journals":
                 raise Forgotten from error
-            # An event that another process wrote stands where this one's was to be: the guard failed as well.
+            # Another process's event already has this one's seq, so the guard would have failed as well.
             if stale is not None or (any(trusted) and is_conflict(error)):
                 raise StaleRows from error
             raise
         return self._settled()
 
     def _write(self, raw: RawConnection, batch: Batch, outcomes: list[Outcome]) -> None:
-        """Write the batch and commit it. If they are sent together the server passes over a COMMIT after a failure."""
+        """Write the batch and commit it. If they are sent together, the server skips the COMMIT after a failure."""
         batch.flush()
         number = self.batches + 1
         if raw.exec_driver_sql(self._advance, (number, self._journal_id, self.batches)).rowcount == 0:
@@ -262,23 +279,24 @@ class Committer:
             self._drop_connection()
 
     def _abandon(self) -> None:
-        """The COMMIT may have arrived or not: leave nothing open that could be taken for its outcome."""
+        """Drop what the COMMIT, which may have arrived or not, was sent through, so that only the row decides."""
         if self._database.backend == "sqlite":
             self._roll_back()
         else:
             self._drop_connection()
 
-    # --- trouble ----------------------------------------------------------------------------------------------------
+    # --- errors -----------------------------------------------------------------------------------------------------
 
     def _after_error(self, changes: Sequence[Change[Any]], error: Exception) -> Result:
-        """Decide what an error means for the batch: again, again on a new connection, or in halves."""
+        """Decide what an error means: run the batch again, on a new connection if need be, or in halves."""
         if is_disconnect(error) or isinstance(error, StoreError):
             self._drop_connection()
         if self._in_doubt is not None:
             return self._again_or_give_up(changes, error)
         if isinstance(error, Forgotten):
-            self._make_anew()
-            self._failing_since = None  # the database answers: however long it was away, patience begins anew
+            self._restore_row()
+            # The database answers, however long it was away, so patience starts over.
+            self._failing_since = None
             return self._again_or_give_up(changes, error)
         if is_transient(error) or is_disconnect(error) or isinstance(error, StoreError):
             return self._again_or_give_up(changes, error)
@@ -295,45 +313,47 @@ class Committer:
         return outcomes, committed
 
     def _run_part(self, changes: Sequence[Change[Any]]) -> Result:
-        """Run a half to its end: its other half may have committed already, so there is no trying again later."""
+        """Run one half until it has an outcome: the other half may have committed, so neither can be left for later."""
         while True:
             try:
                 return self.run(changes)
             except TryAgain as again:
-                self._environment.pause(again.pause)
+                self._environment.pause(again.pause_s)
 
-    def _make_anew(self) -> None:
-        """The row is gone, or a server took over that had not heard of it yet (a standby that was not in step).
+    def _restore_row(self) -> None:
+        """Make the journal's row again: it is gone, or a standby that lagged behind was promoted without it.
 
-        No commit is in doubt, for that is settled before a batch begins.
+        No commit is in doubt here, because that is settled before a batch begins.
         """
         try:
             connection = self.connect()
             connection.exec_driver_sql(self._remove, (self._journal_id,))
             connection.exec_driver_sql(self._register, (self._journal_id, self.batches))
-        except (SQLAlchemyError, StoreError):  # the next batch finds out what is wrong
+        except (SQLAlchemyError, StoreError):
+            # The next batch will find out what is wrong.
             self._drop_connection()
 
     def _again_or_give_up(self, changes: Sequence[Change[Any]], error: Exception) -> Result:
         now = self._environment.clock.monotonic()
         if self._failing_since is None:
             self._failing_since = now
-        if now - self._failing_since > self._patience:
+        if now - self._failing_since > self._patience_s:
             self._given_up = self._in_doubt is not None
             return [Outcome(None, translate(error)) for _ in changes], []
         self.statistics["retries"] += 1
-        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
-        raise TryAgain(pause) from error
+        pause_s = self._retry_after_s
+        self._retry_after_s = min(pause_s * 2, LONGEST_RETRY_AFTER_S)
+        raise TryAgain(pause_s) from error
 
     @property
     def in_doubt(self) -> bool:
-        """Whether callers were told an error about a batch that may have been applied."""
+        """Whether callers got an error about a batch that may have been applied."""
         return self._given_up
 
     def _settle_doubt(self) -> Result | None:
-        """What became of the batch in doubt; ``None``: it was not applied, or those who asked for it have their error.
+        """Return the outcome of the batch in doubt; ``None`` if it was not applied, or its callers have their error.
 
-        If it was applied after all, the listeners are to hear of it late.
+        If it was applied after all, the listeners are notified late.
         """
         settled = self._resolve_doubt()
         if not self._given_up:
@@ -346,7 +366,7 @@ class Committer:
         return None
 
     def _resolve_doubt(self) -> Result | None:
-        """After a lost connection: was the batch that was being committed applied? If not, it never will be."""
+        """Find out, after a lost connection, whether the batch in doubt was applied. If not, it never will be."""
         assert self._in_doubt is not None
         number, outcomes, _ = self._in_doubt
         connection = self.connect()
@@ -359,7 +379,7 @@ class Committer:
         if not lost_track:
             return None
         unknown = OutcomeUnknownError(
-            "whether a change was written can't be known any more, for the database was away too long: look at what "
-            "is there before you ask again"
+            "it is no longer known whether a change was written, because the database was away too long: check what "
+            "is there before you try again"
         )
         return [Outcome(None, unknown) for _ in outcomes], []

@@ -1,13 +1,13 @@
-"""The journal: the one writer of a process and database.
+"""The journal: the group-commit writer of one process and database.
 
-Callers hand it changes and are called back. It commits **whatever has gathered while the last commit was running** as
-one transaction: no timer, so a lone workflow waits for nothing and a thousand share one fsync.
+Callers hand it changes and are called back. It commits **the changes that have gathered while the last commit was
+running** as one transaction. There is no timer, so a lone workflow waits for nothing, and a thousand share one fsync.
 
-On SQLite it commits inline, on the event loop, one batch per loop turn: a thread gains nothing there and doubles the
-latency of a lone workflow. On PostgreSQL it has a thread of its own, which waits for the network.
+On SQLite it commits inline, on the event loop, one batch per turn of the loop: a thread would gain nothing there, and
+would double the latency of a lone workflow. On PostgreSQL it has a thread of its own, which waits for the network.
 
-Whoever wants to know what this process has written subscribes: a listener is called on the loop with every
-:class:`~outlast_store.journal.batch.Committed`, before the callbacks of the changes that it holds.
+Components that need to know what this process has written subscribe. A listener is called on the loop with every
+:class:`~outlast_store.journal.batch.Committed`, before the callbacks of the changes in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from outlast_store.database.database import Database
 from outlast_store.journal.batch import BaseChange, Batch, Change, Committed
@@ -33,23 +33,32 @@ T = TypeVar("T")
 Callback = Callable[[Any, BaseException | None], None]
 Listener = Callable[[Committed], None]
 
-MOST_CHANGES = 200
-MOST_BYTES = 4 * 1024 * 1024
-MOST_WAITING = 20_000
-PAUSE_FOR_OTHERS = 0.0015
-ASK_AGAIN_AFTER = 1.0
-CLOSE_PATIENCE_S = 5.0
+MOST_CHANGES_A_BATCH: Final = 200
+MOST_BYTES_A_BATCH: Final = 4 * 1024 * 1024
+MOST_QUEUED: Final = 20_000
+"""From this many queued changes on, callers of :meth:`Journal.apply` wait until half of them are written."""
+PAUSE_FOR_OTHERS_S: Final = 0.0015
+"""How long the SQLite file is left to other processes between two batches, if one of them has written."""
+SETTLE_DOUBT_AFTER_S: Final = 1.0
+"""How long after callers got an error about a commit in doubt the journal tries to settle it."""
+CLOSE_PATIENCE_S: Final = 5.0
+"""How long a journal that is closing waits for a database that is away."""
 
 
-class Nothing(BaseChange):
-    """Makes a batch of nothing else."""
+class EmptyChange(BaseChange):
+    """Writes nothing. It makes the committer run a batch, which settles a commit in doubt first."""
 
     def apply(self, batch: Batch) -> None:
-        """Writes nothing."""
+        """Write nothing."""
 
 
 class Journal:
-    """Takes changes, commits them in groups, tells their callers and the listeners."""
+    """Queues changes, commits them in groups, and notifies their callers and the listeners.
+
+    Args:
+        database: Where it writes.
+        environment: Clock and ids, and whether it may have a thread.
+    """
 
     def __init__(self, database: Database, environment: Environment) -> None:
         self.committer = Committer(database, environment)
@@ -60,7 +69,7 @@ class Journal:
         self._room = asyncio.Event()
         self._room.set()
         self._closed = False
-        self._asking: asyncio.TimerHandle | None = None
+        self._settling: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._driver: InlineDriver | ThreadDriver | ExecutorDriver
@@ -85,21 +94,29 @@ class Journal:
         self._listeners.remove(listener)
 
     def submit(self, change: Change[Any], callback: Callback) -> None:
-        """Take a change; ``callback(value, error)`` is called on the loop when its outcome is certain."""
+        """Queue a change.
+
+        Args:
+            change: What is to be written.
+            callback: Called on the loop with the change's value and error when its outcome is certain.
+
+        Raises:
+            JournalClosedError: The journal is closed.
+        """
         if self._closed:
             raise JournalClosedError("the client is closed: connect again")
         self.queue.append((change, callback))
-        if len(self.queue) > MOST_WAITING:
+        if len(self.queue) > MOST_QUEUED:
             self._room.clear()
         self._idle.clear()
         self._driver.notice()
 
     async def apply(self, change: Change[T]) -> T:
-        """Hand over a change and wait for its value. A caller that is cancelled does not withdraw it.
+        """Queue a change and wait for its value. Cancelling the caller does not withdraw the change.
 
         Raises:
-            RefusedError: a guard of the change failed; nothing of it was written.
-            StoreError: the database did not take it.
+            RefusedError: A guard of the change failed; nothing of it was written.
+            StoreError: The database did not take it.
         """
         await self._room.wait()
         future: asyncio.Future[T] = self.loop.create_future()
@@ -116,11 +133,11 @@ class Journal:
         return await future
 
     async def settled(self) -> None:
-        """Wait until everything that was handed over is committed or refused, and its callers told."""
+        """Wait until every queued change is committed or refused, and its caller notified."""
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Commit what has been handed over, then stop."""
+        """Commit what is queued, then stop."""
         if self._closed:
             return
         self._closed = True
@@ -132,11 +149,11 @@ class Journal:
     # --- for the drivers --------------------------------------------------------------------------------------------
 
     def take(self) -> list[tuple[Change[Any], Callback]]:
-        """The next batch's changes, at most so many and so large."""
+        """Take the next batch's changes off the queue, within the limits of number and size."""
         batch: list[tuple[Change[Any], Callback]] = []
         weight = 0
         queue = self.queue
-        while queue and len(batch) < MOST_CHANGES and weight < MOST_BYTES:
+        while queue and len(batch) < MOST_CHANGES_A_BATCH and weight < MOST_BYTES_A_BATCH:
             item = queue.popleft()
             weight += item[0].weight
             batch.append(item)
@@ -145,7 +162,13 @@ class Journal:
     def deliver(
         self, batch: list[tuple[Change[Any], Callback]], outcomes: list[Outcome], committed: list[Committed]
     ) -> None:
-        """On the loop: tell the listeners, then the callers."""
+        """Notify the listeners, then the callers. Called on the loop.
+
+        Args:
+            batch: The changes, each with its callback.
+            outcomes: What became of each.
+            committed: What their transactions wrote.
+        """
         for news in committed:
             for listener in tuple(self._listeners):
                 try:
@@ -157,40 +180,45 @@ class Journal:
                 callback(outcome.value, outcome.error)
             except Exception:
                 logger.exception("a caller of the journal failed")
-        if not self._room.is_set() and len(self.queue) <= MOST_WAITING // 2:
+        if not self._room.is_set() and len(self.queue) <= MOST_QUEUED // 2:
             self._room.set()
-        if self.committer.in_doubt and self._asking is None:
-            self._asking = self.loop.call_later(ASK_AGAIN_AFTER, self._ask_again)
+        if self.committer.in_doubt and self._settling is None:
+            self._settling = self.loop.call_later(SETTLE_DOUBT_AFTER_S, self._settle_doubt)
 
-    def _ask_again(self) -> None:
-        """The database was away while a commit was in doubt: what became of it is found out by the next batch."""
-        self._asking = None
+    def _settle_doubt(self) -> None:
+        """Run a batch, so that the committer finds out what became of a commit that is in doubt."""
+        self._settling = None
         if not self._closed:
-            self.submit(Nothing(), lambda value, error: None)
+            self.submit(EmptyChange(), lambda value, error: None)
 
     def rest(self) -> None:
-        """On the loop: nothing is queued or under way."""
+        """Note that no batch is under way. Called on the loop."""
         if not self.queue:
             self._idle.set()
 
 
 class InlineDriver:
-    """Commits on the loop: one batch per turn, and a short pause where other processes write to the file."""
+    """Commits on the loop: one batch per turn, with a short pause if other processes write to the file.
+
+    Args:
+        journal: Whose changes it commits.
+        shared: Whether other processes may write to the file.
+    """
 
     def __init__(self, journal: Journal, *, shared: bool) -> None:
         self._journal = journal
         self._shared = shared
         self._scheduled = False
-        self._stuck: list[tuple[Change[Any], Callback]] = []
+        self._retried: list[tuple[Change[Any], Callback]] = []
         self._data_version = 0
 
     def _others_write(self) -> bool:
-        """Whether another process has committed to the file since the last time of asking."""
+        """Return whether another process has committed to the file since the last call."""
         before, self._data_version = self._data_version, self._journal.committer.data_version()
         return self._data_version != before
 
     def notice(self) -> None:
-        """Something was queued."""
+        """Schedule a batch: something was queued."""
         if not self._scheduled:
             self._scheduled = True
             self._journal.loop.call_soon(self._turn)
@@ -200,13 +228,13 @@ class InlineDriver:
 
     def _turn(self) -> None:
         journal = self._journal
-        batch = self._stuck or journal.take()
-        self._stuck = []
+        batch = self._retried or journal.take()
+        self._retried = []
         try:
             outcomes, committed = journal.committer.run([change for change, _ in batch])
         except TryAgain as again:
-            self._stuck = batch
-            journal.loop.call_later(again.pause, self._turn)
+            self._retried = batch
+            journal.loop.call_later(again.pause_s, self._turn)
             return
         self._scheduled = False
         journal.deliver(batch, outcomes, committed)
@@ -215,7 +243,7 @@ class InlineDriver:
                 return
             self._scheduled = True
             if self._shared and self._others_write():
-                journal.loop.call_later(PAUSE_FOR_OTHERS, self._turn)
+                journal.loop.call_later(PAUSE_FOR_OTHERS_S, self._turn)
             else:
                 journal.loop.call_soon(self._turn)
         elif not self._scheduled:
@@ -223,7 +251,7 @@ class InlineDriver:
 
 
 class ExecutorDriver:
-    """Commits where an executor likes to, one batch at a time: the thread's protocol for environments without any."""
+    """Commits on an executor, one batch at a time: the thread's protocol for environments without threads."""
 
     def __init__(self, journal: Journal, executor: Executor) -> None:
         self._journal = journal
@@ -231,7 +259,7 @@ class ExecutorDriver:
         self._busy = False
 
     def notice(self) -> None:
-        """Something was queued."""
+        """Schedule a batch: something was queued."""
         if not self._busy:
             self._busy = True
             self._journal.loop.call_soon(self._begin)
@@ -254,7 +282,7 @@ class ExecutorDriver:
         try:
             outcomes, committed = future.result()
         except TryAgain as again:
-            journal.loop.call_later(again.pause, self._persist, batch)
+            journal.loop.call_later(again.pause_s, self._persist, batch)
             return
         journal.deliver(batch, outcomes, committed)
         self._busy = False
@@ -265,7 +293,7 @@ class ExecutorDriver:
 
 
 class ThreadDriver:
-    """Commits on a thread of its own; outcomes come back to the loop a batch at a time."""
+    """Commits on a thread of its own; outcomes return to the loop one batch at a time."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -277,18 +305,18 @@ class ThreadDriver:
         self._thread.start()
 
     def notice(self) -> None:
-        """Something was queued: the thread is told when this turn of the loop is over, and takes all of it at once."""
+        """Wake the thread when this turn of the loop is over, so that one batch takes all that the turn queues."""
         if not self._noticed:
             self._noticed = True
-            self._journal.loop.call_soon(self._tell)
+            self._journal.loop.call_soon(self._wake)
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._noticed = False
         with self._wanted:
             self._wanted.notify()
 
     def stop(self) -> None:
-        """End the thread; called when nothing is queued or under way."""
+        """End the thread. Called when nothing is queued or under way."""
         with self._wanted:
             self._stopping = True
             self._wanted.notify()
@@ -307,7 +335,8 @@ class ThreadDriver:
             outcomes, committed = self._persist([change for change, _ in batch])
             try:
                 journal.loop.call_soon_threadsafe(self._deliver, batch, outcomes, committed)
-            except RuntimeError:  # the loop is closed: nobody is left to tell
+            except RuntimeError:
+                # The loop is closed: there is nobody left to notify.
                 return
 
     def _persist(self, changes: list[Change[Any]]) -> tuple[list[Outcome], list[Committed]]:
@@ -316,7 +345,7 @@ class ThreadDriver:
                 return self._journal.committer.run(changes)
             except TryAgain as again:
                 with self._wanted:
-                    self._wanted.wait(again.pause)
+                    self._wanted.wait(again.pause_s)
 
     def _deliver(
         self, batch: list[tuple[Change[Any], Callback]], outcomes: list[Outcome], committed: list[Committed]

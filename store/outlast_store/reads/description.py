@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks
 from outlast_store.reads import attention as trouble
-from outlast_store.reads import requests as requests_
 from outlast_store.reads.activities import find_open_activities
+from outlast_store.reads.requests import count_waiting_signals, find_unanswered_updates
 from outlast_store.reads.runs import find_failures, find_open_timers, find_run
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import tables
@@ -89,8 +89,8 @@ def inspect_run(
             children=_open_children(
                 connection, run_id
             ),  # of a closed run, too: its close policy comes in steps
-            updates=requests_.unanswered_updates(connection, run_id) if is_open else [],
-            signals=requests_.waiting_signals(connection, run_id, MOST_UNSEEN) if is_open else ({}, {}),
+            updates=find_unanswered_updates(connection, run_id) if is_open else [],
+            signals=count_waiting_signals(connection, run_id, MOST_UNSEEN) if is_open else ({}, {}),
             failures=find_failures(connection, run_id, failures),
             workers={worker.worker_id: worker for worker in everyone},
             attention=attention.get(run_id, []),

@@ -18,7 +18,7 @@ from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast.worker.settings import WorkerSettings
 from outlast_runs.updates import acceptance
 from outlast_store.reads.histories import read_history
-from outlast_store.reads.requests import waiting_updates
+from outlast_store.reads.requests import find_waiting_updates
 from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import StoreError
@@ -64,7 +64,7 @@ class CatchUp:
             run = await read(find_run, run_id)
             rows = await read(read_history, run_id, cached_run.seen_seq) if cached_run.gap else []
             unread = run is not None and run.inbox != cached_run.seen_inbox
-            waiting = await read(waiting_updates, run_id) if unread else None
+            waiting = await read(find_waiting_updates, run_id) if unread else None
         except StoreError:
             self._runtime.loop.call_later(RELOAD_AFTER_S, self._tasks.wake, cached_run)
             return
