@@ -103,7 +103,7 @@ async def test_a_signal_by_name_that_can_not_be_handled_says_which_and_a_reset_l
         await env.settle()
         (failed,) = [event async for event in handle.history() if event.type == "WorkflowTaskFailed"]
         message = failed.payload["failure"]["message"]
-        assert "signal 'note', number 2 of those that this run has received, can't be handled: " in message
+        assert "signal 'note', number 2 of those that this run has received, cannot be handled: " in message
         assert "parameter 'text'" in message
         assert "s3cret" not in message
         again = await handle.reset(kept, signals=False)

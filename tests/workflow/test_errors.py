@@ -118,7 +118,7 @@ def test_the_facts_of_an_error_include_those_of_its_parents(error):
         assert set(vars(parent).get("facts", ())) <= set(error.facts)
 
 
-INTERNAL = {"CommandFailedError", "NotRecalled"}
+INTERNAL = {"CommandFailedError", "NotRecordedError"}
 """Never met as exceptions: a command prints the first and exits, replay catches the second."""
 
 

@@ -220,7 +220,7 @@ def test_an_exception_that_nobody_saw_is_told_when_the_run_has_ended(caplog: pyt
     machine = new_machine(order)
     machine.run_workflow_task([started()], START, history_events=1, history_bytes=1)
     machine.evict()
-    assert "nobody awaited it" in caplog.text
+    assert "was never awaited" in caplog.text
 
 
 def test_a_machine_that_never_began_can_be_evicted():

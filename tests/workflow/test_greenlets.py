@@ -315,7 +315,7 @@ def test_a_predicate_may_not_block():
     def order() -> None:
         blocking.wait_condition(lambda: blocking.sleep(1))
 
-    with pytest.raises(WorkflowTaskError, match="may only look"):
+    with pytest.raises(WorkflowTaskError, match="it is read-only"):
         begin(order)
 
 

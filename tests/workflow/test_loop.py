@@ -63,7 +63,7 @@ def test_an_instant_made_by_adding_floats_is_the_one_that_is_meant():
 def test_every_way_out_of_the_loop_is_shut_and_says_what_to_do():
     loop = loop_at()
     for name in REPLACEMENTS:
-        with pytest.raises(DurableCallError, match=rf"loop\.{name}\(\) can't be used in a workflow.*: "):
+        with pytest.raises(DurableCallError, match=rf"loop\.{name}\(\) cannot be used in a workflow.*: "):
             getattr(loop, name)(None)
 
 

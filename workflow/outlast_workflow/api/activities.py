@@ -1,4 +1,4 @@
-"""Calls of activities."""
+"""Calling activities from workflow code: part of ``outlast.workflow``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class LocalActivityCallOptions(TypedDict, total=False):
-    """The options of one local call; they go before those of the declaration and the worker's defaults."""
+    """The options of one local call. They override those of the declaration and the worker's defaults."""
 
     schedule_to_start_timeout: Seconds | None
     start_to_close_timeout: Seconds | None
@@ -35,7 +35,7 @@ class LocalActivityCallOptions(TypedDict, total=False):
 
 
 class ActivityCallOptions(LocalActivityCallOptions, total=False):
-    """The options of one call; they go before those of the declaration and the worker's defaults."""
+    """The options of one call. They override those of the declaration and the worker's defaults."""
 
     task_queue: str | None
 
@@ -67,13 +67,13 @@ def execute_activity(  # type: ignore[misc]  # mypy does not see that `*args: An
 
     Args:
         activity: An activity, or the name of one.
-        *args: What it is called with.
-        result_type: For an activity named by text: what to read its result as; plain JSON if not given.
+        *args: Its arguments.
+        result_type: The type to read the result as, for an activity given by name; by default plain JSON.
         **options: See :class:`ActivityCallOptions`; ``options=`` gives a whole :class:`ActivityOptions`.
 
     Raises:
         ActivityError: When awaited: it ended without a result.
-        DurableCallError: The call can't be made like this; fails the task, not the run.
+        DurableCallError: The call cannot be made as written; fails the task, not the run.
     """
     return _schedule(activity, args, result_type, options)
 
@@ -101,9 +101,9 @@ def start_activity(
 def start_activity(  # type: ignore[misc]  # as above
     activity: Any, *args: Any, result_type: Any = None, **options: Any
 ) -> Any:
-    """Call an activity and get a handle: awaitable, with ``cancel()``, ``done()`` and ``result()``.
+    """Call an activity and return a handle: awaitable, with ``cancel()``, ``done()`` and ``result()``.
 
-    Takes what :func:`execute_activity` takes.
+    The parameters are those of :func:`execute_activity`.
     """
     return _schedule(activity, args, result_type, options)
 
@@ -131,11 +131,11 @@ def execute_local_activity(
 def execute_local_activity(  # type: ignore[misc]  # as above
     activity: Any, *args: Any, result_type: Any = None, **options: Any
 ) -> Any:
-    """Call an activity that runs in the process where this workflow does, and await its result.
+    """Call an activity that runs in the same process as this workflow, and await its result.
 
-    It is recorded, timed and retried like any other; only the worker that holds the run runs it, whatever its task
-    queue. If that worker dies, the run's next one runs it again. Takes what :func:`execute_activity` takes, but for
-    ``task_queue``, and raises what that raises. Each worker of the workflow must have the activity.
+    It is recorded, timed and retried like any other activity, but only the worker that owns the run executes it,
+    whatever its task queue. If that worker dies, the run's next owner executes it again. Parameters and errors are
+    those of :func:`execute_activity`, without ``task_queue``. Each worker of the workflow must have the activity.
     """
     return _schedule(activity, args, result_type, options, local=True)
 
@@ -163,7 +163,7 @@ def start_local_activity(
 def start_local_activity(  # type: ignore[misc]  # as above
     activity: Any, *args: Any, result_type: Any = None, **options: Any
 ) -> Any:
-    """Call an activity as :func:`execute_local_activity` does, and get a handle as :func:`start_activity` gives it."""
+    """Call an activity as :func:`execute_local_activity` does, and return a handle as :func:`start_activity` does."""
     return _schedule(activity, args, result_type, options, local=True)
 
 
@@ -184,7 +184,8 @@ def _schedule(
             except InvalidOptionError as error:
                 raise machine.log.refuse(error) from None
     else:
-        try:  # not `isinstance`: asking a protocol costs more than the call
+        # Not `isinstance`: checking a protocol costs more than the call.
+        try:
             name, signature, options = activity.name, activity.signature, activity.options
         except AttributeError:
             raise machine.log.refuse(
@@ -217,7 +218,7 @@ def _check_local(machine: WorkflowMachine, name: str, given: dict[str, Any]) -> 
 
 
 def _kept_in_replay(options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:
-    """Of a call's options, what decides in replay too: how it is cancelled."""
+    """Return the part of a call's options that matters in replay too: the cancellation type."""
     cancellation_type = given.get("cancellation_type")
     if cancellation_type is None and given.get("options") is not None:
         cancellation_type = given["options"].cancellation_type
@@ -227,7 +228,7 @@ def _kept_in_replay(options: ActivityOptions, given: dict[str, Any]) -> Activity
 
 
 def _over(machine: WorkflowMachine, options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:
-    """A call's options over the declaration's."""
+    """Return the declaration's options, overridden by the call's."""
     try:
         whole = given.pop("options", None)
         if whole is not None:

@@ -1,7 +1,7 @@
 """``workflow.blocking``: the workflow functions for plain ``def`` workflows, where they block and return their results.
 
-The names and arguments are those of ``workflow``, and so is what history holds of them: a run that was recorded by
-coroutines replays on plain code, and the other way round. Activities are called as ``charge.call(order, 5)``.
+The names and arguments are those of ``workflow``, and history records the same: a run that was recorded by coroutines
+replays on plain code, and vice versa. Activities are called as ``charge.call(order, 5)``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Ts = TypeVarTuple("Ts")
 
 
 def sleep(duration: float | timedelta) -> None:
-    """Wait durably; zero or less gives way to others once.
+    """Wait durably. Zero or less yields once to the run's other tasks.
 
     Args:
         duration: Seconds, or a timedelta.
@@ -85,33 +85,33 @@ def sleep(duration: float | timedelta) -> None:
 
 
 def wait_condition(predicate: Callable[[], Any], timeout: float | timedelta | None = None) -> None:
-    """Wait until a predicate holds; it holds when this returns.
+    """Wait until a predicate holds. It still holds when this returns.
 
     Args:
         predicate: A plain function of no arguments that computes from the workflow's own state.
-        timeout: Seconds, or a timedelta: how long to wait at the most, durably; without one, for as long as it takes.
+        timeout: How long to wait at most, in seconds or as a timedelta, durably; without one, as long as it takes.
 
     Raises:
-        TimeoutError: The time passed, and the predicate did not hold even then.
+        TimeoutError: The timeout passed, and the predicate did not hold even then.
     """
     check_plain("blocking.wait_condition()", "await workflow.wait_condition(…)")
     wait(messages.wait_condition(predicate, timeout))
 
 
 def shield(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do a piece of work to its end, even if the workflow is cancelled meanwhile: ``shield(refund.call, order)``.
+    """Finish a piece of work even if the workflow is cancelled meanwhile: ``shield(refund.call, order)``.
 
     Args:
         work: A plain function, which may block.
-        *args: What it is called with.
-        **kwargs: Likewise.
+        *args: Its positional arguments.
+        **kwargs: Its keyword arguments.
 
     Returns:
-        What the work returned.
+        The result of the work.
 
     Raises:
-        asyncio.CancelledError: A cancellation came meanwhile.
-        BaseException: The work itself raised; that goes before a cancellation.
+        asyncio.CancelledError: The workflow was cancelled meanwhile.
+        BaseException: The work itself raised; this takes precedence over a cancellation.
     """
     check_plain("blocking.shield()", "await workflow.shield(…)")
     result: T = wait(shielding.shield(in_greenlet(partial(work, *args, **kwargs))))
@@ -144,13 +144,13 @@ def execute_activity(  # type: ignore[misc]  # mypy does not see that `*args: An
 
     Args:
         activity: An activity, or the name of one.
-        *args: What it is called with.
-        result_type: For an activity named by text: what to read its result as; plain JSON if not given.
+        *args: Its arguments.
+        result_type: The type to read the result as, for an activity given by name; by default plain JSON.
         **options: Those of ``workflow.execute_activity``.
 
     Raises:
         ActivityError: It ended without a result.
-        DurableCallError: The call can't be made like this; fails the task, not the run.
+        DurableCallError: The call cannot be made as written; fails the task, not the run.
     """
     check_plain("blocking.execute_activity()", "await workflow.execute_activity(…)")
     return wait(activities.execute_activity(activity, *args, result_type=result_type, **options))
@@ -177,9 +177,9 @@ def start_activity(
 def start_activity(  # type: ignore[misc]  # as above
     activity: Any, *args: Any, result_type: Any = None, **options: Any
 ) -> Any:
-    """Call an activity and get a handle whose ``result()`` blocks: so several run at a time.
+    """Call an activity and return a handle whose ``result()`` blocks, so that several can run at a time.
 
-    Takes what :func:`execute_activity` takes.
+    The parameters are those of :func:`execute_activity`.
     """
     check_plain("blocking.start_activity()", "workflow.start_activity(…)")
     return BlockingHandle(activities.start_activity(activity, *args, result_type=result_type, **options))
@@ -204,9 +204,9 @@ def execute_local_activity(activity: str, *args: Any, **options: Unpack[LocalAct
 def execute_local_activity(  # type: ignore[misc]  # as above
     activity: Any, *args: Any, result_type: Any = None, **options: Any
 ) -> Any:
-    """Call an activity that runs in the process where this workflow does, and wait for its result.
+    """Call an activity that runs in the same process as this workflow, and wait for its result.
 
-    As ``workflow.execute_local_activity``, blocking.
+    Like ``workflow.execute_local_activity``, but blocking.
     """
     check_plain("blocking.execute_local_activity()", "await workflow.execute_local_activity(…)")
     return wait(activities.execute_local_activity(activity, *args, result_type=result_type, **options))
@@ -233,7 +233,7 @@ def start_local_activity(
 def start_local_activity(  # type: ignore[misc]  # as above
     activity: Any, *args: Any, result_type: Any = None, **options: Any
 ) -> Any:
-    """Call an activity as :func:`execute_local_activity` does, and get a handle whose ``result()`` blocks."""
+    """Call an activity as :func:`execute_local_activity` does, and return a handle whose ``result()`` blocks."""
     check_plain("blocking.start_local_activity()", "workflow.start_local_activity(…)")
     return BlockingHandle(
         activities.start_local_activity(activity, *args, result_type=result_type, **options)
@@ -266,13 +266,13 @@ def execute_child(  # type: ignore[misc]  # as above
 
     Args:
         workflow: ``Order.run``, a workflow function, or a workflow type's name.
-        *args: What it is started with.
-        result_type: For a workflow named by text: what to read its result as; plain JSON if not given.
+        *args: Its input.
+        result_type: The type to read the result as, for a workflow given by name; by default plain JSON.
         **options: Those of ``workflow.execute_child``.
 
     Raises:
         ChildWorkflowError: It ended without a result, or its id is taken; ``__cause__`` says why.
-        DurableCallError: The call can't be made like this; fails the task, not the run.
+        DurableCallError: The call cannot be made as written; fails the task, not the run.
     """
     check_plain("blocking.execute_child()", "await workflow.execute_child(…)")
     return wait(children.execute_child(workflow, *args, result_type=result_type, **options))
@@ -299,19 +299,19 @@ def start_child(
 def start_child(  # type: ignore[misc]  # as above
     workflow: Any, *args: Any, result_type: Any = None, **options: Any
 ) -> Any:
-    """Start a child workflow and get a handle: ``result()`` and ``started()`` block.
+    """Start a child workflow and return a handle whose ``result()`` and ``started()`` block.
 
-    Takes what :func:`execute_child` takes.
+    The parameters are those of :func:`execute_child`.
     """
     check_plain("blocking.start_child()", "workflow.start_child(…)")
     return BlockingChildHandle(children.start_child(workflow, *args, result_type=result_type, **options))
 
 
 def external(workflow_id: str, *, run_id: str | None = None) -> BlockingExternal:
-    """Another workflow, by its id, to send signals to.
+    """Return a handle of another workflow, to send signals to.
 
     Args:
         workflow_id: Its id.
-        run_id: Only that run (or what followed it); by default whichever stands for the id then.
+        run_id: Signal only this run (or the runs that followed it); by default the latest run.
     """
     return BlockingExternal(messages.external(workflow_id, run_id=run_id))

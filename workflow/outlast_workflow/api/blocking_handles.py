@@ -1,4 +1,4 @@
-"""What plain workflow code holds while something is under way: handles whose ``result()`` blocks."""
+"""Handles of plain workflow code, whose ``result()`` blocks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Ts = TypeVarTuple("Ts")
 
 
 def check_plain(call: str, instead: str) -> None:
-    """See that the caller may block.
+    """Check that the caller may block.
 
     Args:
-        call: What it calls, as messages name it.
-        instead: What coroutines use instead.
+        call: The call, as messages name it.
+        instead: The call to use in coroutines instead.
 
     Raises:
-        DurableCallError: It is no workflow, or a coroutine of one.
-        ReadOnlyContextError: It may only look.
+        DurableCallError: The caller is not workflow code, or is a coroutine of it.
+        ReadOnlyContextError: The caller is a query, a validator or a predicate.
     """
     if not in_plain_code():
         machine = current_machine()
@@ -41,9 +41,9 @@ def check_plain(call: str, instead: str) -> None:
 
 
 def await_(awaitable: Awaitable[T]) -> T:
-    """Block until a coroutine, a future or a task of this run has ended, and give its result.
+    """Block until a coroutine, a future or a task of this run has ended, and return its result.
 
-    It is the way to everything of ``asyncio``: ``await_(asyncio.gather(one.future, other.future))``.
+    This makes everything of ``asyncio`` available: ``await_(asyncio.gather(one.future, other.future))``.
     """
     check_plain("blocking.await_()", "await …")
     return wait(awaitable)
@@ -53,7 +53,7 @@ class BlockingHandle(Generic[T]):
     """An activity or a child under way.
 
     Attributes:
-        future: What coroutines of the run would await.
+        future: The future that coroutines of the run would await.
     """
 
     __slots__ = ("future",)
@@ -62,15 +62,15 @@ class BlockingHandle(Generic[T]):
         self.future = future
 
     def result(self, timeout: float | timedelta | None = None) -> T:
-        """Block until it has ended, and give its result; as often as you like.
+        """Block until it has ended, and return its result. It can be called any number of times.
 
         Args:
-            timeout: Seconds, or a timedelta: how long to wait at the most, durably. It goes on all the same.
+            timeout: How long to wait at most, in seconds or as a timedelta, durably. The work itself continues.
 
         Raises:
             ActivityError: The activity ended without a result.
-            ChildWorkflowError: The child workflow did.
-            TimeoutError: The time passed.
+            ChildWorkflowError: The child workflow ended without a result.
+            TimeoutError: The timeout passed.
             asyncio.CancelledError: The workflow, or what is waited for, was cancelled.
         """
         future = self.future
@@ -79,7 +79,7 @@ class BlockingHandle(Generic[T]):
             if timeout is not None:
                 wait(asyncio.wait((future,), timeout=_seconds(timeout)))
                 if not future.done():
-                    raise TimeoutError("it has not ended in time; it goes on: wait again, or cancel() it")
+                    raise TimeoutError("it has not ended in time and continues: wait again, or cancel() it")
         return wait(future)
 
     def done(self) -> bool:
@@ -91,7 +91,7 @@ class BlockingHandle(Generic[T]):
         return self.future.cancelled()
 
     def cancel(self) -> bool:
-        """Ask it to stop; its cancellation type says what ``result()`` then does. False if it has ended already."""
+        """Ask it to stop; return False if it has already ended. The cancellation type says what ``result()`` does."""
         return self.future.cancel()
 
     def __repr__(self) -> str:
@@ -134,10 +134,10 @@ class BlockingChildHandle(BlockingHandle[T]):
         return self.future.run_id
 
     def started(self) -> str:
-        """Block until the child has been started; gives the id of its first run.
+        """Block until the child has been started, and return the id of its first run.
 
         Raises:
-            ChildWorkflowError: It was not, because its id is taken.
+            ChildWorkflowError: It was not started, because its id is taken.
         """
         check_plain("handle.started()", "await handle.future.started()")
         return wait(self.future.started())
@@ -149,14 +149,14 @@ class BlockingChildHandle(BlockingHandle[T]):
     def signal(self, signal: str, *args: Any) -> None: ...
 
     def signal(self, signal: Any, *args: Any) -> None:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
-        """Send the child a signal, and block until it has arrived.
+        """Send the child a signal, and block until it is delivered.
 
         Args:
             signal: ``Order.approve``, or a signal's name.
             *args: Its arguments.
 
         Raises:
-            WorkflowClosedError: The child has ended already.
+            WorkflowClosedError: The child has already ended.
         """
         check_plain("child.signal()", "await child.signal(…)")
         wait(self.future.signal(signal, *args))
@@ -177,7 +177,7 @@ class BlockingExternal:
 
     @property
     def run_id(self) -> str | None:
-        """The run that was asked for."""
+        """The run that was given, if any."""
         return self.external.run_id
 
     @overload
@@ -187,7 +187,7 @@ class BlockingExternal:
     def signal(self, signal: str, *args: Any) -> None: ...
 
     def signal(self, signal: Any, *args: Any) -> None:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
-        """Send a signal, and block until it has arrived.
+        """Send a signal, and block until it is delivered.
 
         Args:
             signal: ``Order.approve``, or a signal's name.
@@ -195,7 +195,7 @@ class BlockingExternal:
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
-            WorkflowClosedError: It has ended already.
+            WorkflowClosedError: It has already ended.
         """
         check_plain("external(…).signal()", "await workflow.external(…).signal(…)")
         wait(self.external.signal(signal, *args))

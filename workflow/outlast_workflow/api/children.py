@@ -33,14 +33,14 @@ class ChildCallOptions(TypedDict, total=False):
     """The options of a child.
 
     Attributes:
-        id: Its workflow id; one that nobody else has if not given. An id that is taken fails the call.
+        id: Its workflow id; by default a unique one. An id that is taken fails the call.
         task_queue: By default the parent's.
         execution_timeout: How long all runs of its chain together may take.
         run_timeout: How long each run may take.
         retry_policy: If given, a failed run of it is followed by another.
         priority: By default the parent's.
-        memo: Values that are kept with it and shown by ``describe``.
-        search_attributes: What it is found by; those of the parent are not passed on.
+        memo: Values that are stored with it and shown by ``describe``.
+        search_attributes: Attributes to find it by. Those of the parent are not inherited.
         parent_close_policy: What happens to it if it is still open when the parent's chain ends: ``terminate`` (the
             default; such a child also gets the parent's execution deadline as a cap), ``abandon`` or
             ``request_cancel``.
@@ -84,13 +84,13 @@ def execute_child(  # type: ignore[misc]  # mypy does not see that `*args: Any` 
 
     Args:
         workflow: ``Order.run``, a workflow function, or a workflow type's name.
-        *args: What it is started with.
-        result_type: For a workflow named by text: what to read its result as; plain JSON if not given.
+        *args: Its input.
+        result_type: The type to read the result as, for a workflow given by name; by default plain JSON.
         **options: See :class:`ChildCallOptions`.
 
     Raises:
         ChildWorkflowError: When awaited: it ended without a result, or its id is taken; ``__cause__`` says why.
-        DurableCallError: The call can't be made like this; fails the task, not the run.
+        DurableCallError: The call cannot be made as written; fails the task, not the run.
     """
     return _start(workflow, args, result_type, options)
 
@@ -116,10 +116,10 @@ def start_child(
 def start_child(  # type: ignore[misc]  # as above
     workflow: Any, *args: Any, result_type: Any = None, **options: Any
 ) -> Any:
-    """Start a child workflow and get a handle: await it for the result, ``handle.started()`` for its start.
+    """Start a child workflow and return a handle: await it for the result, ``handle.started()`` for its start.
 
-    The child is started by the same change that records this workflow task, even if the workflow ends in it. Takes what
-    :func:`execute_child` takes.
+    The child is started in the transaction that records this workflow task, even if the workflow ends in it. The
+    parameters are those of :func:`execute_child`.
     """
     return _start(workflow, args, result_type, options)
 
@@ -152,7 +152,7 @@ def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
     unknown = given.keys() - ChildCallOptions.__annotations__.keys()
     if unknown:
         known = ", ".join(ChildCallOptions.__annotations__)
-        raise DurableCallError(f"a child has no option {min(unknown)!r}: it has {known}")
+        raise DurableCallError(f"a child has no option {min(unknown)!r}: its options are {known}")
     queue, rank = given.get("task_queue"), given.get("priority")
     return ChildOptions(
         start=StartOptions(

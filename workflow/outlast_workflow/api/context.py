@@ -9,34 +9,34 @@ from outlast_workflow.run.machine import RunLoop, WorkflowMachine
 
 
 def in_workflow() -> bool:
-    """Whether the caller is workflow code."""
+    """Return whether the caller is workflow code."""
     return isinstance(events._get_running_loop(), RunLoop)
 
 
 def in_replay() -> bool:
-    """Whether the caller is workflow code that is being replayed: for interceptors and logs, never for decisions."""
+    """Return whether the caller is workflow code in replay. For interceptors and logs, never for decisions."""
     loop = events._get_running_loop()
     return isinstance(loop, RunLoop) and loop.machine is not None and loop.machine.replaying
 
 
 def current_machine() -> WorkflowMachine:
-    """The run whose code is calling.
+    """Return the run whose code is calling, to change it.
 
     Raises:
-        DurableCallError: No run's is.
-        ReadOnlyContextError: It is, but this part of it may only look.
+        DurableCallError: The caller is not workflow code.
+        ReadOnlyContextError: The caller is a query, a validator or a predicate.
     """
     machine = reading_machine()
-    if machine.log.looking is not None:
-        machine.log.looking.refuse("make a durable call")
+    if machine.log.read_only is not None:
+        machine.log.read_only.refuse("make a durable call")
     return machine
 
 
 def reading_machine() -> WorkflowMachine:
-    """The run whose code is calling, which may be code that only looks (a query, a validator, a predicate).
+    """Return the run whose code is calling, to read from it: a query, a validator or a predicate may call too.
 
     Raises:
-        DurableCallError: No run's is.
+        DurableCallError: The caller is not workflow code.
     """
     loop = events._get_running_loop()
     machine = loop.machine if isinstance(loop, RunLoop) else None

@@ -16,17 +16,17 @@ from outlast_workflow.run.info import WorkflowInfo
 
 
 def info() -> WorkflowInfo:
-    """Facts about the run."""
+    """Return the ids, timeouts, attributes and counters of the run."""
     return reading_machine().info()
 
 
 def uuid4() -> UUID:
-    """A random UUID, the same on every replay."""
+    """Return a random UUID, the same on every replay."""
     return UUID(int=current_machine().random().getrandbits(128), version=4)
 
 
 def random() -> Random:
-    """The run's random numbers, the same on every replay."""
+    """Return the run's random number generator, which yields the same numbers on every replay."""
     return current_machine().random()
 
 
@@ -40,15 +40,15 @@ def continue_as_new(
     """End the run by starting the next one of its chain, with a fresh history.
 
     Args:
-        *args: What the next run is given.
+        *args: The input of the next run.
         task_queue: Its queue; by default the same.
         run_timeout: Its run timeout; by default the same.
         memo: Its memo; by default the same.
         search_attributes: Its search attributes; by default the same.
 
     Raises:
-        ContinueAsNew: Always: let it pass.
-        DurableCallError: The arguments don't fit the workflow; fails the task, not the run.
+        ContinueAsNew: Always. Do not catch it.
+        DurableCallError: The arguments do not fit the workflow; fails the task, not the run.
     """
     machine = current_machine()
     timeout: float | None = None

@@ -1,4 +1,4 @@
-"""``workflow.logger``: says each thing once, not again on every replay."""
+"""``workflow.logger``: a logger that is silent during replay, so that each record appears once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger that is silent during replay and whose records carry ``workflow_id`` and ``run_id``."""
 
     def isEnabledFor(self, level: int) -> bool:
-        """Whether a record of this level would be written now."""
+        """Return whether a record of this level would be written now."""
         machine = _machine()
         if machine is not None and machine.replaying:
             return False
         return self.logger.isEnabledFor(level)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the run to a record."""
+        """Add the workflow id and the run id to a record."""
         machine = _machine()
         if machine is not None:
             kwargs["extra"] = {

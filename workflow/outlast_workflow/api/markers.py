@@ -1,4 +1,4 @@
-"""Facts that workflow code puts on record: side effects, patches, memo, attributes. Part of ``outlast.workflow``."""
+"""Markers that workflow code records: side effects, patches, memo, attributes. Part of ``outlast.workflow``."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from outlast_workflow.options.search_attributes import (
 from outlast_workflow.options.validation import validate_name
 from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
 from outlast_workflow.run.machine import WorkflowMachine
-from outlast_workflow.run.recorded_markers import NotRecalled
+from outlast_workflow.run.recorded_markers import NotRecordedError
 
 T = TypeVar("T")
 
 
 def side_effect(fn: Callable[[], T], *, result_type: type[T] | None = None) -> T:
-    """Compute a value once, and have it recorded: every replay gets the same one.
+    """Compute a value once and record it: every replay gets the same one.
 
-    For what is quick, can't fail and needs no retry: reading a setting, a clock, an environment variable. Anything else
-    is an activity. A workflow task that could not be committed is done again, and so is ``fn``.
+    Use it for what is quick, cannot fail and needs no retry: reading a setting, a clock, an environment variable.
+    Anything else is an activity. A workflow task that could not be committed is repeated, and so is ``fn``.
 
     Args:
         fn: A plain function without arguments; it may not make durable calls.
-        result_type: What the recorded value is read as; by default what ``fn`` is annotated to return.
+        result_type: The type to read the recorded value as; by default the return annotation of ``fn``.
 
     Returns:
-        The value, as it reads from the record.
+        The value, as read from the record.
 
     Raises:
         DurableCallError: ``fn`` raised, is a coroutine function or made a durable call; fails the task, not the run.
@@ -55,10 +55,10 @@ def side_effect(fn: Callable[[], T], *, result_type: type[T] | None = None) -> T
     command_id = log.next_id()
     what = f"side effect {command_id}"
     if machine.replaying:
-        recorded = machine.recall.values.get(command_id)
+        recorded = machine.markers.values.get(command_id)
         log.add(SideEffectRecorded(command_id, NOT_NEEDED))
         if recorded is None:
-            raise log.refuse(NotRecalled(f"{what} was not recorded"))
+            raise log.refuse(NotRecordedError(f"{what} was not recorded"))
         payload = recorded
     else:
         payload = _computed(machine, fn, command_id, what)
@@ -78,7 +78,7 @@ def _computed(machine: WorkflowMachine, fn: Callable[[], Any], command_id: int, 
         value = fn()
     except Exception as error:
         raise log.refuse(
-            DurableCallError(f"{what} raised {type(error).__name__}: what may fail belongs into an activity")
+            DurableCallError(f"{what} raised {type(error).__name__}: what may fail belongs in an activity")
         ) from error
     if log.last_id != command_id:
         raise log.refuse(DurableCallError(f"{what} made a durable call: make it in the workflow itself"))
@@ -93,18 +93,19 @@ def _computed(machine: WorkflowMachine, fn: Callable[[], Any], command_id: int, 
 def _return_hint(fn: Callable[[], Any]) -> Any:
     try:
         return get_type_hints(fn).get("return")
-    except Exception:  # a callable without hints, or with hints that can't be resolved: then plain JSON
+    # A callable without hints, or with hints that cannot be resolved, returns plain JSON.
+    except Exception:
         return None
 
 
 def patched(patch_id: str) -> bool:
-    """Whether this run takes the new way: true, and recorded, wherever the code gets here for the first time live.
+    """Return whether this run takes the new path: true, and recorded, if the code gets here for the first time live.
 
-    A run that passed this point before the patch was deployed keeps the old way: in replay the answer is true only if
+    A run that passed this point before the patch was deployed keeps the old path: in replay the answer is true only if
     the workflow task that is being replayed recorded it. The first answer holds for the rest of the run.
 
     Args:
-        patch_id: What the patch is called; a name that no other patch of this workflow has.
+        patch_id: The patch's name, unique within this workflow.
     """
     machine = current_machine()
     known = machine.patches.get(patch_id)
@@ -116,9 +117,9 @@ def patched(patch_id: str) -> bool:
 
 
 def deprecate_patch(patch_id: str) -> None:
-    """Keep reading histories of a patch whose old way is gone from the code.
+    """Keep replaying histories of a patch whose old path is gone from the code.
 
-    Put it where ``patched`` was. When every run that recorded the patch itself has ended, it may go as well.
+    Put it where ``patched`` was. Remove it once every run that recorded the patch has ended.
     """
     machine = current_machine()
     if patch_id not in machine.patches and _first_answer(machine, patch_id):
@@ -127,7 +128,7 @@ def deprecate_patch(patch_id: str) -> None:
 
 def _first_answer(machine: WorkflowMachine, patch_id: str) -> bool:
     if machine.replaying:
-        answer = patch_id in machine.recall.patches
+        answer = patch_id in machine.markers.patches
     else:
         try:
             validate_name("patch id", patch_id)
@@ -139,11 +140,11 @@ def _first_answer(machine: WorkflowMachine, patch_id: str) -> bool:
 
 
 def upsert_memo(memo: Mapping[str, Any]) -> None:
-    """Set fields of the run's memo; ``None`` takes one out. Shown by ``describe`` and carried to the next run.
+    """Set fields of the run's memo; ``None`` removes one. ``describe`` shows the memo, and the next run inherits it.
 
     Raises:
-        DurableCallError: It is no mapping with text keys; fails the task, not the run.
-        PayloadEncodeError: A value has no JSON form; likewise.
+        DurableCallError: It is not a mapping with text keys; fails the task, not the run.
+        PayloadEncodeError: A value has no JSON form; fails the task, not the run.
     """
     machine = current_machine()
     log = machine.log
@@ -164,14 +165,14 @@ def upsert_memo(memo: Mapping[str, Any]) -> None:
 
 
 def upsert_search_attributes(attributes: Mapping[str, SearchValue | None]) -> None:
-    """Set search attributes of the run; ``None`` takes one away. By them ``client.list`` and ``count`` find it.
+    """Set search attributes of the run; ``None`` removes one. ``client.list`` and ``count`` find the run by them.
 
     Args:
         attributes: Names and values: text, whole numbers, floats, booleans, aware datetimes, lists of texts.
 
     Raises:
-        InvalidOptionError: A name or a value can't be; fails the task, not the run.
-        StructuralLimitError: All of them together have become too large; fails the run.
+        InvalidOptionError: A name or a value is not allowed; fails the task, not the run.
+        StructuralLimitError: All attributes together have become too large; fails the run.
     """
     machine = current_machine()
     log = machine.log

@@ -1,4 +1,4 @@
-"""What workflow code says to others and waits to hear: conditions, and signals to other workflows."""
+"""Conditions to wait for, running handlers, and signals to other workflows. Part of ``outlast.workflow``."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Ts = TypeVarTuple("Ts")
 def wait_condition(
     predicate: Callable[[], Any], timeout: float | timedelta | None = None
 ) -> Coroutine[Any, Any, None]:
-    """Wait until a predicate holds; it holds when this returns.
+    """Wait until a predicate holds. It still holds when this returns.
 
-    The predicate is asked whenever nothing else of the run is ready. It may only look.
+    The predicate is evaluated whenever nothing else of the run is ready. It must not change anything.
 
     Args:
         predicate: A plain function of no arguments that computes from the workflow's own state.
-        timeout: Seconds, or a timedelta: how long to wait at the most, durably; without one, for as long as it takes.
+        timeout: How long to wait at most, in seconds or as a timedelta, durably; without one, as long as it takes.
 
     Raises:
-        TimeoutError: When awaited: the time passed, and the predicate did not hold even then.
+        TimeoutError: When awaited: the timeout passed, and the predicate did not hold even then.
     """
     machine = current_machine()
     seconds: float | None = None
@@ -50,12 +50,12 @@ def wait_condition(
 
 
 def all_handlers_finished() -> bool:
-    """Whether no signal or update is being handled: await ``wait_condition(all_handlers_finished)`` before the end."""
+    """Return whether no handler is running. Await ``wait_condition(all_handlers_finished)`` before the run ends."""
     return reading_machine().handlers_running == 0
 
 
 def current_update_info() -> UpdateInfo | None:
-    """The id and the name of the update that the calling handler or validator is for; ``None`` anywhere else."""
+    """Return the id and name of the update that the calling handler or validator serves; ``None`` elsewhere."""
     reading_machine()
     return CURRENT_UPDATE.get()
 
@@ -76,8 +76,9 @@ class ExternalWorkflow:
     def signal(self, signal: str, *args: Any) -> Coroutine[Any, Any, None]: ...
 
     def signal(self, signal: Any, *args: Any) -> Any:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
-        """Send a signal. It is sent with this workflow task's other decisions, awaited or not; awaiting says it
-        arrived.
+        """Send a signal. It is sent with this workflow task's other commands, awaited or not.
+
+        Awaiting it waits until it is delivered.
 
         Args:
             signal: ``Order.approve``, or a signal's name.
@@ -85,7 +86,7 @@ class ExternalWorkflow:
 
         Raises:
             WorkflowNotFoundError: When awaited: there is no such workflow.
-            WorkflowClosedError: When awaited: it has ended already.
+            WorkflowClosedError: When awaited: it has already ended.
         """
         machine = current_machine()
         try:
@@ -96,11 +97,11 @@ class ExternalWorkflow:
 
 
 def external(workflow_id: str, *, run_id: str | None = None) -> ExternalWorkflow:
-    """Another workflow, by its id, to send signals to.
+    """Return a handle of another workflow, to send signals to.
 
     Args:
         workflow_id: Its id.
-        run_id: Only that run (or what followed it); by default whichever stands for the id then.
+        run_id: Signal only this run (or the runs that followed it); by default the latest run.
     """
     machine = current_machine()
     try:

@@ -1,4 +1,4 @@
-"""``workflow.shield``: a piece of work that is done to its end, whatever is cancelled meanwhile."""
+"""``workflow.shield``: finishing a piece of work even if it is cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ T = TypeVar("T")
 
 
 async def shield(work: Coroutine[Any, Any, T]) -> T:
-    """Do a piece of work to its end, even if the workflow (or the task around it) is cancelled meanwhile.
+    """Finish a piece of work, even if the workflow (or the task around it) is cancelled meanwhile.
 
     The cancellation is not lost: it is raised when the work has ended. (``asyncio.shield`` raises it at once and lets
-    the work go on by itself; that works too.) What is cancelled *inside*, by a timeout for example, is so as ever.
+    the work continue by itself; that works too.) A cancellation *inside* the work, by a timeout for example, is not
+    held back.
 
     Args:
         work: A durable call, or a coroutine of your own.
 
     Returns:
-        What the work returned.
+        The result of the work.
 
     Raises:
-        asyncio.CancelledError: A cancellation came meanwhile.
-        BaseException: The work itself raised; that goes before a cancellation.
+        asyncio.CancelledError: The caller was cancelled meanwhile.
+        BaseException: The work itself raised; this takes precedence over a cancellation.
     """
     loop = current_machine().loop
     inner = loop.create_task(work)

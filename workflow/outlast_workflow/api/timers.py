@@ -14,7 +14,7 @@ from outlast_workflow.primitives.times import from_iso, to_datetime
 
 
 def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
-    """Wait durably; zero or less gives way to others once.
+    """Wait durably. Zero or less yields once to the run's other tasks.
 
     Args:
         duration: Seconds, or a timedelta.
@@ -30,12 +30,12 @@ def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
 
 
 def now() -> datetime:
-    """The workflow task's time (aware, UTC): the same on every replay, and the same until the code waits."""
+    """Return the workflow task's time (aware, UTC), the same on every replay and until the code waits."""
     return to_datetime(reading_machine().time)
 
 
 def time_remaining() -> timedelta | None:
-    """How long until the nearer deadline of the run; None if it has none; negative if it has passed."""
+    """Return the time until the nearer deadline of the run: None if it has none, negative if it has passed."""
     machine = reading_machine()
     started = machine.started
     deadlines = [from_iso(text) for text in (started.execution_deadline_at, started.run_deadline_at) if text]

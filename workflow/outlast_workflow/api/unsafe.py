@@ -1,4 +1,4 @@
-"""``workflow.unsafe``: what to use only where you know better than the engine."""
+"""``workflow.unsafe``: ways around the engine's safeguards."""
 
 from outlast_workflow.api.context import in_replay as is_replaying
 from outlast_workflow.run.guard import allow_io

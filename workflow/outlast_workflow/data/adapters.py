@@ -59,7 +59,7 @@ def adapter(hints: Sequence[Any]) -> TypeAdapter[tuple[Any, ...]]:
     """What reads a JSON array whose items have these hints; cached.
 
     Raises:
-        UnreadableHintError: pydantic knows no way for one of the hints.
+        UnreadableHintError: Pydantic knows no way for one of the hints.
     """
     key = tuple(hints)
     try:

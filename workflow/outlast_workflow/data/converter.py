@@ -50,7 +50,7 @@ class DataConverter:
     """Turns user values into payloads and back. Has no state but its codec; safe to share between threads.
 
     Args:
-        codec: applied to every payload; payloads without its mark are read as plain JSON.
+        codec: Applied to every payload; payloads without its mark are read as plain JSON.
     """
 
     __slots__ = ("codec",)
@@ -69,12 +69,12 @@ class DataConverter:
         """The payload of a value.
 
         Args:
-            value: plain JSON, a dataclass, a pydantic model, and what
+            value: Plain JSON, a dataclass, a pydantic model, and what
                 :mod:`outlast_workflow.data.writing` lists.
-            what: how messages call the value.
+            what: How messages call the value.
 
         Raises:
-            PayloadEncodeError: the value has no JSON form.
+            PayloadEncodeError: The value has no JSON form.
         """
         if value is None and self.codec is None:
             return _NULL
@@ -94,7 +94,7 @@ class DataConverter:
         """The payload of a call's arguments: a JSON array. The number of arguments is not checked here.
 
         Raises:
-            PayloadEncodeError: an argument has no JSON form; the message names it.
+            PayloadEncodeError: An argument has no JSON form; the message names it.
         """
         if not args and self.codec is None:
             return _EMPTY
@@ -137,8 +137,8 @@ class DataConverter:
         """The value of a payload, as the hint says; without a hint (``Any`` or None), plain JSON.
 
         Raises:
-            PayloadDecodeError: the payload is not what the hint says.
-            PayloadCodecError: its codec is not at hand, or failed.
+            PayloadDecodeError: The payload is not what the hint says.
+            PayloadCodecError: Its codec is not at hand, or failed.
         """
         if payload.is_object_with("$codec"):
             payload = self._opened(payload, what)
@@ -155,9 +155,9 @@ class DataConverter:
         """The arguments of a call; trailing ones that are missing take the function's defaults.
 
         Raises:
-            PayloadDecodeError: an argument is not what its hint says, or there are too many or too few; the message
+            PayloadDecodeError: An argument is not what its hint says, or there are too many or too few; the message
                 names the parameter.
-            PayloadCodecError: their codec is not at hand, or failed.
+            PayloadCodecError: Their codec is not at hand, or failed.
         """
         if payload.is_object_with("$codec"):
             payload = self._opened(payload, f"the input of {signature.name}()" if signature else "the input")

@@ -68,7 +68,7 @@ def exception_of(failure: Failure, converter: DataConverter) -> BaseException:
     """The exception of a document, its causes chained.
 
     Raises:
-        PayloadDecodeError: details were encoded by a codec that is not at hand.
+        PayloadDecodeError: Details were encoded by a codec that is not at hand.
     """
     exc = _exception(failure, converter)
     cause = failure.get("cause")
@@ -122,14 +122,14 @@ def activity_timeout_failure(
     """The document of an activity's timeout, made from rows: no user code and no data converter is needed.
 
     Args:
-        timeout_kind: which deadline passed.
-        deadline_at: when, in microseconds.
-        activity_type: the activity's name.
-        activity_id: its command id.
-        attempt: the attempt, as users count.
-        retry_state: why it is not tried again; None while it is.
-        heartbeat_details: the payload of the last heartbeat.
-        cause: the previous attempt's failure; its own causes are cut off at the second level.
+        timeout_kind: Which deadline passed.
+        deadline_at: When, in microseconds.
+        activity_type: The activity's name.
+        activity_id: Its command id.
+        attempt: The attempt, as users count.
+        retry_state: Why it is not tried again; None while it is.
+        heartbeat_details: The payload of the last heartbeat.
+        cause: The previous attempt's failure; its own causes are cut off at the second level.
     """
     error = ActivityTimeoutError(
         timeout_kind=timeout_kind,

@@ -22,14 +22,14 @@ class CallSignature:
     """The positional parameters of a function and its type hints; compared by identity.
 
     Attributes:
-        name: the function's name, as messages call it.
-        names: its positional parameters.
-        hints: their type hints, ``Any`` where there is none or it can't be resolved.
-        defaults: the default values of the last parameters, in order.
-        required: how many parameters have no default.
-        var_positional: whether it takes ``*args``; ``var_hint`` is their type hint.
-        result_hint: what it returns; for ``async`` functions, what awaiting it returns.
-        readers: a cache of the data converter, by number of arguments.
+        name: The function's name, as messages call it.
+        names: Its positional parameters.
+        hints: Their type hints, ``Any`` where there is none or it can't be resolved.
+        defaults: The default values of the last parameters, in order.
+        required: How many parameters have no default.
+        var_positional: Whether it takes ``*args``; ``var_hint`` is their type hint.
+        result_hint: What it returns; for ``async`` functions, what awaiting it returns.
+        readers: A cache of the data converter, by number of arguments.
     """
 
     __slots__ = (
@@ -70,11 +70,11 @@ class CallSignature:
         """The signature of a function or method.
 
         Args:
-            fn: a function, method, partial, callable object or class.
-            skip_first: it is a method: leave out the first parameter (``self``), and call it by its class too.
+            fn: A function, method, partial, callable object or class.
+            skip_first: It is a method: leave out the first parameter (``self``), and call it by its class too.
 
         Raises:
-            DurableCallError: a keyword-only parameter has no default (a durable call could never give it), or Python
+            DurableCallError: A keyword-only parameter has no default (a durable call could never give it), or Python
                 knows no signature.
         """
         name = getattr(fn, "__name__", None) or type(fn).__name__
@@ -119,11 +119,11 @@ class CallSignature:
         """See that a call with these arguments can be made.
 
         Args:
-            args: the arguments.
-            name: what the message calls the function, if not by its own name.
+            args: The arguments.
+            name: What the message calls the function, if not by its own name.
 
         Raises:
-            DurableCallError: there are too few or too many.
+            DurableCallError: There are too few or too many.
         """
         count = len(args)
         if count < self.required or (count > len(self.names) and self.var_positional is None):

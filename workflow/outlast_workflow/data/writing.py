@@ -40,7 +40,7 @@ def dump(value: Any) -> bytes:
     """A value as JSON text.
 
     Raises:
-        UnwritableError: there is no JSON form that could be read back.
+        UnwritableError: There is no JSON form that could be read back.
     """
     try:
         data = orjson.dumps(value, _known, _OPTIONS)

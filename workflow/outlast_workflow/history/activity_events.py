@@ -24,13 +24,13 @@ class ActivityScheduled(Event):
     headers: dict[str, Any] | None = None
 
     def signature(self) -> tuple[Any, ...]:
-        """Also compared: that it is local."""
+        """Return what replay compares; for a local activity also that it is local."""
         found = (self.type, self.command_id, self.activity_type)
         return (*found, "local") if self.local else found
 
     @classmethod
     def recorded_signature(cls, document: dict[str, Any]) -> tuple[Any, ...]:
-        """The same, of a stored payload."""
+        """Return the same for a stored payload."""
         found = (cls.type, document["command_id"], document["activity_type"])
         return (*found, "local") if document.get("local") else found
 
@@ -47,7 +47,7 @@ class ActivityCompleted(Event):
 
 @record
 class ActivityFailed(Event):
-    """The activity ended with a failure and is not tried again."""
+    """The activity ended with a failure and is not retried."""
 
     inbound = True
     command_id: int
@@ -58,7 +58,7 @@ class ActivityFailed(Event):
 
 @record
 class ActivityTimedOut(Event):
-    """The activity ended by one of its deadlines and is not tried again. ``failure`` holds the whole error."""
+    """The activity passed one of its deadlines and is not retried. ``failure`` holds the whole error."""
 
     inbound = True
     command_id: int
@@ -71,7 +71,7 @@ class ActivityTimedOut(Event):
 
 @record
 class ActivityCancelRequested(Event):
-    """The code no longer wants the activity; with ``wait`` it goes on waiting until the activity has ended."""
+    """The code cancelled the activity; with ``wait`` it continues to wait until the activity has ended."""
 
     command = True
     compared = ("command_id",)
@@ -81,7 +81,7 @@ class ActivityCancelRequested(Event):
 
 @record
 class ActivityCancelled(Event):
-    """The activity ended because it was cancelled; ``by`` when the engine closed it with its run."""
+    """The activity ended as cancelled; ``by`` if the engine closed it with its run."""
 
     inbound = True
     command_id: int

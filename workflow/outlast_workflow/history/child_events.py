@@ -45,7 +45,7 @@ class ChildWorkflowStartFailed(Event):
 
 @record
 class ChildWorkflowCancelRequested(Event):
-    """The code no longer wants the child. ``run_id`` is the child's first run."""
+    """The code cancelled the child. ``run_id`` is the child's first run."""
 
     command = True
     command_id: int
@@ -74,7 +74,7 @@ class ChildWorkflowFailed(Event):
 
 @record
 class ChildWorkflowTimedOut(Event):
-    """The child's chain ended by a deadline of its own."""
+    """The child's chain passed a deadline of its own."""
 
     inbound = True
     command_id: int
@@ -84,7 +84,7 @@ class ChildWorkflowTimedOut(Event):
 
 @record
 class ChildWorkflowCancelled(Event):
-    """The child's chain gave way to a cancel request."""
+    """The child's chain ended as cancelled."""
 
     inbound = True
     command_id: int
@@ -102,7 +102,7 @@ class ChildWorkflowTerminated(Event):
 
 @record
 class ParentClosePolicyApplied(Event):
-    """The run's parent ended, and this is what its policy did here."""
+    """The run's parent ended, and its parent close policy was applied to this run."""
 
     policy: str
     parent_run_id: str

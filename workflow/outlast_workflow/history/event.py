@@ -1,4 +1,4 @@
-"""The record that every history event is, and the registry of all of them."""
+"""The base of history events, and the registry of their types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Failure = dict[str, Any]
 
 
 class Event:
-    """What all events share: a type name, and a payload to and from JSON."""
+    """The base of all events: a type name, and a payload that is written as and read from JSON."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class Event:
     compared: ClassVar[tuple[str, ...]] = ()
 
     def document(self) -> dict[str, Any]:
-        """The payload as a dict (its :class:`Payload` fields still payloads), without the fields that are ``None``."""
+        """Return the payload as a dict, without fields that are ``None``; :class:`Payload` fields stay payloads."""
         document: dict[str, Any] = {}
         for name in self.names:
             value = getattr(self, name)
@@ -36,21 +36,21 @@ class Event:
         return document
 
     def to_json(self) -> bytes:
-        """The payload as JSON text, UTF-8, as it is stored."""
+        """Return the payload as it is stored: JSON text in UTF-8."""
         return dumps(self.document())
 
     def signature(self) -> tuple[Any, ...]:
-        """What replay compares: the kind and the fields in ``compared``. Never inputs or durations."""
+        """Return what replay compares: the kind and the fields in ``compared``, never inputs or durations."""
         return (self.type, *[getattr(self, name) for name in self.compared])
 
     @classmethod
     def recorded_signature(cls, document: dict[str, Any]) -> tuple[Any, ...]:
-        """The same, of a stored payload."""
+        """Return the same for a stored payload."""
         return (cls.type, *[document.get(name) for name in cls.compared])
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Self:
-        """The event of a stored payload; fields of later versions are ignored."""
+        """Return the event of a stored payload. Fields of later versions are ignored."""
         values = {name: document[name] for name in cls.names if name in document}
         for name in cls.payload_names:
             if name in values:
@@ -62,7 +62,7 @@ REGISTRY: dict[str, type[Event]] = {}
 
 
 def _writer(cls: Any) -> Any:
-    """``to_json`` written out for one class, as dataclasses writes its ``__init__``: half the time of a loop."""
+    """Return a ``to_json`` written out for one class, as dataclasses does for ``__init__``: twice as fast as a loop."""
     needed = {field.name for field in fields(cls) if field.default is MISSING}
 
     def form(name: str, value: str) -> str:
@@ -89,7 +89,7 @@ E = TypeVar("E", bound=Event)
 
 @dataclass_transform()
 def record(cls: type[E]) -> type[E]:
-    """Make a class of annotated fields an event: slotted, constructed by field, and known to the registry."""
+    """Turn a class of annotated fields into an event: slotted, constructed by field, and in the registry."""
     made: Any = dataclass(slots=True)(cls)
     made.type = made.__name__
     made.names = tuple(field.name for field in fields(made))

@@ -1,16 +1,16 @@
 """History events: one slotted, typed record each, in one registry.
 
-An event is never changed once made (by rule, not by a frozen dataclass: that costs four times as much to make).
-Three kinds of hands write them:
+Events are never changed once created. This is a convention: frozen dataclasses take four times as long to create.
+There are three kinds:
 
-* **inbound** ones come from outside (a result, a fired timer, a signal): whoever has the news appends them under the
-  run's row lock, and the next workflow task applies them;
-* **commands** are what a workflow task asked for. A command *is* the event that records it: workflow code makes it, the
-  change appends it, replay makes it again and compares;
-* the **engine's own** frame the others (`WorkflowTaskCompleted`) or end the run without its code.
+* **inbound** events come from outside (a result, a fired timer, a signal). They are appended under the run's row lock,
+  and the next workflow task applies them;
+* **commands** are what a workflow task requested. A command *is* the event that records it: workflow code creates it,
+  the change appends it, replay creates it again and compares;
+* the **engine's own** events frame the others (`WorkflowTaskCompleted`) or end the run without its code.
 
-Where the engine writes an event that is otherwise a command or a result (closing what is open when a run ends), the
-event carries ``by`` — the reason — and is neither counted nor compared in replay.
+If the engine writes an event that is otherwise a command or a result (closing what is open when a run ends), the event
+carries the reason as ``by``, and is neither counted nor compared in replay.
 
 A field that is ``None`` is left out of the stored payload.
 """
@@ -119,5 +119,5 @@ __all__ = [
 
 
 def from_json(event_type: str, payload: str | bytes) -> Event:
-    """The event of a history row."""
+    """Return the event of a history row."""
     return REGISTRY[event_type].from_document(orjson.loads(payload))

@@ -10,7 +10,7 @@ from outlast_workflow.primitives.payloads import Payload
 
 @record
 class SideEffectRecorded(Event):
-    """A value that the code computed once."""
+    """A value that ``workflow.side_effect`` computed once."""
 
     command = True
     command_id: int
@@ -29,7 +29,7 @@ class VersionMarkerRecorded(Event):
 
 @record
 class SearchAttributesUpserted(Event):
-    """The code set search attributes: a document, in which null takes one away."""
+    """The code set search attributes: a document in which null removes one."""
 
     command = True
     attributes: dict[str, Any]

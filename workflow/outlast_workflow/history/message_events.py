@@ -32,7 +32,7 @@ class UpdateAccepted(Event):
 
 @record
 class UpdateCompleted(Event):
-    """An update's handler returned or raised; ``by`` when the run ended first."""
+    """An update's handler returned or raised; ``by`` if the run ended first."""
 
     command = True
     compared = ("update_id",)
@@ -58,7 +58,7 @@ class ExternalSignalRequested(Event):
 
 @record
 class ExternalSignalDelivered(Event):
-    """The other workflow has it."""
+    """The signal was delivered to the other workflow."""
 
     inbound = True
     command_id: int
@@ -66,7 +66,7 @@ class ExternalSignalDelivered(Event):
 
 @record
 class ExternalSignalFailed(Event):
-    """There was nobody to take it."""
+    """The signal could not be delivered."""
 
     inbound = True
     command_id: int

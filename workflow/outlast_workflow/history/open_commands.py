@@ -1,6 +1,6 @@
-"""What a run has open: its activities, timers and children, by command id.
+"""The open activities, timers and children of a run, by command id.
 
-An owner that knows there is nothing closes the run without asking the database.
+An owner that knows that nothing is open closes the run without a query.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from outlast_workflow.history.events import (
 )
 
 OPENS: Final[frozenset[type[Event]]] = frozenset((ActivityScheduled, TimerScheduled, ChildWorkflowScheduled))
-"""The commands that open something."""
+"""The commands that open an activity, a timer or a child."""
 
 ENDS: Final[frozenset[type[Event]]] = frozenset(
     (
@@ -46,11 +46,11 @@ ENDS: Final[frozenset[type[Event]]] = frozenset(
         ChildWorkflowStartFailed,
     )
 )
-"""The events after which it is open no more."""
+"""The events that close one."""
 
 
 def note_open(open_ids: set[int], events: Iterable[Any]) -> None:
-    """Events were written, or are about to be."""
+    """Update the ids for events that were written, or are about to be."""
     for event in events:
         kind = type(event)
         if kind in OPENS:

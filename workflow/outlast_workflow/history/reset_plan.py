@@ -1,14 +1,14 @@
-"""Where a history may be taken up again, and what was open there: pure, from the events alone.
+"""The points to which a run can be reset, and what was open there: computed from the events alone.
 
 A *point* is the last event that the new run keeps. It lies between workflow tasks: a workflow task's record and its
-commands stay together, because replay compares them as one block. Nor may anything be open there whose answer would
-stay with the old run for ever: a child, a signal to another workflow, an accepted update.
+commands stay together, because replay compares them as one block. Nothing may be open there whose outcome would reach
+only the old run: a child, a signal to another workflow, an accepted update.
 
 ========================= ==========================================================================================
-``first-workflow-task``      nothing is kept that the code has decided
-``last-workflow-task``       the last workflow task is done again, with what it had been told
-``last-successful``       what came before the last failure of an activity or a child: it is done again
-a number                  that event and those before it
+``first-workflow-task``      keep nothing that the code has decided
+``last-workflow-task``       repeat the last workflow task, with the same inbound events
+``last-successful``       keep what came before the last failure of an activity or a child, and repeat it
+a number                  keep that event and those before it
 ========================= ==========================================================================================
 """
 
@@ -53,7 +53,7 @@ _FAILURES = (
 
 @dataclass(slots=True)
 class ResetPlan:
-    """What is kept of a history, and what is open at its point."""
+    """What a new run keeps of a history, and what is open at its point."""
 
     seq: int = 0
     activated: bool = False
@@ -63,22 +63,22 @@ class ResetPlan:
     ended: list[int] = field(default_factory=list)
     """The activities that have ended."""
     scheduled: dict[int, tuple[int, events.ActivityScheduled]] = field(default_factory=dict)
-    """Those that have not, with the seq that scheduled each."""
+    """The activities that have not ended, with the seq that scheduled each."""
     timers: dict[int, int] = field(default_factory=dict)
     memo: Payload | None = None
     search_attributes: Document = field(default_factory=dict)
 
 
 History = Sequence[tuple[int, Event, int, int]]
-"""Seq, event, when it was recorded, and how many bytes its payload has."""
+"""Seq, event, when it was recorded (µs since the epoch), and the size of its payload in bytes."""
 
 
 def plan_reset(history: History, to: str | int) -> ResetPlan:
-    """What a new run from a point of a history takes over.
+    """Return what a new run keeps from a point of a history.
 
     Raises:
         InvalidOptionError: ``to`` is neither a number nor one of the names.
-        ResetRefusedError: There is no such point, or the history can't be taken up again there.
+        ResetRefusedError: There is no such point, or the run cannot be reset to it.
     """
     seq = _point(history, to)
     walk = _Walk()
@@ -119,7 +119,7 @@ def _point(history: History, to: str | int) -> int:
 
 
 def _last_of_the_code(history: History) -> int:
-    """The last event before those with which the engine ended the run."""
+    """Return the last event before those with which the engine ended the run."""
     last = len(history)
     if history[-1][1].terminal:
         last -= 1
@@ -143,7 +143,7 @@ _BY_ITS_CODE = (
 
 
 def _nearest(history: History, seq: int) -> str:
-    """The points around one that can't be."""
+    """Return the possible points on either side of an impossible one."""
     walk = _Walk()
     good: list[int] = []
     most = _last_of_the_code(history)
@@ -160,7 +160,7 @@ def _nearest(history: History, seq: int) -> str:
 
 
 class _Walk:
-    """The state of a run along its history."""
+    """The state of a run at each event of its history."""
 
     def __init__(self) -> None:
         self.plan = ResetPlan()
@@ -215,7 +215,7 @@ class _Walk:
             self.open.pop(("update", event.update_id), None)
 
     def in_the_way(self) -> str | None:
-        """Why the history can't be taken up here."""
+        """Return why the run cannot be reset to here."""
         if self.owed > 0:
-            return "it stands amid the commands of a workflow task"
+            return "it lies among the commands of a workflow task"
         return next(iter(self.open.values()), None)

@@ -10,10 +10,10 @@ from outlast_workflow.primitives.payloads import Payload
 
 @record
 class WorkflowStarted(Event):
-    """A run began: always the first event. Deadlines are ISO 8601, UTC.
+    """A run was created: always the first event. Deadlines are ISO 8601, UTC.
 
-    ``reset``, of a run that takes another one's history up again: that ``run_id``, the ``seq`` up to which the events
-    are the other's, and ``seeds``: pairs of a seq and the seed that holds after it, one for each reset so far.
+    ``reset`` is set for a run that continues another run's history: the other's ``run_id``, the ``seq`` up to which the
+    events are the other's, and ``seeds``, pairs of a seq and the seed that holds after it, one for each reset so far.
     """
 
     inbound = True
@@ -43,13 +43,13 @@ class WorkflowStarted(Event):
 
 @record
 class WorkflowTaskCompleted(Event):
-    """One workflow task: which inbound events it applied, when it was, and how many commands follow.
+    """One workflow task: which inbound events it applied, when it ran, and how many commands follow.
 
-    It applied every inbound event up to seq ``through`` that no earlier workflow task had applied, in seq order, and
-    then the ``own`` inbound events that stand just before it. ``at`` is the workflow task's time in microseconds;
-    ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. It suggests to continue as new from an
-    workflow task with ``suggested`` on, whatever the limits are later. ``flags`` names engine behaviours. ``buffered``
-    is how many signals of each name wait without a handler.
+    It applied every inbound event up to seq ``through`` that no earlier workflow task had applied, in seq order,
+    and then the ``own`` inbound events that stand just before it. ``at`` is the workflow task's time in
+    microseconds; ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. From a workflow task
+    with ``suggested`` on, ``workflow.info()`` suggests continuing as new, whatever the limits are later. ``flags``
+    names engine behaviours. ``buffered`` is how many signals of each name wait without a handler.
     """
 
     through: int
@@ -67,7 +67,7 @@ class WorkflowTaskCompleted(Event):
 
 @record
 class WorkflowTaskFailed(Event):
-    """A workflow task could not be done (non-determinism, missing code, undecodable input); once per streak."""
+    """A workflow task failed (non-determinism, missing code, undecodable input). Written once per streak."""
 
     failure: Failure
     build_id: str | None = None
@@ -84,7 +84,7 @@ class WorkflowCompleted(Event):
 
 @record
 class WorkflowFailed(Event):
-    """The run raised, or a limit ended it (``by``)."""
+    """The run raised, or exceeded a limit (``by``)."""
 
     command = True
     terminal = True
@@ -107,7 +107,7 @@ class WorkflowTimedOut(Event):
 
 @record
 class WorkflowCancelRequested(Event):
-    """Somebody asked the run to cancel; its code decides."""
+    """Cancellation of the run was requested; its code decides."""
 
     inbound = True
     reason: str | None = None
@@ -115,7 +115,7 @@ class WorkflowCancelRequested(Event):
 
 @record
 class WorkflowCancelled(Event):
-    """The run gave way to a cancel request."""
+    """The run ended as cancelled."""
 
     command = True
     terminal = True
@@ -125,7 +125,7 @@ class WorkflowCancelled(Event):
 
 @record
 class WorkflowTerminated(Event):
-    """Somebody ended the run at once, without its code."""
+    """The run was terminated: it ended at once, without running its code."""
 
     terminal = True
     reason: str | None = None
@@ -136,7 +136,7 @@ class WorkflowTerminated(Event):
 class WorkflowContinuedAsNew(Event):
     """The run ended by starting the next one of its chain with a fresh history.
 
-    As a command it names what the code asked; ``next_run_id`` is set by the change that makes the run.
+    As a command it holds what the code requested; the change that creates the next run sets ``next_run_id``.
     """
 
     command = True

@@ -7,7 +7,7 @@ from outlast_workflow.history.event import Event, record
 
 @record
 class TimerScheduled(Event):
-    """The code began to wait. ``fire_at`` is in microseconds since the epoch."""
+    """The code started a timer. ``fire_at`` is in microseconds since the epoch."""
 
     command = True
     command_id: int
@@ -16,7 +16,7 @@ class TimerScheduled(Event):
 
 @record
 class TimerFired(Event):
-    """The time came. ``fire_at`` again: the workflow task is at least as late."""
+    """The timer fired. ``fire_at`` is repeated, because the workflow task's time must not lie before it."""
 
     inbound = True
     command_id: int
@@ -25,7 +25,7 @@ class TimerFired(Event):
 
 @record
 class TimerCancelled(Event):
-    """The code stopped waiting; ``by`` when the engine closed it with its run."""
+    """The code cancelled the timer; ``by`` if the engine closed it with its run."""
 
     command = True
     command_id: int

@@ -1,7 +1,7 @@
-"""Which event may follow which, for each noun of a history: one small table, and the checker that reads it.
+"""The legal order of events for each noun of a history: one small table, and the checker that reads it.
 
-The states of a noun are the events themselves: what was written last about an activity *is* its state. ``START`` is
-before the first one, and an event that nothing follows closes its noun.
+The states of a noun are the events themselves: the last event about an activity *is* its state. ``START`` precedes the
+first one, and an event that nothing may follow closes its noun.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TRANSITIONS: dict[str, Table] = {
         START="ActivityScheduled",
         ActivityScheduled=f"ActivityCancelRequested {_ACTIVITY_ENDS}",
         ActivityCancelRequested=_ACTIVITY_ENDS,
-        # The code may cancel what has ended without its knowing: the request is recorded as asked, and does nothing.
+        # The code may cancel an activity before it learns that it has ended: the request is recorded and does nothing.
         ActivityCompleted="ActivityCancelRequested",
         ActivityFailed="ActivityCancelRequested",
         ActivityTimedOut="ActivityCancelRequested",
@@ -70,7 +70,7 @@ TRANSITIONS: dict[str, Table] = {
         ChildWorkflowScheduled="ChildWorkflowStarted ChildWorkflowStartFailed",
         ChildWorkflowStarted=f"ChildWorkflowCancelRequested {_CHILD_ENDS}",
         ChildWorkflowCancelRequested=_CHILD_ENDS,
-        # As with activities: what has ended may still be cancelled, to no effect.
+        # As with activities: one that has ended may still be cancelled, to no effect.
         **dict.fromkeys(_CHILD_ENDS.split(), "ChildWorkflowCancelRequested"),
     ),
     "update": _table(START="UpdateAccepted", UpdateAccepted="UpdateCompleted"),
@@ -79,14 +79,14 @@ TRANSITIONS: dict[str, Table] = {
         ExternalSignalRequested="ExternalSignalDelivered ExternalSignalFailed",
     ),
 }
-"""For each noun, what may follow an event of it. An event that follows nothing here may stand anywhere in a run."""
+"""For each noun, what may follow each of its events. An event that is not listed may occur anywhere in a run."""
 
 NOUN_OF: dict[str, str] = {
     name: noun
     for noun, table in TRANSITIONS.items()
     for name in {*table, *(event for row in table.values() for event in row)} - {START}
 }
-"""The noun that an event type is about."""
+"""Return the noun that an event type is about."""
 
 _IDENTITY: dict[str, str] = {"run": "", "update": "update_id"}
 _ENDS_TWICE = {  # what the code asked for about something that had ended
@@ -97,7 +97,7 @@ _ENDS_TWICE = {  # what the code asked for about something that had ended
 
 
 def check_history(events: Iterable[Event]) -> list[str]:
-    """What is wrong with a history: one sentence a violation, an empty list if nothing is.
+    """Return what is wrong with a history: one sentence per violation, an empty list if it is sound.
 
     Args:
         events: The whole history so far, in order, from seq 1.

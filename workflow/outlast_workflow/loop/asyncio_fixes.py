@@ -1,11 +1,11 @@
-"""Two places where ``asyncio`` walks sets by memory address, mended.
+"""Fixes for two places where ``asyncio`` iterates sets in the order of memory addresses.
 
-* ``as_completed`` over coroutines builds a set of them and makes their tasks in its order. On a workflow's loop the
-  tasks are made first, in the order given; everything else is asyncio's own.
+* ``as_completed`` over coroutines builds a set of them and creates their tasks in its order. On a workflow's loop the
+  tasks are created first, in the order given. The rest is asyncio's own code.
 * ``gather`` returns a future of a private class, hashed by its address. On a workflow's loop it gets the run's next
   hash when it is first hashed.
 
-Other loops see no difference. ``as_completed`` is mended in place, by giving the function another body, because
+Other loops see no difference. ``as_completed`` is patched in place, by giving the function another body, because
 ``from asyncio import as_completed`` may have run before this module was imported.
 """
 
@@ -24,7 +24,7 @@ _outlast_as_completed: Any = None  # for type checkers: the body below looks it 
 
 
 def _twin(function: FunctionType) -> FunctionType:
-    """A second function that does what this one does now."""
+    """Return a copy of a function that keeps its present code."""
     twin = FunctionType(
         function.__code__,
         function.__globals__,
@@ -69,7 +69,7 @@ def _mend_gather() -> None:
 
 
 def mend() -> None:
-    """Mend both, once per process."""
+    """Apply both fixes, once per process."""
     if not hasattr(tasks, _MARK):
         _mend_as_completed()
         _mend_gather()

@@ -1,12 +1,11 @@
 """The commands of the workflow task under way.
 
-A command is asked for in the order the code runs; until the workflow task ends nothing has been sent, so a call that is
-cancelled in the same workflow task simply leaves: its slot becomes empty and its number a hole in the run's count.
+Commands are added in the order in which the code runs. Nothing is sent before the workflow task ends, so a call that is
+cancelled in the same workflow task simply disappears: its slot becomes empty and its number is skipped.
 
-The log is also where a run learns that it must stop. A durable call that cannot be made (:meth:`CommandLog.refuse`)
-stops the workflow task even where user code swallows the exception. A log that was switched off
-(:meth:`CommandLog.close`) forgets what it is asked: the code of a run that leaves memory may call what it likes on its
-way out; nothing follows.
+The log also tells a run to stop. A durable call that cannot be made (:meth:`CommandLog.refuse`) stops the workflow task
+even if user code swallows the exception. A closed log (:meth:`CommandLog.close`) ignores what it is given: the code of
+a run that is being evicted may call whatever it likes, to no effect.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from outlast_workflow.options.limits import StructuralLimits
 X = TypeVar("X", bound=BaseException)
 
 
-class Looks(Protocol):
-    """A stretch of code that may only look."""
+class ReadOnly(Protocol):
+    """A section of code that must not change the run."""
 
     def refuse(self, act: str) -> NoReturn:
-        """Refuse what it tries to do."""
+        """Raise the error for what the section tried to do."""
         ...
 
 
@@ -38,8 +37,8 @@ class CommandLog:
         "entries",
         "last_id",
         "limits",
-        "looking",
         "places",
+        "read_only",
         "refusal",
         "replaying",
         "warned",
@@ -52,24 +51,24 @@ class CommandLog:
         self.whose = whose
         self.warned: set[str] = set()
         self.entries: list[Event | None] = []
-        self.places: list[
-            Place
-        ] = []  # where each entry was asked for; only in replay, which may have to say so
+        # Where each entry was requested; recorded only in replay, which may have to report it.
+        self.places: list[Place] = []
         self.asked_at: list[Place] = []
         self.last_id = 0
         self.workflow_task = 0
         self.replaying = False
         self.closed = False
         self.refusal: BaseException | None = None
-        self.looking: Looks | None = None  # what runs may only look, and is told so
+        # The read-only section that is running, if any.
+        self.read_only: ReadOnly | None = None
 
     def next_id(self) -> int:
-        """The number of the next durable call."""
+        """Return the number of the next durable call."""
         self.last_id += 1
         return self.last_id
 
     def add(self, command: Event) -> int:
-        """Take a command; its index is what :meth:`withdraw` needs."""
+        """Add a command and return its index, which :meth:`withdraw` takes."""
         entries = self.entries
         index = len(entries) + 1
         if self.closed:
@@ -82,19 +81,19 @@ class CommandLog:
         return index - 1
 
     def check(self, kind: str, value: int) -> None:
-        """Refuse a value over its structural limit; only live, never in replay, where it was recorded as it was."""
+        """Refuse a value over its structural limit. Call it live only: in replay the recorded value stands."""
         try:
             self.limits.check(kind, value, whose=self.whose, warned=self.warned)
         except StructuralLimitError as error:
             raise self.refuse(error) from None
 
     def withdraw(self, index: int) -> None:
-        """Forget a command of this workflow task."""
+        """Withdraw a command of this workflow task."""
         if not self.closed:
             self.entries[index] = None
 
     def take(self) -> list[Event]:
-        """End the workflow task: what is to be recorded."""
+        """End the workflow task and return the commands to be recorded."""
         entries = self.entries
         commands = [entry for entry in entries if entry is not None]
         if self.places:
@@ -107,12 +106,12 @@ class CommandLog:
         return commands
 
     def refuse(self, error: X) -> X:
-        """Note why the run can't go on (the first reason stays) and give it back to be raised."""
+        """Note why the run cannot continue (the first reason stays) and return the error to be raised."""
         if self.refusal is None:
             self.refusal = error
         return error
 
     def close(self) -> None:
-        """Switch commands off, for good; what is said from now on is no news either."""
+        """Ignore commands from now on. The log counts as replaying, so that nothing is logged either."""
         self.closed = self.replaying = True
         self.entries = []

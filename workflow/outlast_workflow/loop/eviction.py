@@ -1,13 +1,13 @@
-"""Closing a run's loop so that nothing is left to the garbage collector.
+"""Closing a run's loop so that nothing is left for the garbage collector.
 
-A collector would close suspended coroutines at any time, on any thread, and run their ``finally`` blocks there. So each
-coroutine is ended here, in its own context and with its own loop running: :class:`RunEvicted` is raised at its
+The collector would close suspended coroutines at any time, on any thread, and run their ``finally`` blocks there. So
+each coroutine is ended here, in its own context and with its own loop running: :class:`RunEvicted` is raised at its
 ``await``, which runs ``finally`` blocks and ``async with`` exits but no ``except Exception`` and no handler of
-cancellation. Where the code awaits on its way out, it is raised again; a durable call that it makes there does nothing.
-(Not ``coroutine.close()``: that closes each coroutine of a chain of awaits by itself, and one that awaits on its way
-out is left behind, suspended.)
+cancellation. If the code awaits on its way out, the exception is raised again; a durable call there does nothing.
+(``coroutine.close()`` would not do: it closes each coroutine of a chain of awaits by itself, and leaves one that awaits
+on its way out suspended.)
 
-Then the tasks, now around ended coroutines, are cancelled and stepped to their end, so that no task, future or callback
+Then the tasks, whose coroutines have ended, are cancelled and stepped to their end, so that no task, future or callback
 keeps another alive.
 """
 
@@ -27,11 +27,11 @@ from outlast_workflow.loop.loop import DeterministicLoop
 logger = logging.getLogger("outlast.workflow")
 
 _MOST_THROWS = 100
-"""How many awaits on its way out a coroutine may make before it is given up."""
+"""How many times a coroutine may await on its way out before eviction gives up on it."""
 
 
 class RunEvicted(BaseException):
-    """Raised where a run's code waits when the run leaves memory; not an ``Exception``: it is not for catching."""
+    """Raised where a run's code waits when the run is evicted. A ``BaseException``, because code must not catch it."""
 
 
 def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], whose: str) -> None:
@@ -43,7 +43,8 @@ def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], wh
         whose: The workflow id, for the log.
     """
     calls = tuple(calls)
-    if not calls and loop.is_finished:  # by itself: there is nothing to end
+    # A run that has finished by itself has nothing to end.
+    if not calls and loop.is_finished:
         _forget_tracebacks(loop.tasks)
         loop.shut()
         return
@@ -54,10 +55,12 @@ def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], wh
     suspended = bool(loop.generators)
     for task in loop.tasks:
         suspended = suspended or not task.done()
-    if suspended:  # audit hooks are told of each change: a run that has ended is spared that
+    # Audit hooks are notified of each change of these hooks, which a run that has ended can skip.
+    if suspended:
         sys.set_asyncgen_hooks(loop.hold_generator, None)
     try:
-        for task in loop.tasks:  # which may grow on the way
+        # The list may grow on the way.
+        for task in loop.tasks:
             coroutine: Any = task.get_coro()
             if not task.done() and not _ended(partial(task.context.run, coroutine.throw)):
                 logger.error(
@@ -69,9 +72,8 @@ def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], wh
             future.cancel()
         for waiting in tuple(loop.conditions):
             waiting.cancel()
-        for task in reversed(
-            loop.tasks
-        ):  # whoever awaits a task was made before it: no cancellation has far to go
+        # A task was created before those that it awaits, so in this order each cancellation has only one step to go.
+        for task in reversed(loop.tasks):
             task.cancel()
         loop.drain()
         _forget_tracebacks(loop.tasks)
@@ -83,13 +85,13 @@ def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], wh
 
 
 def _sleeps(loop: DeterministicLoop) -> list[asyncio.Future[Any]]:
-    """The durable calls that timers will resolve."""
+    """Return the durable calls that timers would resolve."""
     owners = [getattr(getattr(timer, "_callback", None), "__self__", None) for timer in loop.timers.values()]
     return [owner for owner in owners if isinstance(owner, DurableFuture)]
 
 
 def _forget_tracebacks(tasks: Iterable[DeterministicTask[Any]]) -> None:
-    """Let go of the frames that raised, which hold their locals, which may hold the task that failed."""
+    """Drop the frames of exceptions: their locals may hold the task that failed."""
     errors: list[BaseException | None] = [
         task.exception() for task in tasks if task.done() and not task.cancelled()
     ]
@@ -103,19 +105,18 @@ def _forget_tracebacks(tasks: Iterable[DeterministicTask[Any]]) -> None:
 
 
 def _ended(throw: Callable[[BaseException], object]) -> bool:
-    """Raise at the await, and at the next one, until there is none; false if that never ends."""
+    """Raise at each await in turn until the coroutine ends; return False if it never does."""
     for _ in range(_MOST_THROWS):
         try:
             throw(RunEvicted())
-        except (
-            BaseException
-        ):  # what its way out raises concerns nobody: the run is not ending, it is leaving memory
+        # What the code raises on its way out does not matter: the run is not ending, only leaving memory.
+        except BaseException:
             return True
     return False
 
 
 def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:
-    """End an asynchronous generator that nobody iterates any more."""
+    """End an asynchronous generator that is no longer iterated."""
 
     async def end() -> None:
         await generator.athrow(RunEvicted())

@@ -1,7 +1,7 @@
-"""Futures and tasks whose hash is the run's, not the memory's.
+"""Futures and tasks whose hashes come from the run's seed, not from memory addresses.
 
-``asyncio`` keeps tasks in sets (``asyncio.wait``, ``TaskGroup``) and walks them; with hashes made of addresses that
-walk differs from one process to the next, and so would the commands. Here the n-th future of a run has the n-th hash of
+``asyncio`` keeps tasks in sets (``asyncio.wait``, ``TaskGroup``) and iterates them. With hashes made of addresses the
+order differs between processes, and so would the commands. Here the n-th future of a run has the n-th hash of
 its seed. The seed matters: ``asyncio`` also keeps the tasks of all runs of a process in one set, where equal hashes
 collide.
 """
@@ -32,13 +32,13 @@ class Hashes:
         self.count = 0
 
     def next(self) -> int:
-        """The next hash: spread by Fibonacci hashing, salted by the seed."""
+        """Return the next hash: spread by Fibonacci hashing, salted with the seed."""
         self.count += 1
         return (self.count * _GOLDEN ^ self.salt) & _MASK
 
 
 def _mixed(seed: int) -> int:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): seeds that are alike give salts that are not."""
+    """The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): similar seeds give different salts."""
     seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     seed = (seed ^ seed >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
     return seed ^ seed >> 31
@@ -58,7 +58,7 @@ class DeterministicFuture(asyncio.Future[T]):
 
 
 class DeterministicTask(asyncio.Task[T]):
-    """A task of a workflow's loop; it remembers the context that its coroutine runs in, for its eviction."""
+    """A task of a workflow's loop. It keeps the context that its coroutine runs in, for eviction."""
 
     __slots__ = ("_hash", "context")
 
@@ -75,7 +75,7 @@ class DeterministicTask(asyncio.Task[T]):
         super().__init__(
             coro, loop=loop, name=f"task-{hashes.count}" if name is None else str(name), context=context
         )
-        # Tasks are held by their loop: they go unfinished only where a process ends, and there it is no news.
+        # Their loop holds tasks, so one is destroyed unfinished only when its process ends; that needs no log line.
         self._log_destroy_pending = False
 
     def __hash__(self) -> int:
@@ -83,34 +83,34 @@ class DeterministicTask(asyncio.Task[T]):
 
 
 class DurableFuture(DeterministicFuture[T]):
-    """What a durable call returns: a future that also passes for the coroutine it is declared to be.
+    """What a durable call returns: a future that also acts as the coroutine it is declared to be.
 
-    A loop's ``create_task`` (and so ``TaskGroup``) hands it back as it is: the call is under way already, and a task
-    around it would only cost. The few methods of tasks that it therefore needs are here.
+    A loop's ``create_task`` (and so ``TaskGroup``) returns it as it is: the call is already under way, and a task
+    around it would only add cost. The few methods of tasks that it therefore needs are here.
     """
 
     __slots__ = ("_name",)
 
     def get_name(self) -> str:
-        """The name given to ``create_task``, or what the call is."""
+        """Return the name given to ``create_task``, or the default name."""
         name: str | None = getattr(self, "_name", None)
         return name if name is not None else self.default_name()
 
     def set_name(self, value: object) -> None:
-        """Name it, as a task is named."""
+        """Set the name, as of a task."""
         self._name = str(value)
 
     def default_name(self) -> str:
-        """What the call is, in a word or two."""
+        """Return what the call is, in a word or two."""
         return type(self).__name__
 
     def close(self) -> None:
-        """Give the call up, as closing a coroutine that was never awaited does."""
+        """Cancel the call, as closing a coroutine that was never awaited does."""
         self.cancel()
 
 
 def log_unawaited(context: Mapping[str, Any], workflow_id: str, run_id: str) -> None:
-    """Log what a run's loop reports of a future that nobody awaited; of durable calls, history tells."""
+    """Log the exception of a future that was never awaited. Those of durable calls are in history already."""
     if not isinstance(context.get("future"), DurableFuture):
         logger.error(
             "workflow %s: %s",

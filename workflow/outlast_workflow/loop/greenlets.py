@@ -6,8 +6,8 @@
                    ▲                                │ blocking.sleep(5) makes the same future as workflow.sleep(5)
                    └── awaits that future ◀── switch ┘ … and its result, or what it raises, switches back
 
-The coroutine is awaited in place of the function, so all that happens to a task happens to plain code too: results
-come in their order, a cancellation and an eviction are raised where it blocks, and its context is the task's.
+The coroutine is awaited in place of the function, so plain code is treated like any task: results arrive in order,
+cancellation and eviction are raised where it blocks, and its context is the task's.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class PlainCode(greenlet):
 
 
 async def in_greenlet(fn: Callable[..., Any], *args: Any) -> Any:
-    """Call a plain function that may block; it blocks this coroutine.
+    """Call a plain function that may block, which suspends this coroutine.
 
-    A function that returns a coroutine after all (a decorator may hide that it does) is awaited.
+    If the function returns a coroutine after all (a decorator may hide that), the coroutine is awaited.
     """
     plain = PlainCode(fn)
     plain.gr_context = getcurrent().gr_context
@@ -53,7 +53,7 @@ async def in_greenlet(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def wait(awaitable: Awaitable[T]) -> T:
-    """Block the plain code that calls until something is there."""
+    """Block the calling plain code until an awaitable has a result, and return it."""
     parent = getcurrent().parent
     assert parent is not None, "the main greenlet does not wait"
     result: T = parent.switch(awaitable)
@@ -61,12 +61,12 @@ def wait(awaitable: Awaitable[T]) -> T:
 
 
 def in_plain_code() -> bool:
-    """Whether the caller may :func:`wait`."""
+    """Return whether the caller may :func:`wait`."""
     return type(getcurrent()) is PlainCode
 
 
 def frames_of(frame: FrameType) -> Iterator[FrameType]:
-    """The frames of the plain code that a suspended :func:`in_greenlet` waits for, the outermost first."""
+    """Return the frames of the plain code that a suspended :func:`in_greenlet` waits for, outermost first."""
     plain = frame.f_locals.get("plain")
     frames: list[FrameType] = []
     inner: FrameType | None = plain.gr_frame if plain is not None and not plain.dead else None

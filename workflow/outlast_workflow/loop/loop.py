@@ -1,11 +1,11 @@
-"""The event loop that workflow code runs on: a queue of what is ready, and nothing else.
+"""The event loop that workflow code runs on: a queue of ready callbacks, and nothing else.
 
-There is no selector and no clock. The machine sets the time, puts what has happened into the queue (a result resolves a
-future, a fired timer is a callback) and runs it until it is empty; the order of everything is the order of the queue.
-A delay becomes a durable timer: a ``TimerScheduled`` command when it is asked for, ``TimerCancelled`` when it is taken
-back in a later workflow task, and nothing at all when it is taken back in the same one.
+There is no selector and no clock. The machine sets the time, queues what has happened (a result resolves a future, a
+fired timer is a callback) and runs the queue until it is empty. Everything happens in the order of the queue.
+A delay becomes a durable timer: a ``TimerScheduled`` command when it is requested, and ``TimerCancelled`` if it is
+cancelled in a later workflow task. Cancelled in the same workflow task, it leaves no command at all.
 
-``time()`` counts seconds from the run's first workflow task, so that a float holds them to the microsecond for
+``time()`` counts seconds from the run's first workflow task, so that a float stays exact to the microsecond for
 centuries.
 """
 
@@ -22,21 +22,21 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 from outlast_workflow.history.events import TimerCancelled, TimerScheduled
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.futures import DeterministicFuture, DeterministicTask, DurableFuture, Hashes
-from outlast_workflow.loop.unsupported import NoWorld
+from outlast_workflow.loop.unsupported import RestrictedLoop
 from outlast_workflow.primitives.times import microseconds
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _FLOAT_NOISE_US = 0.05
-"""A sum of floats may lie this much above the microsecond that is meant; beyond it, instants are rounded up."""
+"""In µs. A sum of floats may exceed the intended microsecond by this much; beyond it, instants are rounded up."""
 
 _FOREVER_US = 253_402_300_800_000_000
-"""The year 10000: what would fire then, or at infinity, never fires and has no timer."""
+"""The year 10000. A delay until then, or until infinity, never fires and has no timer."""
 _MOST_STEPS = 1_000_000
-"""When a loop is closed: a callback that queues itself must end some time."""
+"""How many callbacks run when a loop is closed: a callback that requeues itself must end at some point."""
 _PRUNE_AT_LEAST = 16
-"""Tasks and generators are held in a list; the finished ones leave it whenever it has doubled, from here on."""
+"""Tasks and generators are held in a list. From this length on, finished ones are pruned whenever it has doubled."""
 
 
 class ReadyHandle(asyncio.Handle):
@@ -65,7 +65,7 @@ class Waiting(Protocol):
     """A wait for a condition."""
 
     def check(self) -> bool:
-        """Whether it is over; its waiter is ready then."""
+        """Return whether the wait is over, in which case its waiter is ready."""
         ...
 
     def cancel(self) -> bool:
@@ -87,7 +87,8 @@ class DurableTimer(asyncio.TimerHandle):
         context: Context | None,
     ) -> None:
         super().__init__(when, callback, args, loop, context)
-        self.command_id = 0  # no timer: it never fires
+        # 0 if there is no timer: it never fires.
+        self.command_id = 0
         self.workflow_task = 0
         self.index = 0
 
@@ -98,12 +99,13 @@ class DurableTimer(asyncio.TimerHandle):
         return self is other
 
 
-class DeterministicLoop(NoWorld):
+class DeterministicLoop(RestrictedLoop):
     """One run's loop."""
 
     def __init__(self, log: CommandLog, seed: int) -> None:
         self.log = log
-        self.seed = seed  # of what is random in the run; a reset gives another one
+        # The seed of the run's randomness; a reset changes it.
+        self.seed = seed
         self.hashes = Hashes(seed)
         self.started_at = 0
         self.now = 0
@@ -119,9 +121,9 @@ class DeterministicLoop(NoWorld):
     # --- what runs ------------------------------------------------------------------------------------------------
 
     def run_ready(self, *, conditions: bool = True) -> None:
-        """Run what is ready, and what that makes ready, until nothing is or the run must stop.
+        """Run ready callbacks, and those that they make ready, until none is left or the run must stop.
 
-        Without ``conditions`` no predicate is asked: that is for what must leave no trace if it comes to nothing.
+        Without ``conditions`` no predicate is evaluated, for callers that may have to leave no trace.
         """
         ready, log = self.ready, self.log
         while True:
@@ -133,7 +135,7 @@ class DeterministicLoop(NoWorld):
                 return
 
     def _condition_met(self) -> bool:
-        """Let the first waiter go whose condition holds, in the order of their registration."""
+        """Release the first waiter whose condition holds, in the order of registration."""
         return any(waiting.check() for waiting in tuple(self.conditions))
 
     def call_soon(
@@ -146,7 +148,7 @@ class DeterministicLoop(NoWorld):
         return handle
 
     def create_future(self) -> DeterministicFuture[Any]:
-        """A future with the run's next hash."""
+        """Return a future with the run's next hash."""
         return DeterministicFuture(self.hashes, self)
 
     def create_task(
@@ -157,7 +159,7 @@ class DeterministicLoop(NoWorld):
         context: Context | None = None,
         **_: Any,
     ) -> asyncio.Task[T]:
-        """A task of this run, held strongly; a durable call is handed back, for it is under way already."""
+        """Return a task of this run, held strongly. A durable call is returned as it is: it is already under way."""
         if isinstance(coro, DurableFuture):
             if name is not None:
                 coro.set_name(name)
@@ -178,13 +180,13 @@ class DeterministicLoop(NoWorld):
     # --- time -----------------------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """Seconds since the run's first workflow task."""
+        """Return the seconds since the run's first workflow task."""
         return (self.now - self.started_at) / 1e6
 
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call back after a durable delay; at once, without a timer, if it is zero or less; never if infinite."""
+        """Call back after a durable delay in seconds: at once, without a timer, if zero or less; never if infinite."""
         at = math.inf if delay == math.inf else self.now + microseconds(delay)
         return self._call_when(at, callback, args, context)
 
@@ -226,7 +228,7 @@ class DeterministicLoop(NoWorld):
             log.add(TimerCancelled(timer.command_id))
 
     def fire(self, command_id: int) -> None:
-        """A timer's time has come; one that was cancelled is ignored."""
+        """Queue the callback of a timer that has fired; a cancelled timer is ignored."""
         timer = self.timers.pop(command_id, None)
         if timer is not None:
             self.ready.append(timer)
@@ -234,7 +236,7 @@ class DeterministicLoop(NoWorld):
     # --- errors ---------------------------------------------------------------------------------------------------
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A callback that raised fails the workflow task; an exception nobody retrieved is reported."""
+        """Fail the workflow task for a callback that raised; report an exception that was never retrieved."""
         if self.closing:
             return
         if "handle" in context:
@@ -243,19 +245,19 @@ class DeterministicLoop(NoWorld):
             self.report(context)
 
     def report(self, context: dict[str, Any]) -> None:
-        """An exception that no code retrieved; found by the garbage collector, so nothing may follow from it."""
+        """Report an exception that was never retrieved, found by the garbage collector: it must not affect the run."""
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """As :meth:`call_exception_handler`."""
         self.call_exception_handler(context)
 
     def report_unseen(self) -> None:
-        """Report the exceptions of tasks that nobody will retrieve any more."""
+        """Report the exceptions of tasks that can no longer be retrieved."""
         for task in self.tasks:
             if task.done() and task._log_traceback:
                 self.call_exception_handler(
                     {
-                        "message": f"{task!r} failed, and nobody awaited it",
+                        "message": f"{task!r} failed and was never awaited",
                         "exception": task.exception(),
                         "future": task,
                     }
@@ -277,23 +279,23 @@ class DeterministicLoop(NoWorld):
         """None: the loop's own."""
 
     def is_running(self) -> bool:
-        """Whether this loop is the one that runs now."""
+        """Return whether this loop is the running one."""
         return events._get_running_loop() is self
 
     def is_closed(self) -> bool:
-        """Whether the run left memory."""
+        """Return whether the run was evicted."""
         return self._closed
 
     # --- leaving memory -------------------------------------------------------------------------------------------
 
     @property
     def is_finished(self) -> bool:
-        """Whether every task has ended and nothing waits any more."""
+        """Whether every task has ended and nothing is waiting."""
         waiting = self.ready or self.timers or self.conditions or self.generators
         return not waiting and all(task.done() for task in self.tasks)
 
     def drain(self) -> None:
-        """Step to their end the tasks whose coroutines are closed."""
+        """Step the tasks whose coroutines are closed to their end."""
         ready = self.ready
         for _ in range(_MOST_STEPS):
             if not ready:
@@ -303,7 +305,7 @@ class DeterministicLoop(NoWorld):
                 handle._run()
 
     def shut(self) -> None:
-        """Forget everything."""
+        """Drop all references and close the loop."""
         self._closed = True
         self.tasks, self.generators, self.conditions = [], [], []
         for timer in list(self.timers.values()):
@@ -313,7 +315,7 @@ class DeterministicLoop(NoWorld):
     # --- asynchronous generators ----------------------------------------------------------------------------------
 
     def hold_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Keep a generator that began to run: the run's code or its eviction closes it, never a collector."""
+        """Hold a generator that has started: the run's code or its eviction closes it, never the garbage collector."""
         self.generators.append(generator)
         if len(self.generators) > self._prune_generators_at and not self.closing:
             self.generators = [one for one in self.generators if getattr(one, "ag_frame", None) is not None]

@@ -1,9 +1,9 @@
-"""Looking without touching: how queries, validators and ``wait_condition`` predicates are kept from changing a run.
+"""Read-only sections: how queries, validators and ``wait_condition`` predicates are kept from changing a run.
 
-While a :class:`Looking` is open, the queue of the loop and the list of commands refuse whatever is added, so nothing
-can be scheduled, woken or asked for, by whatever way; and the functions of ``outlast.workflow`` say so before they
-try. What was tried is noted even if the code swallows the exception: a machine in which it happened is not to be
-trusted any more (:attr:`Looking.violated`). Attributes that user code sets on its own objects can't be guarded.
+While a :class:`ReadOnlySection` is open, the loop's queue and the list of commands refuse every addition, so nothing
+can be scheduled, woken or requested in any way. The functions of ``outlast.workflow`` refuse before they try. An
+attempt is noted even if the code swallows the exception, because the machine can no longer be trusted
+(:attr:`ReadOnlySection.violated`). Attributes that user code sets on its own objects cannot be guarded.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from outlast_workflow.loop.command_log import CommandLog
 
 
 class _RefusingQueue(deque[asyncio.Handle]):
-    looking: Looking
+    section: ReadOnlySection
 
     def append(self, handle: asyncio.Handle, /) -> NoReturn:
-        self.looking.refuse("wake a task or schedule a callback")
+        self.section.refuse("wake a task or schedule a callback")
 
 
 class _RefusingList(list[Event | None]):
-    looking: Looking
+    section: ReadOnlySection
 
     def append(self, command: Event | None, /) -> NoReturn:
-        self.looking.refuse("make a durable call")
+        self.section.refuse("make a durable call")
 
     def __setitem__(self, index: Any, value: Any, /) -> NoReturn:
-        self.looking.refuse("take back a durable call")
+        self.section.refuse("take back a durable call")
 
 
-class Looking:
-    """A stretch of code of a run that may only look.
+class ReadOnlySection:
+    """A section of a run's code that must not change the run.
 
     Args:
         loop: The run's loop, at rest.
-        what: What it is, as messages call it: ``query 'status'``.
+        what: Its name in messages, such as ``query 'status'``.
     """
 
     __slots__ = ("_entries", "_hash_count", "_last_id", "_log", "_loop", "_ready", "violated", "what")
@@ -55,19 +55,19 @@ class Looking:
         self._ready, self._entries = loop.ready, log.entries
         self._last_id, self._hash_count = log.last_id, loop.hashes.count
         queue, entries = _RefusingQueue(), _RefusingList()
-        queue.looking = entries.looking = self
-        loop.ready, log.entries, log.looking = queue, entries, self
+        queue.section = entries.section = self
+        loop.ready, log.entries, log.read_only = queue, entries, self
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         loop, log = self._loop, self._log
-        loop.ready, log.entries, log.looking = self._ready, self._entries, None
+        loop.ready, log.entries, log.read_only = self._ready, self._entries, None
         log.last_id, loop.hashes.count = self._last_id, self._hash_count
 
     def refuse(self, act: str) -> NoReturn:
-        """Say no, and remember that it was tried."""
+        """Raise ReadOnlyContextError, and note the attempt."""
         error = ReadOnlyContextError(
-            f"{self.what} tried to {act}: it may only look; do it in the run method, a signal or an update"
+            f"{self.what} tried to {act}: it is read-only; do it in the run method, a signal or an update"
         )
         if self.violated is None:
             self.violated = error

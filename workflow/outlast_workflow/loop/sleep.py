@@ -1,4 +1,4 @@
-"""``workflow.sleep``: a durable wait that is numbered when it is asked for."""
+"""``workflow.sleep``: a durable wait that is numbered when it is requested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outlast_workflow.loop.loop import DeterministicLoop
 
 
 class SleepFuture(DurableFuture[None]):
-    """A wait under way."""
+    """A durable sleep under way."""
 
     __slots__ = ("timer",)
 
@@ -19,13 +19,14 @@ class SleepFuture(DurableFuture[None]):
         self.timer: asyncio.TimerHandle | None = loop.call_later(seconds, self.wake)
 
     def wake(self) -> None:
-        """The time came."""
-        self.timer = None  # which holds this method, and so this future
+        """End the sleep: its timer has fired."""
+        # The timer holds this method, and so this future.
+        self.timer = None
         if not self.done():
             self.set_result(None)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Stop waiting."""
+        """Cancel the sleep and its timer."""
         if self.done():
             return False
         if self.timer is not None:
@@ -33,5 +34,5 @@ class SleepFuture(DurableFuture[None]):
         return super().cancel(msg)
 
     def default_name(self) -> str:
-        """What it is."""
+        """Return ``sleep``."""
         return "sleep"

@@ -1,4 +1,4 @@
-"""Where workflow code is: the line that asked for a command, the line that a coroutine waits at."""
+"""Lines of workflow code: the one that requested a command, the one at which a coroutine waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_THE_USERS = frozenset({"asyncio", "contextlib", "outlast", "outlast_activit
 _LOOP = "outlast_workflow.loop.loop"
 
 Place = tuple[CodeType, int] | None
-"""A code object and an instruction in it: a line number is looked up only when somebody asks."""
+"""A code object and an instruction in it. Its line number is looked up only when needed."""
 
 
 @lru_cache(4096)
@@ -23,7 +23,7 @@ def _is_the_users(module: str) -> bool:
 
 
 def calling_place() -> Place:
-    """The innermost line of workflow code on the stack, if any is."""
+    """Return the innermost line of workflow code on the stack, if there is one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -36,7 +36,7 @@ def calling_place() -> Place:
 
 
 def line_of(place: Place) -> str | None:
-    """A place as ``file:line``."""
+    """Return a place as ``file:line``."""
     if place is None:
         return None
     code, instruction = place
@@ -47,7 +47,7 @@ def line_of(place: Place) -> str | None:
 
 
 def waiting_line(coroutine: Any) -> str | None:
-    """The innermost line of workflow code that a suspended coroutine waits at, as ``file:line``."""
+    """Return the innermost line of workflow code at which a suspended coroutine waits, as ``file:line``."""
     found = None
     for frame in _suspended_frames(coroutine):
         if _is_the_users(frame.f_globals.get("__name__", "")):
@@ -56,7 +56,7 @@ def waiting_line(coroutine: Any) -> str | None:
 
 
 def waiting_stack(coroutine: Any) -> list[str]:
-    """The lines of workflow code that a suspended coroutine waits at, the outermost first."""
+    """Return the lines of workflow code at which a suspended coroutine waits, outermost first."""
     return [
         f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
         for frame in _suspended_frames(coroutine)

@@ -1,4 +1,4 @@
-"""What a workflow's loop refuses: everything that touches the world, each with what to use instead."""
+"""What a workflow's loop refuses: every method that would do I/O, each with what to use instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IN_AN_ACTIVITY = "do it in an activity and await that"
 REPLACEMENTS: dict[str, str] = {
     "run_in_executor": "a thread's answer would not replay: make the function an activity (a plain `def` will do)",
     "set_default_executor": "workflows use no threads: make the function an activity (a plain `def` will do)",
-    "call_soon_threadsafe": "threads can't reach into a workflow: complete an activity or send a signal",
+    "call_soon_threadsafe": "threads cannot reach into a workflow: complete an activity or send a signal",
     "set_task_factory": "its tasks must be the loop's own: use asyncio.create_task",
     "run_until_complete": "await it",
     "run_forever": "await what you wait for",
@@ -61,14 +61,16 @@ REPLACEMENTS: dict[str, str] = {
 
 def _refusal(name: str, replacement: str) -> Any:
     def refuse(self: asyncio.AbstractEventLoop, *args: object, **kwargs: object) -> NoReturn:
-        raise DurableCallError(f"loop.{name}() can't be used in a workflow, which must replay: {replacement}")
+        raise DurableCallError(
+            f"loop.{name}() cannot be used in a workflow, which must replay: {replacement}"
+        )
 
     refuse.__name__ = name
     refuse.__doc__ = f"Refused: {replacement}."
     return refuse
 
 
-class NoWorld(asyncio.AbstractEventLoop):
-    """An event loop all of whose doors to the outside are shut."""
+class RestrictedLoop(asyncio.AbstractEventLoop):
+    """An event loop that refuses every method of :data:`REPLACEMENTS`."""
 
     locals().update({name: _refusal(name, replacement) for name, replacement in REPLACEMENTS.items()})

@@ -1,7 +1,7 @@
-"""``workflow.wait_condition``: waiting until something that the code can compute is so.
+"""``workflow.wait_condition``: waiting until a predicate over the workflow's state holds.
 
-Predicates are asked in the order of their registration whenever nothing else is ready. The first one that holds lets
-its waiter run, until again nothing is ready; so when ``wait_condition`` returns its predicate holds, also where two
+Predicates are evaluated in the order of registration whenever nothing else is ready. The first one that holds releases
+its waiter, which runs until again nothing is ready. So the predicate holds when ``wait_condition`` returns, even if two
 waiters wait for the same thing and the first one takes it.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 
 from outlast_workflow.loop.futures import DurableFuture
 from outlast_workflow.loop.loop import DeterministicLoop
-from outlast_workflow.loop.read_only import Looking
+from outlast_workflow.loop.read_only import ReadOnlySection
 
 _WHAT = "a wait_condition predicate"
 
 
 class ConditionFuture(DurableFuture[None]):
-    """A wait for a predicate, with a durable timer where it has a timeout."""
+    """A wait for a predicate, with a durable timer if it has a timeout."""
 
     __slots__ = ("context", "owner", "predicate", "timer")
 
@@ -35,19 +35,19 @@ class ConditionFuture(DurableFuture[None]):
         loop.conditions.append(self)
 
     def check(self) -> bool:
-        """Ask the predicate; whether the wait is over. What it raises, the waiter gets."""
-        looking = Looking(self.owner, _WHAT)
+        """Evaluate the predicate and return whether the wait is over. What it raises is raised in the waiter."""
+        section = ReadOnlySection(self.owner, _WHAT)
         try:
-            with looking:
+            with section:
                 held = bool(self.context.run(self.predicate))
         except Exception as error:
-            if looking.violated is None:
+            if section.violated is None:
                 self._leave()
                 self.set_exception(error)
                 return True
             held = False
-        if looking.violated is not None:
-            self.owner.log.refuse(looking.violated)
+        if section.violated is not None:
+            self.owner.log.refuse(section.violated)
             return False
         if held:
             self._leave()
@@ -55,14 +55,14 @@ class ConditionFuture(DurableFuture[None]):
         return held
 
     def expire(self) -> None:
-        """The time is over; what has become true at the last moment counts."""
+        """End the wait at its timeout, unless the predicate holds at this moment."""
         self.timer = None
         if not self.done() and not self.check() and self.owner.log.refusal is None:
             self._leave()
             self.set_exception(TimeoutError("the condition did not become true in time"))
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Stop waiting."""
+        """Cancel the wait and its timer."""
         if self.done():
             return False
         self._leave()
@@ -77,5 +77,5 @@ class ConditionFuture(DurableFuture[None]):
             timer.cancel()
 
     def default_name(self) -> str:
-        """What it is."""
+        """Return ``wait_condition``."""
         return "wait_condition"

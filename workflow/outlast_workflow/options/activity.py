@@ -30,20 +30,20 @@ class ActivityOptions(Value):
     """Options of an activity call. All are optional; what is not given comes from the decorator or the worker.
 
     Args:
-        task_queue: the queue it waits in; by default the workflow's.
-        schedule_to_start_timeout: how long an attempt may wait for a worker.
-        start_to_close_timeout: how long an attempt may run.
-        schedule_to_close_timeout: how long all attempts together may take.
-        heartbeat_timeout: how long a running attempt may be silent.
-        retry_policy: by default 1 s, doubled, at most 100 s, without end.
+        task_queue: The queue it waits in; by default the workflow's.
+        schedule_to_start_timeout: How long an attempt may wait for a worker.
+        start_to_close_timeout: How long an attempt may run.
+        schedule_to_close_timeout: How long all attempts together may take.
+        heartbeat_timeout: How long a running attempt may be silent.
+        retry_policy: By default 1 s, doubled, at most 100 s, without end.
         priority: 0 (first) to 9; by default the workflow's.
-        cancellation_type: what cancelling the call does: ``try`` (the default), ``wait`` or ``abandon``; see
+        cancellation_type: What cancelling the call does: ``try`` (the default), ``wait`` or ``abandon``; see
             :class:`CancellationType`.
 
     Timeouts take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
 
     Raises:
-        InvalidOptionError: a field is out of range, or two timeouts contradict each other.
+        InvalidOptionError: A field is out of range, or two timeouts contradict each other.
     """
 
     __slots__ = (
@@ -153,7 +153,7 @@ class ActivityOptions(Value):
         """These options where ``over`` says nothing, validated together. Cached.
 
         Raises:
-            InvalidOptionError: the two contradict each other.
+            InvalidOptionError: The two contradict each other.
         """
         return _merged(self, over)
 

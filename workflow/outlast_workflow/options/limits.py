@@ -58,13 +58,13 @@ class StructuralLimits:
         """Refuse a value over its limit; log a warning from 80 % on.
 
         Args:
-            kind: a field of this class.
-            value: bytes or a count, as the field is.
-            whose: what the warning names, for example a workflow id.
-            warned: the kinds that were already warned of: a warning is logged only if it adds one.
+            kind: A field of this class.
+            value: Bytes or a count, as the field is.
+            whose: What the warning names, for example a workflow id.
+            warned: The kinds that were already warned of: a warning is logged only if it adds one.
 
         Raises:
-            StructuralLimitError: the value is greater than the limit.
+            StructuralLimitError: The value is greater than the limit.
         """
         limit: int = getattr(self, kind)
         if value * 5 >= limit * 4 and limit:

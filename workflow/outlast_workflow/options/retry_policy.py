@@ -17,15 +17,15 @@ class RetryPolicy(Value):
     """How a failed attempt is followed by another: exponential backoff, capped.
 
     Args:
-        initial_interval: the first wait, in seconds or a timedelta.
-        backoff_coefficient: by how much each wait exceeds the one before; at least 1.
-        max_interval: the longest wait, in seconds or a timedelta.
-        max_attempts: how many attempts in all; 0 is unlimited.
-        jitter: the fraction (0 to 1) by which a wait is spread at random, both ways, never beyond ``max_interval``.
-        non_retryable_error_types: class names (or classes) of errors that are not tried again.
+        initial_interval: The first wait, in seconds or a timedelta.
+        backoff_coefficient: By how much each wait exceeds the one before; at least 1.
+        max_interval: The longest wait, in seconds or a timedelta.
+        max_attempts: How many attempts in all; 0 is unlimited.
+        jitter: The fraction (0 to 1) by which a wait is spread at random, both ways, never beyond ``max_interval``.
+        non_retryable_error_types: Class names (or classes) of errors that are not tried again.
 
     Raises:
-        InvalidOptionError: a field is out of range.
+        InvalidOptionError: A field is out of range.
     """
 
     __slots__ = (
@@ -120,8 +120,8 @@ class RetryPolicy(Value):
         """How long to wait after an attempt, in microseconds.
 
         Args:
-            attempt: the attempt that just ended, counted from 1.
-            jitter_unit: a random number from 0 to 1, used only if the policy has jitter.
+            attempt: The attempt that just ended, counted from 1.
+            jitter_unit: A random number from 0 to 1, used only if the policy has jitter.
         """
         try:
             grown = self.initial_us * float(self.backoff_coefficient) ** (max(attempt, 1) - 1)

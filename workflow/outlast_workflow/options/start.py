@@ -23,19 +23,19 @@ class StartOptions(Value):
     ``StartOptions(execution_timeout=7200) == StartOptions().with_execution_timeout(7200)``.
 
     Args:
-        execution_timeout: how long all runs of the chain together may take, start delay included; at least 1 second.
-        run_timeout: how long each run may take; at least 1 second. It may exceed the execution timeout.
-        retry_policy: if given, a failed run is followed by another, within the same execution deadline.
+        execution_timeout: How long all runs of the chain together may take, start delay included; at least 1 second.
+        run_timeout: How long each run may take; at least 1 second. It may exceed the execution timeout.
+        retry_policy: If given, a failed run is followed by another, within the same execution deadline.
         memo: JSON-able values that are kept with the run and shown by ``describe``.
-        search_attributes: what the run is found by: text, numbers, booleans, datetimes, lists of texts, by name.
-        start_delay: how long to wait before the first run begins; a signal, update or cancel ends it.
+        search_attributes: What the run is found by: text, numbers, booleans, datetimes, lists of texts, by name.
+        start_delay: How long to wait before the first run begins; a signal, update or cancel ends it.
         priority: 0 (first) to 9; inherited by activities and children.
-        duplicate_policy: what to do if the workflow id is taken.
+        duplicate_policy: What to do if the workflow id is taken.
 
     Durations take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
 
     Raises:
-        InvalidOptionError: a field is out of range, or the start delay leaves no time for the execution.
+        InvalidOptionError: A field is out of range, or the start delay leaves no time for the execution.
     """
 
     __slots__ = (

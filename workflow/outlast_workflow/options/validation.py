@@ -38,7 +38,7 @@ def duration_seconds(field: str, value: Any) -> int | float:
     """A duration in seconds, not negative: an int when whole.
 
     Raises:
-        InvalidOptionError: not a number or timedelta, not finite, negative, or over 100 years.
+        InvalidOptionError: Not a number or timedelta, not finite, negative, or over 100 years.
     """
     seconds: int | float
     if isinstance(value, timedelta):
@@ -67,12 +67,12 @@ def timeout_seconds(field: str, value: Any, *, minimum_seconds: int | None = Non
     """A timeout in seconds: an int when whole.
 
     Args:
-        field: how messages call it, in words: ``execution timeout``.
-        value: seconds (int or float) or a timedelta.
-        minimum_seconds: the least it may be; without one it must be positive.
+        field: How messages call it, in words: ``execution timeout``.
+        value: Seconds (int or float) or a timedelta.
+        minimum_seconds: The least it may be; without one it must be positive.
 
     Raises:
-        InvalidOptionError: not a number or timedelta, not finite, too small, or over 100 years.
+        InvalidOptionError: Not a number or timedelta, not finite, too small, or over 100 years.
     """
     negative = (
         isinstance(value, timedelta | int | float) and not isinstance(value, bool) and _is_negative(value)
@@ -146,7 +146,7 @@ def validate_name(field: str, value: Any) -> str:
     """A name or id: text, not empty, printable, short enough to be a key in every database.
 
     Raises:
-        InvalidOptionError: otherwise.
+        InvalidOptionError: Otherwise.
     """
     if not isinstance(value, str):
         raise _bad(field, f"must be text, not {type(value).__name__}")
@@ -226,7 +226,7 @@ def validate_reason(value: Any) -> str | None:
     """Why a person cancels or terminates a run: any text that every database can hold, or none.
 
     Raises:
-        InvalidOptionError: otherwise.
+        InvalidOptionError: Otherwise.
     """
     if value is None:
         return None

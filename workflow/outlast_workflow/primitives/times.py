@@ -25,7 +25,7 @@ def from_datetime(moment: datetime) -> int:
     """Microseconds since the epoch of an aware datetime, exactly.
 
     Raises:
-        ValueError: if the datetime is naive: it names no instant.
+        ValueError: If the datetime is naive: it names no instant.
     """
     if moment.tzinfo is None:
         raise ValueError(
@@ -43,7 +43,7 @@ def from_iso(text: str) -> int:
     """Microseconds since the epoch of ISO 8601 text with an offset.
 
     Raises:
-        ValueError: if the text is not ISO 8601 or has no offset.
+        ValueError: If the text is not ISO 8601 or has no offset.
     """
     return from_datetime(datetime.fromisoformat(text))
 

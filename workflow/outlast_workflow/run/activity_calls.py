@@ -1,8 +1,8 @@
 """A run's activity calls: from the code's call, through the command, to the future that resolves.
 
-An activity is open from its call until its end is applied or its future is cancelled, whichever comes first; what
-history says about it later is ignored. What must be right about a call (arguments, options, a bound on its duration) is
-looked at live only: in replay the recorded event stands, whatever the code would say today.
+An activity is open from its call until its end is applied or its future is cancelled, whichever comes first. What
+history says about it later is ignored. A call is checked (arguments, options, a bound on its duration) live only: in
+replay the recorded event stands, whatever the code would say today.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_OPTIONS = ActivityOptions()
 
 @runtime_checkable
 class ActivityCallable(Protocol):
-    """What an activity must show to be called from a workflow."""
+    """What an activity needs to be callable from a workflow."""
 
     @property
     def name(self) -> str:
@@ -53,12 +53,12 @@ class ActivityCallable(Protocol):
 
     @property
     def signature(self) -> CallSignature:
-        """What it takes and returns."""
+        """Its parameters and its result."""
         ...
 
 
 class ActivityFuture(DurableFuture[T]):
-    """An activity under way: awaitable as often as you like, with ``cancel()``, ``done()`` and ``result()``."""
+    """An activity under way: awaitable any number of times, with ``cancel()``, ``done()`` and ``result()``."""
 
     __slots__ = (
         "activity_type",
@@ -85,7 +85,7 @@ class ActivityFuture(DurableFuture[T]):
         self.index = 0
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Give the activity up: it is asked to stop, and who awaits it is cancelled, as the cancellation type says."""
+        """Cancel the activity: ask it to stop and cancel its waiter, as the cancellation type says."""
         if self.done():
             return False
         if self.calls.give_up(self):
@@ -93,7 +93,7 @@ class ActivityFuture(DurableFuture[T]):
         return True
 
     def default_name(self) -> str:
-        """The activity's type and command id."""
+        """Return the activity's type and command id."""
         return f"{self.activity_type}#{self.command_id}"
 
 
@@ -128,20 +128,20 @@ class ActivityCalls:
         local: bool | None = None,
         headers: dict[str, str] | None = None,
     ) -> ActivityFuture[Any]:
-        """Number a call, ask for it, and return the future of its result.
+        """Number a call, add its command, and return the future of its result.
 
         Args:
             activity_type: The activity's type.
             args: Its arguments.
-            signature: What it takes, where that is known.
-            options: The options of the declaration with those of the call over them.
+            signature: Its signature, if that is known.
+            options: The options of the declaration, overridden by those of the call.
             result_hint: How to read its result.
-            local: Whether it runs where its run does.
-            headers: What the interceptors have let through; ``None`` before they are called.
+            local: Whether it runs in the process of its run.
+            headers: The headers that the interceptors left; ``None`` before they are called.
 
         Raises:
-            DurableCallError: The call can't be made like this; the workflow task fails even if this is caught.
-            StructuralLimitError: One thing too many; the run fails even if this is caught.
+            DurableCallError: The call cannot be made as written; the workflow task fails even if this is caught.
+            StructuralLimitError: A limit was exceeded; the run fails even if this is caught.
         """
         if self.interceptors and headers is None:
             call = StartActivity(activity_type, args, options, bool(local))
@@ -206,9 +206,10 @@ class ActivityCalls:
         )
 
     def give_up(self, future: ActivityFuture[Any]) -> bool:
-        """The code no longer wants it: withdraw the call if it was not sent, else ask the activity to stop.
+        """Withdraw a call that was not sent yet, or else ask the activity to stop.
 
-        Returns whether its future is cancelled now, rather than at the activity's end.
+        Returns:
+            Whether its future is cancelled now, rather than at the activity's end.
         """
         command_id, log = future.command_id, self.log
         if command_id not in self.open or log.closed:
@@ -238,7 +239,7 @@ class ActivityCalls:
         """Resolve with the result, read as the call's result hint says.
 
         Raises:
-            PayloadDecodeError: It can't be read so; names the activity.
+            PayloadDecodeError: The result cannot be read like this; the message names the activity.
         """
         future = self.open.pop(event.command_id, None)
         if future is not None:
@@ -246,13 +247,13 @@ class ActivityCalls:
             future.set_result(result)
 
     def ended_badly(self, event: ActivityFailed | ActivityTimedOut) -> None:
-        """Resolve with the error."""
+        """Resolve with the failure, as an ActivityError."""
         future = self.open.pop(event.command_id, None)
         if future is not None:
             future.set_exception(activity_error(event, future.activity_type, self.converter))
 
     def cancelled(self, event: ActivityCancelled) -> None:
-        """Cancel whoever awaits it."""
+        """Cancel the future, and so whatever awaits it."""
         future = self.open.pop(event.command_id, None)
         if future is not None:
             future.cancel()

@@ -1,10 +1,10 @@
 """A run's children: from the code's call, through the command, to the future that resolves.
 
-A child is open from its call until its end is applied or its future is cancelled; what history says about it later is
-ignored. As with activities, a call is looked at live only: in replay the recorded event stands.
+A child is open from its call until its end is applied or its future is cancelled. What history says about it later is
+ignored. As with activities, a call is checked live only: in replay the recorded event stands.
 
 Cancelling a child's future asks the child to cancel. By default the future then waits for the child's end, so that the
-child can clean up before its parent goes on (and perhaps ends, which would terminate it): see
+child can clean up before its parent continues (and perhaps ends, which would terminate the child): see
 :class:`~outlast_workflow.primitives.enums.CancellationType`.
 """
 
@@ -49,7 +49,7 @@ NOTHING = Payload(b"{}")
 
 @dataclass(slots=True)
 class ChildOptions:
-    """The options of one call, checked."""
+    """The validated options of one call."""
 
     start: StartOptions
     task_queue: str | None
@@ -58,17 +58,17 @@ class ChildOptions:
 
 
 class StartedFuture(DurableFuture[str]):
-    """Resolves with the child's run id."""
+    """The start of a child: resolves with its run id."""
 
     __slots__ = ()
 
     def default_name(self) -> str:
-        """What it is."""
+        """Return ``child started``."""
         return "child started"
 
 
 class ChildWorkflowHandle(DurableFuture[T]):
-    """A child under way: awaitable as often as you like, with ``cancel()``, ``done()`` and ``result()``.
+    """A child under way. It can be awaited any number of times, and has ``cancel()``, ``done()`` and ``result()``.
 
     Attributes:
         workflow_id: Its id.
@@ -113,10 +113,10 @@ class ChildWorkflowHandle(DurableFuture[T]):
         self.index = 0
 
     def started(self) -> Coroutine[Any, Any, str]:
-        """Wait until the child has been started; gives the id of its first run.
+        """Wait until the child has been started, and return the id of its first run.
 
         Raises:
-            ChildWorkflowError: When awaited: it was not, because its id is taken.
+            ChildWorkflowError: When awaited: it was not started, because its id is taken.
         """
         if self.start is None:
             self.start = self.calls.start_of(self)
@@ -129,19 +129,19 @@ class ChildWorkflowHandle(DurableFuture[T]):
     def signal(self, signal: str, *args: Any) -> Coroutine[Any, Any, None]: ...
 
     def signal(self, signal: Any, *args: Any) -> Any:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
-        """Send the child a signal, as ``workflow.external(child.workflow_id).signal(…)`` does; only ever to this child.
+        """Send a signal, as ``workflow.external(child.workflow_id).signal(…)`` does, but only to this child's chain.
 
         Args:
             signal: ``Order.approve``, or a signal's name.
             *args: Its arguments.
 
         Raises:
-            WorkflowClosedError: When awaited: the child has ended already.
+            WorkflowClosedError: When awaited: the child has already ended.
         """
         loop: Any = self.calls.loop
         log = self.calls.log
-        if log.looking is not None:
-            log.looking.refuse("signal a child")
+        if log.read_only is not None:
+            log.read_only.refuse("signal a child")
         try:
             call = call_of(SignalCall, signal, args)
         except (InvalidOptionError, WorkflowTaskError) as error:
@@ -150,7 +150,7 @@ class ChildWorkflowHandle(DurableFuture[T]):
         return machine.externals.signal(self.workflow_id, self.run_id, call.name, call.args, call.signature)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Ask the child to cancel; whoever awaits it is cancelled then, or at once, as the cancellation type says."""
+        """Ask the child to cancel. The cancellation type says whether its waiter is cancelled at once or at its end."""
         if self.done():
             return False
         if self.calls.give_up(self):
@@ -158,7 +158,7 @@ class ChildWorkflowHandle(DurableFuture[T]):
         return True
 
     def default_name(self) -> str:
-        """The child's type and id."""
+        """Return the child's type and id."""
         return f"{self.workflow_type} {self.workflow_id}"
 
 
@@ -192,21 +192,21 @@ class ChildCalls:
         cancellation: CancellationType,
         headers: dict[str, str] | None = None,
     ) -> ChildWorkflowHandle[Any]:
-        """Number a call, ask for it, and return its handle.
+        """Number a call, add its command, and return its handle.
 
         Args:
             workflow_type: The child's type.
             args: Its arguments.
-            signature: What it takes, where that is known.
-            workflow_id: Its id; one that is made from the run's own if ``None``.
+            signature: Its signature, if that is known.
+            workflow_id: Its id; derived from the run's own if ``None``.
             options: The options of the call; ``None`` in replay.
             result_hint: How to read its result.
-            cancellation: How cancelling its future treats it.
-            headers: What the interceptors have let through; ``None`` before they are called.
+            cancellation: What cancelling its future does to it.
+            headers: The headers that the interceptors left; ``None`` before they are called.
 
         Raises:
-            DurableCallError: The call can't be made like this; the workflow task fails even if this is caught.
-            StructuralLimitError: One thing too many; the run fails even if this is caught.
+            DurableCallError: The call cannot be made as written; the workflow task fails even if this is caught.
+            StructuralLimitError: A limit was exceeded; the run fails even if this is caught.
         """
         if self.interceptors and headers is None:
             return self.interceptors.call(
@@ -242,7 +242,7 @@ class ChildCalls:
         return handle
 
     def _own_id(self, command_id: int) -> str:
-        """An id that no other call has, the same on every replay."""
+        """Return an id that no other call has, the same on every replay."""
         return str(uuid5(NAMESPACE_OID, f"{self.run.workflow_id}/{self.loop.seed}/{command_id}"))
 
     def _command(
@@ -279,7 +279,7 @@ class ChildCalls:
         )
 
     def _snapshot(self, options: StartOptions) -> Payload:
-        """What the event keeps of the options."""
+        """Return the part of the options that the event records."""
         document: dict[str, Any] = {}
         if options.execution_timeout is not None:
             document["execution_timeout"] = options.execution_timeout
@@ -298,7 +298,7 @@ class ChildCalls:
         return Payload(orjson.dumps(document)) if document else NOTHING
 
     def give_up(self, handle: ChildWorkflowHandle[Any]) -> bool:
-        """The code no longer wants it. Returns whether its future is cancelled now, rather than at the child's end."""
+        """Withdraw or cancel a child; return whether its future is cancelled now, rather than at the child's end."""
         log = self.log
         if self.open.get(handle.command_id) is not handle or log.closed:
             return True
@@ -314,7 +314,7 @@ class ChildCalls:
         return True
 
     def start_of(self, handle: ChildWorkflowHandle[Any]) -> StartedFuture:
-        """The future of a child's start."""
+        """Return the future of a child's start."""
         future = StartedFuture(self.loop.hashes, self.loop)
         if handle.run_id is not None:
             future.set_result(handle.run_id)
@@ -327,12 +327,12 @@ class ChildCalls:
         return future
 
     def awaits_start(self, command_id: int) -> bool:
-        """Whether the code waits to hear that a child has started."""
+        """Return whether the code waits for a child's start."""
         handle = self.open.get(command_id)
         return handle is not None and handle.start is not None and not handle.start.done()
 
     def forget(self) -> list[DurableFuture[Any]]:
-        """Let go of the open children; gives what coroutines may wait for."""
+        """Drop the open children, and return the futures that coroutines may await."""
         handles = list(self.open.values())
         self.open.clear()
         return [*handles, *(handle.start for handle in handles if handle.start is not None)]
@@ -340,7 +340,7 @@ class ChildCalls:
     # --- what history says ----------------------------------------------------------------------------------------
 
     def started(self, event: ChildWorkflowStarted) -> None:
-        """The child's first run exists."""
+        """Record the id of the child's first run, and resolve the waiter of its start."""
         handle = self.open.get(event.command_id)
         if handle is None:
             return
@@ -349,7 +349,7 @@ class ChildCalls:
             handle.start.set_result(event.run_id)
 
     def completed(self, event: ChildWorkflowCompleted) -> None:
-        """Resolve with the result, read as the call's result hint says."""
+        """Resolve with the result, read by the call's result hint."""
         handle = self.open.pop(event.command_id, None)
         if handle is not None:
             handle.set_result(
@@ -357,7 +357,7 @@ class ChildCalls:
             )
 
     def ended_badly(self, event: BadEnd) -> None:
-        """Resolve with the error; whoever cancelled the child itself is cancelled."""
+        """Resolve with the error; cancel the future if the code itself cancelled the child."""
         handle = self.open.pop(event.command_id, None)
         if handle is None:
             return

@@ -1,4 +1,4 @@
-"""The ends of children, as errors in their parent's code."""
+"""The unsuccessful ends of children, as errors in their parent's code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BadEnd = (
 def child_error(
     event: BadEnd, workflow_type: str, workflow_id: str, run_id: str | None, converter: DataConverter
 ) -> ChildWorkflowError:
-    """What workflow code sees of a child that ended without a result."""
+    """Return what workflow code sees when a child ends without a result."""
     known = run_id or ""
     state: RetryState | None = None
     cause: BaseException
@@ -68,7 +68,7 @@ def child_error(
 
 
 def already_started_failure(workflow_id: str, run_id: str, status: str) -> Failure:
-    """The document of a start that found its id taken, made from rows."""
+    """Return the failure document, made from rows, of a start whose id was taken."""
     error = WorkflowAlreadyStartedError(workflow_id, run_id=run_id, status=status)
     return {
         "category": error.category,

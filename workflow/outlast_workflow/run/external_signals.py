@@ -1,6 +1,6 @@
 """A run's signals to other workflows.
 
-Asked for, delivered in the same change, and heard of in the next workflow task.
+A signal is delivered in the transaction that records its command. The next workflow task learns the outcome.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from outlast_workflow.run.intercepted_calls import SignalExternal
 
 
 class ExternalSignalFuture(DurableFuture[None]):
-    """A signal on its way to another workflow. Once sent it can't be taken back: cancelling ends only the wait."""
+    """A signal on its way to another workflow. Once sent it cannot be withdrawn: cancelling ends only the wait."""
 
     __slots__ = ("calls", "command_id", "index", "workflow_task")
 
@@ -38,7 +38,7 @@ class ExternalSignalFuture(DurableFuture[None]):
         self.index = 0
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Take it back where it was not sent yet, and stop waiting."""
+        """Withdraw the signal if it was not sent yet, and stop waiting."""
         if self.done():
             return False
         calls = self.calls
@@ -50,12 +50,12 @@ class ExternalSignalFuture(DurableFuture[None]):
         return super().cancel(msg)
 
     def default_name(self) -> str:
-        """What it is."""
+        """Return the signal's command id, as ``signal#7``."""
         return f"signal#{self.command_id}"
 
 
 class ExternalCalls:
-    """The signals of one run that are under way."""
+    """The signals of one run whose outcome is open."""
 
     __slots__ = ("converter", "interceptors", "log", "loop", "open")
 
@@ -77,15 +77,15 @@ class ExternalCalls:
         signature: CallSignature | None,
         headers: dict[str, str] | None = None,
     ) -> ExternalSignalFuture:
-        """Ask for a signal to be sent.
+        """Add the command that sends a signal.
 
         Args:
             workflow_id: The workflow that gets it.
             run_id: The one run that may get it; ``None`` for the workflow's current run.
             name: The signal's name.
             args: Its arguments.
-            signature: What its handler takes, where that is known.
-            headers: What the interceptors have let through; ``None`` before they are called.
+            signature: The signature of its handler, if that is known.
+            headers: The headers that the interceptors left; ``None`` before they are called.
 
         Raises:
             PayloadEncodeError: An argument has no JSON form; fails the task.
@@ -118,13 +118,13 @@ class ExternalCalls:
         return future
 
     def delivered(self, event: ExternalSignalDelivered) -> None:
-        """The other workflow has it."""
+        """Resolve the wait: the signal was delivered."""
         future = self.open.pop(event.command_id, None)
         if future is not None:
             future.set_result(None)
 
     def failed(self, event: ExternalSignalFailed) -> None:
-        """There was nobody to take it."""
+        """Raise in the waiter: the signal could not be delivered."""
         future = self.open.pop(event.command_id, None)
         if future is not None:
             future.set_exception(exception_of(event.failure, self.converter))

@@ -1,17 +1,17 @@
-"""The runtime guard: workflow code that reaches for the world fails its task, with the line and what to use instead.
+"""The runtime guard: workflow code that attempts I/O fails its task, with the line and what to use instead.
 
-Python tells an audit hook (PEP 578) of every file that is opened, socket that is made and process that is started (of
-threads since 3.12). The hook asks whether the running loop is that of a run, which it is during workflow tasks only;
-elsewhere it is a look into a table. It can't be taken out again: it stays for the life of the process. Before Python
-3.13 it is not told of ``time.sleep``, so that one function is replaced, for as long as a guard is installed, by one
-that looks and goes on.
+Python calls an audit hook (PEP 578) for every file that is opened, socket that is created and process that is started
+(for threads since 3.12). The hook checks whether the running loop is that of a run, which holds during workflow tasks
+only; elsewhere the hook costs one table look-up. A hook cannot be removed: it stays for the life of the process. Before
+Python 3.13 there is no event for ``time.sleep``, so that function is replaced, for as long as a guard is installed, by
+one that checks first.
 
-What the interpreter and its tools do on the way is not the code's doing: imports open files, so do logging handlers,
-tracebacks that show source lines, time zones and debuggers. Nor is what is computed once, for ``workflow.side_effect``,
-or by a payload codec.
+The guard ignores what the interpreter and its tools do on the code's behalf: imports open files, and so do logging
+handlers, tracebacks that show source lines, time zones and debuggers. It also ignores what is computed once for
+``workflow.side_effect``, and payload codecs.
 
-The guard sees what is done where workflow code runs, and what Python is told: not clocks or randomness, which the
-static check looks for, nor what a C library does by itself.
+The guard sees audit events where workflow code runs. It does not see clocks or randomness, which the static check looks
+for, nor what a C library does by itself.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ GUARDED: Final[dict[str, tuple[str, str]]] = {
     **_all("started a thread", _THREAD, "_thread.start_new_thread _thread.start_joinable_thread"),
     "time.sleep": ("blocked its worker with time.sleep", _SLEEP),
 }
-"""What the guard stops, by audit event: what the code did, and what it should do instead."""
+"""What the guard stops: for each audit event, what the code did and what it should do instead."""
 
 _TRUSTED: Final = frozenset(
     {
@@ -97,9 +97,9 @@ _io_allowed: ContextVar[bool] = ContextVar("outlast_io_allowed", default=False)
 
 @contextmanager
 def allow_io() -> Generator[None]:
-    """Let the code within do what the runtime guard would stop, in this task of the workflow.
+    """Allow the code within to do I/O that the runtime guard would stop, in this task of the workflow.
 
-    It will be done again on each replay, and what comes of it is not recorded: for what decides nothing.
+    The I/O is repeated on each replay and its outcome is not recorded, so no decision may depend on it.
     """
     token = _io_allowed.set(True)
     try:
@@ -118,13 +118,13 @@ def _hook(
     running: Any = events._get_running_loop,
     run_loop: type[RunLoop] = RunLoop,
 ) -> None:
-    # Its names are defaults, which are quick to get at, and still there when the interpreter takes modules down.
+    # Its names are default arguments: fast to look up, and still there while the interpreter tears modules down.
     if guarded(event) is not None and isinstance(running(), run_loop):
         stop(event, args)
 
 
 def stop(event: str, args: tuple[Any, ...] = ()) -> None:
-    """Refuse what workflow code does, unless it may."""
+    """Refuse what workflow code does, unless it is allowed."""
     machine: WorkflowMachine | None = getattr(events._get_running_loop(), "machine", None)
     if machine is None or not machine.guarded or _io_allowed.get():
         return
@@ -138,13 +138,13 @@ def stop(event: str, args: tuple[Any, ...] = ()) -> None:
         "if it must be, do it inside `with workflow.unsafe.allow_io():`",
         event=event,
     )
-    if machine.log.looking is None:
+    if machine.log.read_only is None:
         machine.log.refuse(error)
     raise error
 
 
 def _on_the_stack(frame: FrameType | None) -> tuple[bool, Place]:
-    """Whether something between here and the loop opens files of its own accord; the innermost line of the user's."""
+    """Return whether a trusted module is on the stack up to the loop, and the innermost line of user code."""
     place: Place = None
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -160,7 +160,7 @@ def _on_the_stack(frame: FrameType | None) -> tuple[bool, Place]:
 
 
 def _is_time_zone(args: tuple[Any, ...]) -> bool:
-    """Whether a time zone's file is opened: C code does that, which has no frame on the stack."""
+    """Return whether a time zone's file is opened, which C code does without a frame on the stack."""
     zoneinfo = sys.modules.get("zoneinfo")
     return zoneinfo is not None and args != () and str(args[0]).startswith(tuple(zoneinfo.TZPATH))
 
@@ -174,28 +174,29 @@ _sleep = time.sleep
 
 
 @functools.wraps(time.sleep)
-def _looking_sleep(seconds: float, /) -> None:
+def _checked_sleep(seconds: float, /) -> None:
     if isinstance(events._get_running_loop(), RunLoop):
         stop("time.sleep")
     _sleep(seconds)
 
 
 def install() -> None:
-    """Guard the runs of this process whose machines ask for it; :func:`release` it as often."""
+    """Guard the runs of this process whose machines ask for it. Call :func:`release` once for each call."""
     global _installed, _hooked
     with _lock:
         _installed += 1
         if not _hooked:
             sys.addaudithook(_hook)
             _hooked = True
-        if not _SLEEP_IS_SEEN and time.sleep is _sleep:  # whoever else has put another in its place keeps it
-            time.sleep = _looking_sleep  # type: ignore[assignment]  # typeshed is more exact than the documentation
+        # A replacement that other code has installed stays.
+        if not _SLEEP_IS_SEEN and time.sleep is _sleep:
+            time.sleep = _checked_sleep  # type: ignore[assignment]  # typeshed is more exact than the documentation
 
 
 def release() -> None:
-    """A guard is needed no more; with the last one ``time.sleep`` is what it was."""
+    """Undo one :func:`install`; the last one restores ``time.sleep``."""
     global _installed
     with _lock:
         _installed -= 1
-        if _installed == 0 and time.sleep is _looking_sleep:
+        if _installed == 0 and time.sleep is _checked_sleep:
             time.sleep = _sleep

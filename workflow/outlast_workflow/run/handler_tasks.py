@@ -1,15 +1,15 @@
 """A run's handlers at work: signals, updates and queries on the instance.
 
-Signals and updates run as tasks of the run, one for each, in the order of arrival; those that came before the first
-workflow task run before the run method's first step, on an instance that is made already. A signal without a handler
-waits, in order, for the run to continue as new; so does one whose handler had not begun when the run did.
+Signals and updates run as tasks of the run, one for each, in the order of arrival. Those that arrived before the first
+workflow task run before the run method's first step, on an instance that already exists. A signal without a handler
+waits, in order, for the run to continue as new; so does one whose handler had not started when the run continued.
 
-An exception that leaves a signal handler ends the run as one that leaves the run method does. One that leaves an update
-handler is that update's answer; programming errors fail the task, as everywhere.
+An exception that leaves a signal handler ends the run, as one that leaves the run method does. One that leaves an
+update handler is that update's result; programming errors fail the task, as everywhere.
 
-An update is validated where it stands in the order of arrival: what came before it has run, but for conditions that
-nobody has asked yet. So one that is rejected leaves no trace, whatever came with it, and replay, which runs no
-validator, finds the same state when it starts the handler of one that was accepted.
+An update is validated at its place in the order of arrival: everything before it has run, except that no condition has
+been evaluated yet. So a rejected update leaves no trace, whatever arrived with it, and replay, which runs no validator,
+finds the same state when it starts the handler of an accepted one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from outlast_workflow.history.events import Event, Failure, SignalReceived, Upda
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.greenlets import in_greenlet
 from outlast_workflow.loop.loop import DeterministicLoop
-from outlast_workflow.loop.read_only import Looking
+from outlast_workflow.loop.read_only import ReadOnlySection
 from outlast_workflow.loop.source_lines import waiting_stack
 from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
 from outlast_workflow.run.intercepted_calls import HandleQuery, HandleSignal, HandleUpdate
@@ -53,7 +53,7 @@ STACK_TRACE = "__stack_trace"
 
 
 RAISED = (Exception, BaseExceptionGroup, asyncio.CancelledError, GeneratorExit, SystemExit)
-"""What a query or a validator may raise that is its answer, ``sys.exit()`` too: whoever asks ends no worker."""
+"""Exceptions that become a query's or validator's answer. Includes ``SystemExit``: a caller cannot stop the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ CURRENT_UPDATE: ContextVar[UpdateInfo | None] = ContextVar("outlast_update", def
 
 
 class SpoiledMachine(Exception):
-    """A validator tried to change the run: what is in memory can't be trusted any more. Its update is rejected."""
+    """A validator tried to change the run: its state in memory cannot be trusted any more. Its update is rejected."""
 
     def __init__(self, update_id: str, failure: Failure) -> None:
         super().__init__(update_id)
@@ -78,13 +78,13 @@ class SpoiledMachine(Exception):
 
 @dataclass(slots=True)
 class Considered:
-    """What became of the updates that a workflow task was given, in order; those not mentioned still wait."""
+    """The outcome of the updates that a workflow task was given, in order. Those not mentioned still wait."""
 
     accepted: list[UpdateAccepted] = field(default_factory=list)
     rejected: list[tuple[str, Failure]] = field(default_factory=list)
     """Ids and reasons."""
     alone: bool = False
-    """Nothing happened but rejections: there is no workflow task to record."""
+    """True if nothing but rejections happened: there is no workflow task to record."""
 
 
 class Handling:
@@ -93,27 +93,27 @@ class Handling:
     Args:
         loop: The run's loop.
         definition: Its code.
-        instance: What the handlers are called on; ``None`` where its constructor failed, or there is no class.
+        instance: What the handlers are called on; ``None`` if its constructor failed or there is no class.
         context: The context that the run method runs in; each handler gets a copy.
-        converter: Reads arguments, writes answers.
+        converter: Decodes arguments and encodes results.
         outcomes: What an exception that leaves a signal handler becomes.
         end: Called with the event that ends the run.
-        goes_on: Whether the run has continued as new.
+        continued_as_new: Whether the run has continued as new.
         whose: The workflow id, for the log.
     """
 
     __slots__ = (
         "_context",
+        "_continued_as_new",
         "_converter",
         "_definition",
         "_end",
-        "_goes_on",
-        "_heard",
         "_instance",
         "_kept",
         "_log",
         "_loop",
         "_outcomes",
+        "_received",
         "_whose",
         "running",
     )
@@ -127,7 +127,7 @@ class Handling:
         converter: DataConverter,
         outcomes: Outcomes,
         end: Callable[[Event | None], None],
-        goes_on: Callable[[], bool],
+        continued_as_new: Callable[[], bool],
         whose: str,
     ) -> None:
         self._loop = loop
@@ -138,34 +138,34 @@ class Handling:
         self._converter = converter
         self._outcomes = outcomes
         self._end = end
-        self._goes_on = goes_on
+        self._continued_as_new = continued_as_new
         self._whose = whose
-        self._heard = 0
+        self._received = 0
         self._kept: dict[int, SignalReceived] = {}
         self.running = 0
 
     @property
     def buffered(self) -> list[SignalReceived]:
-        """The signals that wait for the next run, in the order of arrival."""
+        """Return the signals that wait for the next run, in the order of arrival."""
         return [self._kept[number] for number in sorted(self._kept)]
 
     # --- signals ----------------------------------------------------------------------------------------------------
 
     def signal(self, event: SignalReceived) -> None:
-        """Begin to handle a signal, or keep it where there is no handler.
+        """Start to handle a signal, or keep it if there is no handler.
 
         Raises:
-            PayloadDecodeError: The handler can't be given these arguments.
+            PayloadDecodeError: The arguments cannot be decoded for the handler.
         """
         definition = self._definition
-        self._heard = number = self._heard + 1
+        self._received = number = self._received + 1
         handler = definition.handlers.find("signal", event.name)
         if handler is None:
             self._kept[number] = event
             if not self._log.replaying:
                 known = ", ".join(sorted(definition.handlers.signals)) or "none"
                 logger.warning(
-                    "workflow %s (%s) has no handler for signal %r (known: %s): it waits, and goes on to the next run",
+                    "workflow %s (%s) has no handler for signal %r (known: %s): it waits for the next run",
                     self._whose,
                     definition.name,
                     event.name,
@@ -176,12 +176,13 @@ class Handling:
             try:
                 arguments = self._arguments(handler, event.name, event.input)
             except PayloadCodecError:
-                raise  # the signal is all right
+                # There is nothing wrong with the signal.
+                raise
             except PayloadDecodeError as error:
                 raise PayloadDecodeError(
-                    f"signal {event.name!r}, number {number} of those that this run has received, can't be handled: "
+                    f"signal {event.name!r}, number {number} of those that this run has received, cannot be handled: "
                     f"{error}. It was acknowledged, so it is not dropped: let the handler take it (a default, a wider "
-                    "type) and the run goes on, or reset the run with signals=False to leave it behind",
+                    "type) and the run continues, or reset the run with signals=False to leave it behind",
                     parameter=error.parameter,
                     hint=error.hint,
                 ) from None
@@ -193,7 +194,8 @@ class Handling:
     async def _handle_signal(
         self, handler: Handler, arguments: list[Any], number: int, event: SignalReceived
     ) -> None:
-        if self._goes_on():  # what the next run is given has been said already: the signal is for that one
+        # The input of the next run is already fixed, so the signal is passed on to that run.
+        if self._continued_as_new():
             self.running -= 1
             self._kept[number] = event
             return
@@ -206,7 +208,8 @@ class Handling:
         except (GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
         except asyncio.CancelledError:
-            pass  # the handler's own task was cancelled, or what it awaited was: it ends, and no more
+            # The handler's own task was cancelled, or what it awaited was: only the handler ends.
+            pass
         except BaseException as error:
             if not self._log.closed:
                 self._end(self._outcomes.raised(error))
@@ -221,7 +224,7 @@ class Handling:
         )
 
     async def _call(self, handler: Handler, arguments: Sequence[Any]) -> Any:
-        """Call a handler; a plain one may block where the run method may."""
+        """Call a handler. A plain one may block if the run method may."""
         if handler.is_async:
             return await handler.fn(self._instance, *arguments)
         if self._definition.is_async:
@@ -231,11 +234,11 @@ class Handling:
     # --- updates ----------------------------------------------------------------------------------------------------
 
     def rejection(self, update: UpdateAccepted) -> Failure | None:
-        """Why an update is not accepted; ``None`` where it is.
+        """Return why an update is rejected, or ``None`` to accept it.
 
         Raises:
             SpoiledMachine: Its validator tried to change the run.
-            PayloadCodecError: Its arguments can't be decoded now.
+            PayloadCodecError: Its arguments cannot be decoded now.
         """
         handler = self._definition.handlers.find("update", update.name)
         try:
@@ -244,9 +247,10 @@ class Handling:
             arguments = self._arguments(handler, update.name, update.input)
             if handler.validator is not None:
                 what = f"the validator of update {update.name!r}"
-                self._look(what, self._update_context(update), handler.validator, arguments)
+                self._call_read_only(what, self._update_context(update), handler.validator, arguments)
         except PayloadCodecError:
-            raise  # which says nothing of the update: it is asked again when the codec is back
+            # There is nothing wrong with the update: it is considered again once the codec works.
+            raise
         except ReadOnlyContextError as error:
             raise SpoiledMachine(update.update_id, failure_of(error, self._converter)) from error
         except RAISED as error:
@@ -254,17 +258,17 @@ class Handling:
         return None
 
     def update(self, event: UpdateAccepted) -> None:
-        """Begin to handle an update that was accepted.
+        """Start to handle an accepted update.
 
         Raises:
-            MissingCodeError: There is no handler for it any more.
-            PayloadDecodeError: The handler can't be given these arguments any more.
+            MissingCodeError: It no longer has a handler.
+            PayloadDecodeError: The arguments can no longer be decoded for the handler.
         """
         handler = self._definition.handlers.find("update", event.name)
         if handler is None:
             raise MissingCodeError(
-                f"workflow {self._definition.name} has accepted update {event.name!r}, and has no handler for it "
-                "any more: run a worker that has",
+                f"workflow {self._definition.name} has accepted update {event.name!r}, but no longer has a handler "
+                "for it: run a worker that has",
                 name=event.name,
             )
         arguments = self._arguments(handler, event.name, event.input)
@@ -325,12 +329,12 @@ class Handling:
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def query(self, name: str, input: Payload, headers: Headers | None = None) -> Payload:
-        """Answer a query, from the state as it is.
+        """Answer a query from the present state.
 
         Raises:
             UnknownHandlerError: There is no handler for it.
-            ReadOnlyContextError: It tried to change the run, which can't be trusted any more.
-            Exception: What the handler raises; a payload that can't be read or written.
+            ReadOnlyContextError: It tried to change the run, whose state in memory cannot be trusted any more.
+            Exception: What the handler raised, or a payload that cannot be decoded or encoded.
         """
         if name == STACK_TRACE:
             return self._converter.encode(self._stack_trace())
@@ -341,7 +345,7 @@ class Handling:
         fn = handler.fn
         if self._definition.interceptors:
             fn = self._intercepted_query(handler, name, headers)
-        result = self._look(f"query {name!r}", self._context.copy(), fn, arguments)
+        result = self._call_read_only(f"query {name!r}", self._context.copy(), fn, arguments)
         return self._converter.encode(result, f"the answer of query {name}")
 
     def _intercepted_query(self, handler: Handler, name: str, headers: Headers | None) -> Callable[..., Any]:
@@ -356,7 +360,7 @@ class Handling:
         return answer
 
     def _stack_trace(self) -> str:
-        """Where the run's tasks wait, the one that began first before the others."""
+        """Return where the run's tasks wait, in the order in which they started."""
         waiting: list[str] = []
         for task in self._loop.tasks:
             if not task.done():
@@ -365,18 +369,20 @@ class Handling:
 
     # --- what both do -----------------------------------------------------------------------------------------------
 
-    def _look(self, what: str, context: Context, fn: Callable[..., Any], arguments: list[Any]) -> Any:
-        """Call what may only look; that it tried more is an error even where it swallowed ours."""
-        looking = Looking(self._loop, what)
+    def _call_read_only(
+        self, what: str, context: Context, fn: Callable[..., Any], arguments: list[Any]
+    ) -> Any:
+        """Call read-only code. An attempt to change the run is an error even if the code swallowed the exception."""
+        section = ReadOnlySection(self._loop, what)
         result = None
         try:
-            with looking:
+            with section:
                 result = context.run(fn, self._instance, *arguments)
         except RAISED:
-            if looking.violated is None:
+            if section.violated is None:
                 raise
-        if looking.violated is not None:
-            raise looking.violated
+        if section.violated is not None:
+            raise section.violated
         return result
 
     def _unknown(self, kind: str, name: str) -> UnknownHandlerError:
@@ -391,10 +397,10 @@ class Handling:
         return self._converter.decode_args(input, handler.signature)
 
     def log_unfinished(self) -> None:
-        """The run has ended: say so where handlers were still at work."""
+        """Log a warning if handlers were still running when the run ended."""
         if self.running and not self._log.replaying:
             logger.warning(
-                "workflow %s ended while %d of its handlers were still at work: "
+                "workflow %s ended while %d of its handlers were still running: "
                 "await workflow.wait_condition(workflow.all_handlers_finished) before the run method returns",
                 self._whose,
                 self.running,
@@ -403,10 +409,10 @@ class Handling:
 
 
 def _named(handler: Handler, name: str, arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """What an interceptor sees of a handler's arguments; a dynamic handler is called with the name and a list."""
+    """Return the arguments that interceptors see. A dynamic handler itself is called with the name and a list."""
     return (name, tuple(arguments)) if handler.name is not None else (name, tuple(arguments[1]))
 
 
 def _given(handler: Handler, name: str, args: Sequence[Any]) -> Sequence[Any]:
-    """What a handler is called with."""
+    """Return the arguments that the handler is called with."""
     return args if handler.name is not None else (name, list(args))

@@ -1,4 +1,4 @@
-"""What a workflow may know about its run."""
+"""What ``workflow.info()`` shows of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outlast_workflow.primitives.times import to_datetime
 
 @dataclass(frozen=True, slots=True)
 class ParentInfo:
-    """The workflow that started this one as its child: its id, and the run that did."""
+    """The parent workflow: its id, and the run that started this one."""
 
     workflow_id: str
     run_id: str
@@ -23,7 +23,7 @@ class ParentInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowInfo:
-    """``workflow.info()``: facts about the run, the same on every replay.
+    """The run as ``workflow.info()`` shows it, the same on every replay.
 
     ``attempt`` counts the runs that a workflow retry policy made; ``run_number`` the runs of its chain.
     ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this workflow task.
@@ -63,7 +63,7 @@ def info_of(
     suggested: bool,
     converter: DataConverter,
 ) -> WorkflowInfo:
-    """The facts of a run's first event, and of this workflow task."""
+    """Return the info of a run, from its first event and the present workflow task."""
     return WorkflowInfo(
         workflow_id=started.workflow_id,
         run_id=run_id,

@@ -2,18 +2,18 @@
 
 ::
 
-    events ──▶ activate ──▶ applied in order ──▶ ready callbacks run until none is left ──▶ commands
+    events ──▶ applied in order ──▶ ready callbacks run until none is left ──▶ commands
 
-A machine is made for a run, fed workflow tasks (by replay as they were recorded, then live), and evicted. It does no
-I/O, reads no clock and knows no store: the same events at the same times make the same commands. Replay compares them.
+A machine is created for a run, given workflow tasks (as recorded during replay, then live), and evicted. It does no
+I/O, reads no clock and knows no store: the same events at the same times yield the same commands. Replay compares them.
 
 How a workflow task may end:
 
 * with commands, perhaps none. A command is the event that records it; the last one may end the run (:attr:`terminal`).
-  A terminal event that carries ``by`` is the engine's: a structural limit was passed, everything else that the
-  workflow task asked for is dropped, and no workflow task record may be written;
-* with an exception: a *task failure*. The machine is then in no state to go on: evict it, and replay when the code may
-  have been mended.
+  A terminal event that carries ``by`` is the engine's: a structural limit was exceeded, all other commands of the
+  workflow task are dropped, and no workflow task record may be written;
+* with an exception: a *task failure*. The machine can then not continue: evict it, and replay once the code may have
+  been fixed.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ from outlast_workflow.run.external_signals import ExternalCalls
 from outlast_workflow.run.handler_tasks import Considered, Handling
 from outlast_workflow.run.info import WorkflowInfo, info_of
 from outlast_workflow.run.interceptors import enter_intercepted
-from outlast_workflow.run.recorded_markers import Recall
+from outlast_workflow.run.recorded_markers import RecordedMarkers
 from outlast_workflow.run.run_outcome import Outcomes
 
 asyncio_fixes.mend()
 
-NOTHING_RECALLED = Recall()
+NOTHING_RECORDED = RecordedMarkers()
 
 
 class RunLoop(DeterministicLoop):
-    """The loop of a run: how the workflow functions find their run."""
+    """The loop of a run, through which the workflow functions find their run."""
 
     machine: WorkflowMachine | None = None
 
     def report(self, context: dict[str, Any]) -> None:
-        """Log what a task raised that nobody awaited."""
+        """Log what a task raised that was never awaited."""
         machine = self.machine
         if machine is not None and not machine.replaying:
             log_unawaited(context, machine.started.workflow_id, machine.run_id)
@@ -81,21 +81,22 @@ class WorkflowMachine:
     Args:
         definition: The workflow.
         run_id: The run.
-        converter: Reads inputs and results, writes arguments and the run's own result.
+        converter: Decodes inputs and results, encodes arguments and the run's own result.
         limits: Checked live only.
-        default_activity_options: What activities get where neither the declaration nor the call says anything.
+        default_activity_options: The activity options where neither the declaration nor the call gives any.
         task_failure_types: Exceptions that fail the task, not the run, when they leave the workflow's code.
-        local_activities: The activities that can run here; ``None`` where that is not known.
-        guarded: Whether the runtime guard, where one is installed, stops what its code does to the world.
+        local_activities: The activities that can run in this process; ``None`` if that is not known.
+        guarded: Whether the runtime guard, if one is installed, stops I/O of its code.
 
     Attributes:
-        time: When the last workflow task was: the greatest of its clock, the one before, and the timers it applied.
+        time: The time of the last workflow task, in µs since the epoch: the latest of its clock, the one before, and
+            the timers it applied.
         terminal: The event that ends the run, once it was issued.
-        memo: The memo that the code has set, ``None`` before it does; likewise ``search_attributes``.
+        memo: The memo that the code has set, ``None`` before; likewise ``search_attributes``.
         history_events: What ``workflow.info()`` shows in this workflow task.
         history_bytes: Likewise.
         continue_as_new_suggested: Likewise; once so, always so. ``suggestion_is_new``: since this workflow task.
-        considered: What became of the updates that the last workflow task was given; ``None`` where there were none.
+        considered: The outcome of the updates that the last workflow task was given; ``None`` if there were none.
     """
 
     __slots__ = (
@@ -124,9 +125,9 @@ class WorkflowMachine:
         "local_activities",
         "log",
         "loop",
+        "markers",
         "memo",
         "patches",
-        "recall",
         "run_id",
         "search_attributes",
         "started",
@@ -164,7 +165,7 @@ class WorkflowMachine:
         self.continue_as_new_suggested = self.suggestion_is_new = False
         self.terminal: Event | None = None
         self.patches: dict[str, bool] = {}
-        self.recall = NOTHING_RECALLED
+        self.markers = NOTHING_RECORDED
         self.memo: Payload | None = None
         self.considered: Considered | None = None
         self._outcomes = Outcomes(self.log, definition, converter, task_failure_types)
@@ -182,7 +183,7 @@ class WorkflowMachine:
 
     @property
     def replaying(self) -> bool:
-        """Whether what runs is history: nothing is validated, encoded, limited or logged then."""
+        """Whether history is being replayed: then nothing is validated, encoded, limited or logged."""
         return self.log.replaying
 
     @replaying.setter
@@ -207,18 +208,18 @@ class WorkflowMachine:
             events: What has happened; the first one ever is ``WorkflowStarted``.
             at: The time, microseconds since the epoch.
             history_events: The length of the history, for ``workflow.info()``.
-            history_bytes: Its size.
-            suggested: Whether ``workflow.info()`` suggests from now on to continue as new; None: as the limits have it.
-            updates: Updates that ask to be accepted, in order, as the events that they would be; they come last. What
-                became of them is :attr:`considered`. Once the run has ended the rest is left alone.
+            history_bytes: Its size in bytes.
+            suggested: Whether ``workflow.info()`` suggests continuing as new from now on; None: the limits decide.
+            updates: Updates to be accepted or rejected, in order, as the events that they would be; they come last. The
+                outcome is :attr:`considered`. Once the run has ended, the rest is left alone.
 
         Returns:
-            The commands, in the order asked; a terminal one is last.
+            The commands, in the order in which they were requested; a terminal one is last.
 
         Raises:
-            WorkflowTaskError: The workflow task can't be done.
+            WorkflowTaskError: The workflow task failed.
             SpoiledMachine: A validator tried to change the run.
-            BaseException: So can't it because of a callback's exception, or one in ``task_failure_types``.
+            BaseException: It failed because of a callback's exception, or one in ``task_failure_types``.
         """
         self.history_events, self.history_bytes = history_events, history_bytes
         if self.continue_as_new_suggested:
@@ -261,11 +262,11 @@ class WorkflowMachine:
 
     @property
     def begun(self) -> bool:
-        """Whether there is an instance to ask: the first workflow task was, or :meth:`make`."""
+        """Whether there is an instance to query: the first workflow task or :meth:`make` has run."""
         return hasattr(self, "loop")
 
     def make(self, started: WorkflowStarted, at: int) -> None:
-        """Make the instance of a run that has not begun, to be asked and evicted; nothing of it runs."""
+        """Create the instance of a run that has not started, to be queried and evicted. Its run method does not run."""
         loop = self._loop_at([started], at)
         outer_loop = asyncio_events._get_running_loop()
         asyncio_events._set_running_loop(loop)
@@ -275,12 +276,12 @@ class WorkflowMachine:
             asyncio_events._set_running_loop(outer_loop)
 
     def query(self, name: str, input: Payload, headers: Headers | None = None) -> Payload:
-        """Answer a query; the run must have begun and be at rest, and may have ended.
+        """Answer a query. The run must have started and be at rest; it may have ended.
 
         Raises:
             UnknownHandlerError: The workflow has no such query.
             ReadOnlyContextError: It tried to change the run: evict this machine.
-            Exception: What the handler or the constructor raised; a payload that can't be read or written.
+            Exception: What the handler or the constructor raised, or a payload that cannot be decoded or encoded.
         """
         if self._broken is not None:
             raise self._broken
@@ -292,18 +293,18 @@ class WorkflowMachine:
             asyncio_events._set_running_loop(outer_loop)
 
     def reseed(self, seed: int) -> None:
-        """From here on the run's randomness is another: its history was taken from another run up to here."""
+        """Change the run's seed from here on: its history up to here was taken from another run."""
         self._reset_seed = seed
         self._random = None
         if hasattr(self, "loop"):
             self.loop.seed = seed
 
     def interrupt(self, reason: BaseException) -> None:
-        """Fail the workflow task under way, whatever its code does next; for a monitor, from any thread."""
+        """Fail the workflow task under way, whatever its code does next. Called by a monitor, from any thread."""
         self.log.refuse(reason)
 
     def _loop_at(self, events: Sequence[Event], at: int) -> RunLoop:
-        """The loop, its clock set."""
+        """Return the loop with its clock set."""
         assert self.terminal is None, "the run has ended"
         at = max(at, self.time)
         for event in events:
@@ -330,13 +331,13 @@ class WorkflowMachine:
             applier = APPLIERS.get(type(event))
             if applier is None:
                 raise MissingCodeError(
-                    f"this version can't apply {event.type}: run a worker of the version that wrote it",
+                    f"this version cannot apply {event.type}: run a worker of the version that wrote it",
                     name=event.type,
                 )
             applier(self)(event)
 
     def _consider(self, updates: Sequence[UpdateAccepted], *, alone: bool) -> None:
-        """Accept or reject updates, each where what came before it has run.
+        """Accept or reject updates, each after everything before it has run.
 
         See :mod:`outlast_workflow.run.handler_tasks`.
         """
@@ -365,7 +366,7 @@ class WorkflowMachine:
     # --- what events do -------------------------------------------------------------------------------------------
 
     def apply_started(self, event: WorkflowStarted) -> None:
-        """Make the instance that the run method runs on."""
+        """Create the instance that the run method runs on."""
         self._arguments = arguments = tuple(
             self.converter.decode_args(event.input, self.definition.signature)
         )
@@ -374,11 +375,12 @@ class WorkflowMachine:
             context.run(RUN_HEADERS.set, event.headers)
         try:
             self._instance = context.run(self.definition.instance, arguments)
-        except Exception as error:  # the run method raises it, as it were
+        # The run method will raise it.
+        except Exception as error:
             self._broken = error
 
     def _enter(self) -> None:
-        """Enter the run method, once what came before the first workflow task is handled."""
+        """Enter the run method, after everything that came before the first workflow task."""
         if self.loop.ready or self.loop.conditions:
             self.loop.run_ready()
         self._coroutine = coroutine = self._run(self._arguments)
@@ -397,9 +399,8 @@ class WorkflowMachine:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if (
-                isinstance(error, GeneratorExit) and not self.loop.is_running()
-            ):  # a collector closes what was left
+            # The garbage collector closes what was left.
+            if isinstance(error, GeneratorExit) and not self.loop.is_running():
                 raise
             if not self.log.closed:
                 self._end(self._outcomes.raised(error))
@@ -407,13 +408,13 @@ class WorkflowMachine:
             self._end(self._outcomes.returned(result))
 
     def _end(self, event: Event | None) -> None:
-        """The first end counts."""
+        """End the run, unless it has already ended."""
         if self.terminal is None:
             self.terminal = event
 
     def apply_cancel_request(self, event: WorkflowCancelRequested) -> None:
         """Cancel the run method's task; later requests change nothing."""
-        # What came before the request is dealt with before it: the order of arrival decides, not the order in which
+        # Everything before the request is handled before it: the order of arrival decides, not the order in which
         # asyncio would look at a future that is done and a task that is cancelled.
         if self._task is None:
             self._enter()
@@ -436,14 +437,14 @@ class WorkflowMachine:
 
     @property
     def children(self) -> ChildCalls:
-        """The run's children; made for the first of them."""
+        """Return the run's children, created for the first of them."""
         if self._children is None:
             self._children = ChildCalls(self.loop, self.started, self.converter, self.definition.interceptors)
         return self._children
 
     @property
     def handling(self) -> Handling:
-        """The run's handlers; made for the first signal, update or query."""
+        """Return the run's handlers, created for the first signal, update or query."""
         if self._handling is None:
             self._handling = Handling(
                 self.loop,
@@ -460,23 +461,23 @@ class WorkflowMachine:
 
     @property
     def externals(self) -> ExternalCalls:
-        """The run's signals to others; made for the first of them."""
+        """Return the run's signals to other workflows, created for the first of them."""
         if self._externals is None:
             self._externals = ExternalCalls(self.loop, self.converter, self.definition.interceptors)
         return self._externals
 
     @property
     def buffered(self) -> Sequence[SignalReceived]:
-        """The signals that wait without a handler, in order."""
+        """Return the signals that wait without a handler, in order."""
         return self._handling.buffered if self._handling is not None else ()
 
     @property
     def handlers_running(self) -> int:
-        """How many signals and updates are being handled."""
+        """Return how many signals and updates are being handled."""
         return self._handling.running if self._handling is not None else 0
 
     def info(self) -> WorkflowInfo:
-        """What ``workflow.info()`` shows."""
+        """Return what ``workflow.info()`` shows."""
         return info_of(
             self.started,
             run_id=self.run_id,
@@ -490,20 +491,20 @@ class WorkflowMachine:
         )
 
     def current_attributes(self) -> Document:
-        """The run's search attributes, as the code has set them so far."""
+        """Return the run's search attributes, as the code has set them so far."""
         known = self.search_attributes
         return (self.started.search_attributes if known is None else known) or {}
 
     def random(self) -> Random:
-        """The run's own source of randomness."""
-        if self.log.looking is not None:
-            self.log.looking.refuse("take random numbers")
+        """Return the run's own source of randomness."""
+        if self.log.read_only is not None:
+            self.log.read_only.refuse("take random numbers")
         if self._random is None:
             self._random = Random(self.loop.seed)
         return self._random
 
     def where(self, command_index: int | None = None) -> str:
-        """The line of workflow code that asked for a command of the last workflow task, or that the run waits at."""
+        """Return the line of workflow code that requested a command of the last task, or at which the run waits."""
         asked_at = self.log.asked_at
         line = None
         if command_index is not None and command_index < len(asked_at):
@@ -515,9 +516,9 @@ class WorkflowMachine:
     # --- leaving memory -------------------------------------------------------------------------------------------
 
     def evict(self) -> None:
-        """Close the run's coroutines with commands switched off, and let go of everything.
+        """Close the run's coroutines with commands switched off, and drop all references.
 
-        User code runs no further than its ``finally`` blocks, where durable calls do nothing and waiting ends at once.
+        User code runs no further than its ``finally`` blocks, where durable calls do nothing and waits end at once.
         """
         loop = getattr(self, "loop", None)
         if loop is None or loop.is_closed():

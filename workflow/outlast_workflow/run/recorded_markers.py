@@ -1,4 +1,4 @@
-"""What history recorded of the workflow task that is being replayed, and its code must be told while it runs."""
+"""The recorded markers of the workflow task that is being replayed: what its code needs while it runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from outlast_workflow.errors import WorkflowTaskError
 from outlast_workflow.primitives.payloads import Payload
 
 
-class Recall:
-    """The recorded facts of one workflow task: the patches that it answered with true, and its side effects' values."""
+class RecordedMarkers:
+    """The markers of one workflow task: the patches that it answered with true, and the values of its side effects."""
 
     __slots__ = ("deprecated", "patches", "values")
 
@@ -17,5 +17,5 @@ class Recall:
         self.values: dict[int, Payload] = {}
 
 
-class NotRecalled(WorkflowTaskError):
-    """The code asks for a side effect that history does not have; the comparison that follows says so better."""
+class NotRecordedError(WorkflowTaskError):
+    """The code requests a side effect that history does not have. Replay catches this and compares the commands."""

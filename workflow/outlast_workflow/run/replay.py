@@ -1,24 +1,24 @@
-"""Bringing a run back: its history, fed to its code again.
+"""Replay: feeding a run's history to its code again.
 
 History is cut into workflow tasks by ``WorkflowTaskCompleted``. The record names what its workflow task applied: every
 inbound event up to seq ``through`` that no earlier one had applied, in seq order, then the ``own`` ones that stand just
-before the record. Inbound events between the two were not seen; they wait for the next record. After the record stand
-the ``commands`` events that the workflow task asked for; among them the engine may have put some of its own (``by``).
+before the record. Inbound events between the two were not seen; they wait for the next record. After the record come
+the ``commands`` events that the workflow task requested; the engine may have put some of its own among them (``by``).
 
 ::
 
     1 WorkflowStarted
     2 WorkflowTaskCompleted   through=1 own=0 commands=1   applied 1
-    3 ActivityScheduled                                    asked by it
-    4 SignalReceived                                       landed while the workflow task of 6 was running
+    3 ActivityScheduled                                    requested by it
+    4 SignalReceived                                       arrived while the workflow task of 6 was running
     5 ActivityCompleted                                    ran here: bundled with its decision
     6 WorkflowTaskCompleted   through=3 own=1 commands=0   applied 5; 4 waits
 
-Each workflow task is run to quiescence and the whole block of what it asks for is compared with what is recorded: the
-kind, the command id and the names, never inputs or durations. The first difference ends the replay; the machine is then
-good for nothing and must be evicted.
+Each workflow task runs to quiescence, and all its commands are compared with the recorded ones: the kind, the command
+id and the names, never inputs or durations. The first difference ends the replay; the machine is then unusable and must
+be evicted.
 
-Rows are decoded one at a time and no further than needed: of a command only what is compared.
+Rows are decoded one at a time and no further than needed: of a command, only what is compared.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from outlast_workflow.history.events import (
 )
 from outlast_workflow.history.open_commands import ENDS, OPENS
 from outlast_workflow.primitives.payloads import Payload
-from outlast_workflow.run.machine import NOTHING_RECALLED, WorkflowMachine
-from outlast_workflow.run.recorded_markers import NotRecalled, Recall
+from outlast_workflow.run.machine import NOTHING_RECORDED, WorkflowMachine
+from outlast_workflow.run.recorded_markers import NotRecordedError, RecordedMarkers
 
 Row = tuple[int, str, Any]
 """A history row: seq, event type, payload (JSON text)."""
 
 BEHAVIOURS: frozenset[str] = frozenset()
-"""The engine behaviours that this version knows how to replay, by the name that a workflow task's record gives them."""
+"""The engine behaviours that this version can replay, by their names in the records of workflow tasks."""
 
 _RECORD = WorkflowTaskCompleted.type
 
 
 @dataclass(slots=True)
 class Replayed:
-    """Where a replay stopped: what the next workflow task begins with."""
+    """Where a replay stopped: what the next workflow task starts with."""
 
     unapplied: list[tuple[int, Event]] = field(default_factory=list)
     last_seq: int = 0
@@ -72,13 +72,13 @@ def replay(
     """Feed a history to a fresh machine.
 
     Args:
-        machine: A machine that was never activated.
+        machine: A machine that has run no workflow task.
         rows: The history from seq 1, in order.
-        loads: Reads a payload: for those that are no text (any more).
+        loads: Parses a payload, for payloads that are not (or no longer) text.
 
     Raises:
-        NonDeterminismError: The code asks for other commands than those recorded.
-        WorkflowTaskError: The code can't be run at all, for example because an input can't be decoded.
+        NonDeterminismError: The code requests commands other than the recorded ones.
+        WorkflowTaskError: The code cannot run at all, for example because an input cannot be decoded.
     """
     replayed = Replayed()
     reader = _Reader(machine, replayed, loads)
@@ -103,7 +103,7 @@ class _Reader:
         "due",
         "loads",
         "machine",
-        "recall",
+        "markers",
         "record",
         "recorded",
         "replayed",
@@ -124,7 +124,7 @@ class _Reader:
         self.record: dict[str, Any] = {}  # its record, at which seq that is, and what it applied
         self.seq = 0
         self.due: list[Event] = []
-        self.recall = NOTHING_RECALLED
+        self.markers = NOTHING_RECORDED
         self.seeds: dict[int, int] = {}  # the points at which the run was reset, and the seed from there on
 
     def read(self, seq: int, kind: str, payload: Any) -> None:
@@ -147,13 +147,13 @@ class _Reader:
                     self.replayed.open_ids.discard(document["command_id"])
 
     def begin(self, seq: int, record: dict[str, Any]) -> None:
-        """A workflow task: it is run when its whole block of commands has been read, for that holds what it recalls."""
+        """Note a workflow task. It runs once its whole block of commands has been read, for that holds its markers."""
         if self.wanted:
             self.run_workflow_task()
         self.record, self.seq = record, seq
         self.due = self._due(seq, record["through"], record["own"])
         self.recorded = []
-        self.recall = NOTHING_RECALLED
+        self.markers = NOTHING_RECORDED
         self.wanted = record["commands"]
         if not self.wanted:
             self.run_workflow_task()
@@ -173,20 +173,20 @@ class _Reader:
             self.run_workflow_task()
 
     def remember(self, cls: type[Event], document: dict[str, Any]) -> None:
-        """What the code must be told when it gets there."""
-        if self.recall is NOTHING_RECALLED:
-            self.recall = Recall()
+        """Note a marker that the code needs when it gets there."""
+        if self.markers is NOTHING_RECORDED:
+            self.markers = RecordedMarkers()
         if cls is SideEffectRecorded:
-            self.recall.values[document["command_id"]] = Payload.of(document["value"])
+            self.markers.values[document["command_id"]] = Payload.of(document["value"])
             return
-        self.recall.patches.add(document["patch_id"])
+        self.markers.patches.add(document["patch_id"])
         if document.get("deprecated"):
-            self.recall.deprecated.add(document["patch_id"])
+            self.markers.deprecated.add(document["patch_id"])
 
     def run_workflow_task(self) -> None:
         self.wanted = 0
         machine, record, replayed = self.machine, self.record, self.replayed
-        machine.recall = self.recall
+        machine.markers = self.markers
         try:
             self.asked = machine.run_workflow_task(
                 self.due,
@@ -195,7 +195,7 @@ class _Reader:
                 history_bytes=record["history_bytes"],
                 suggested=record.get("suggested", False),
             )
-        except NotRecalled:
+        except NotRecordedError:
             self.asked = machine.log.take()
         replayed.workflow_tasks += 1
         replayed.last_task_at = machine.time
@@ -203,7 +203,7 @@ class _Reader:
             self.compare()
 
     def _due(self, seq: int, through: int, own: int) -> list[Event]:
-        """The inbound events that the record at ``seq`` applied, taken out of those that wait."""
+        """Return the inbound events that the record at ``seq`` applied, removed from those that wait."""
         waiting = self.replayed.unapplied
         own_from = seq - own
         if not waiting or (waiting[-1][0] <= through or waiting[0][0] >= own_from):
@@ -217,8 +217,8 @@ class _Reader:
         asked = [command.signature() for command in self.asked]
         if asked == self.recorded:
             return
-        # A deprecated patch may go from the code altogether.
-        optional = {(VersionMarkerRecorded.type, patch_id) for patch_id in self.recall.deprecated} - set(
+        # A deprecated patch may disappear from the code altogether.
+        optional = {(VersionMarkerRecorded.type, patch_id) for patch_id in self.markers.deprecated} - set(
             asked
         )
         recorded = [signature for signature in self.recorded if signature not in optional]
@@ -252,7 +252,7 @@ def _difference(
 
 
 def _other_circumstances(record: dict[str, Any]) -> list[str]:
-    """What else was different when the workflow task was recorded, and may be why."""
+    """Return what else was different when the workflow task was recorded, and may be the reason."""
     notes: list[str] = []
     python, here = record.get("python"), sys.version_info[1]
     if python is not None and python != here:
@@ -266,7 +266,7 @@ def _other_circumstances(record: dict[str, Any]) -> list[str]:
 
 
 def _words(signature: tuple[Any, ...]) -> str:
-    """A command as a line of the comparison: ``ActivityScheduled #3 charge``."""
+    """Return a command as a line of the comparison: ``ActivityScheduled #3 charge``."""
     kind, *rest = signature
     return " ".join(
         [kind, *(f"#{part}" if isinstance(part, int) else str(part) for part in rest if part is not None)]
@@ -282,18 +282,18 @@ def task_record(
     python: int,
     build_id: str | None = None,
 ) -> WorkflowTaskCompleted | None:
-    """The event that records a workflow task, or None where there is none to write.
+    """Return the event that records a workflow task, or None if there is none to write.
 
-    A run that a limit ended has a terminal event with ``by``: replay ends before that workflow task, so it has no
+    A run that a limit ended has a terminal event with ``by``. Replay ends before that workflow task, so it has no
     record (its own inbound events are appended all the same).
 
     Args:
         machine: The machine, after ``run_workflow_task`` returned ``commands``.
         commands: What it returned.
         through: The seq up to which inbound events have been applied.
-        own: How many inbound events of the same change stand just before the record.
+        own: How many inbound events of the same transaction stand just before the record.
         python: The minor version of the interpreter that ran it.
-        build_id: The worker's.
+        build_id: The worker's build id.
     """
     if machine.terminal is not None and getattr(machine.terminal, "by", None) is not None:
         return None

@@ -1,4 +1,4 @@
-"""What the end of a workflow's code becomes: its terminal event, or a refusal that fails the task."""
+"""What the end of a workflow's code becomes: its terminal event, or an error that fails the task."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from outlast_workflow.primitives.payloads import NOT_NEEDED
 from outlast_workflow.run.intercepted_calls import ContinueAsNewCall
 
 BY_LIMIT = "structural_limit"
-"""The ``by`` of a run that grew past a limit: the engine's word, not the code's, so replay does not expect it."""
+"""The ``by`` of a run that exceeded a limit: the engine ended it, not the code, so replay does not expect it."""
 
 
 class Outcomes:
@@ -53,7 +53,7 @@ class Outcomes:
         self.headers: dict[str, Any] | None = None  # what the run was started with, and the next one will be
 
     def returned(self, result: Any) -> Event | None:
-        """The code returned a value."""
+        """Return the event of a run whose code returned a value."""
         log = self.log
         if log.replaying:
             return WorkflowCompleted(NOT_NEEDED)
@@ -66,7 +66,7 @@ class Outcomes:
         return WorkflowCompleted(payload)
 
     def raised(self, error: BaseException) -> Event | None:
-        """The code raised: control flow, the answer to a cancel request, a task failure, or the failure of the run."""
+        """Return the event of a run whose code raised: continuing as new, a cancellation, or the failure of the run."""
         if self.log.refusal is not None:
             return None
         if isinstance(error, ContinueAsNew):
@@ -79,11 +79,11 @@ class Outcomes:
         return WorkflowFailed(failure_of(error, self.converter))
 
     def limited(self, error: StructuralLimitError) -> WorkflowFailed:
-        """The run grew past a limit."""
+        """Return the event of a run that exceeded a limit."""
         return WorkflowFailed(failure_of(error, self.converter), by=BY_LIMIT)
 
     def continued(self, request: ContinueAsNew) -> Event | None:
-        """The code asked for the next run."""
+        """Return the event of a run that continues as new."""
         if self.definition.interceptors:
             self._intercept(request)
         log = self.log
@@ -115,7 +115,7 @@ class Outcomes:
         )
 
     def _intercept(self, request: ContinueAsNew) -> None:
-        """Let the interceptors see the next run, and change its arguments and headers."""
+        """Pass the next run through the interceptors, which may change its arguments and headers."""
         name = request.workflow_type or self.definition.name
         call = ContinueAsNewCall(name, request.arguments, dict(self.headers or {}))
         self.definition.interceptors.call(
