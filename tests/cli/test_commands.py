@@ -41,7 +41,7 @@ def test_start_says_what_it_started(outlast: Command) -> None:
     assert (policy["max_attempts"], policy["initial_interval"]) == (3, 5)
     delayed = outlast("start", "sleep_long", "--id", "later", "--start-delay", "1d")
     assert delayed.out.startswith("started later, run ")
-    assert "begins" in outlast("describe", "later").out
+    assert "starts" in outlast("describe", "later").out
 
 
 def test_a_workflow_that_fails_exits_with_1_and_says_why(outlast: Command) -> None:
@@ -103,7 +103,7 @@ def test_delete_and_retention(outlast: Command, tmp_path: Path) -> None:
     kept = outlast("retention", "--once", "--older-than", "1h", "--json").json
     assert kept == {"chains": 0, "runs": 0, "exported": 0, "kept": 0}
     gone = outlast("retention", "--once", "--keep-last", "1", "--export-to", str(tmp_path / "gone"))
-    assert gone.out == "deleted 1 run of 1 workflow, exported 1, passed over 0\n"
+    assert gone.out == "deleted 1 run of 1 workflow, exported 1, kept 0\n"
     assert outlast("count").out == "1\n"
     assert outlast("retention", "--older-than", "1h").code == 2
     assert "needs days or keep_last" in outlast("retention", "--once").err
@@ -112,7 +112,7 @@ def test_delete_and_retention(outlast: Command, tmp_path: Path) -> None:
 def test_reset(outlast: Command) -> None:
     first = outlast("start", "fail", "--id", "f", "--wait", "--json").json["run_id"]
     done = outlast("reset", "f", "--to", "first-workflow-task", "--reason", "again")
-    assert done.out.startswith("reset f: it goes on as run ")
+    assert done.out.startswith("reset f: it continues as run ")
     assert outlast("result", "f").code == 1
     assert outlast("describe", "f", "--json").json["run"]["run_number"] == 2
     for arguments, code, words in (
@@ -195,7 +195,7 @@ def test_an_id_that_is_taken_follows_the_policy(outlast: Command) -> None:
     same = outlast("start", "sleep_long", "--id", "i", "--policy", "return-existing", "--json")
     assert (same.json["run_id"], same.json["existed"]) == (first, True)
     there = outlast("start", "sleep_long", "--id", "i", "--policy", "return-existing")
-    assert there.out == f"i is open already: run {first}\n"
+    assert there.out == f"i is already open: run {first}\n"
     other = outlast("start", "sleep_long", "--id", "i", "--policy", "terminate_existing", "--json")
     assert other.json["run_id"] != first
     assert outlast("start", "sleep_long", "--id", "i", "--policy", "reject_duplicate").code == 1
@@ -210,7 +210,7 @@ def test_describe_shows_people_what_is_open(outlast: Command) -> None:
     assert (pending["activity_type"], pending["heartbeat_details"]) == ("hang", ["hanging"])
     done = outlast("describe", "h")
     assert done.code == 0
-    for words in ("h (hanging)", "running", "2 h in all", "1 pending activity", "hang", "start-to-close in 59 min",
+    for words in ("h (hanging)", "running", "2 h in total", "1 pending activity", "hang", "start-to-close in 59 min",
                   '["hanging"]', "1 pending timer", '{"a":1}', "1 of 1"):  # fmt: skip
         assert words in done.out, words
     workers = outlast("workers", "--json").lines
@@ -227,7 +227,7 @@ def test_describe_shows_people_who_waits_for_an_answer(outlast: Command) -> None
     while not any(one["without_handler"] for one in found["pending_signals"]):
         found = outlast("describe", "l", "--json").json
     done = outlast("describe", "l").out
-    assert "signals that wait" in done
+    assert "waiting signals" in done
     assert "misspelt" in done
     assert "no handler of this name" in done
 
@@ -320,7 +320,7 @@ def test_a_bulk_that_stopped_names_the_cursor_at_which_it_goes_on(
         stopped = outlast(*signal, "--json")
     assert stopped.code == 4
     cursor = stopped.lines[-1]["cursor"]
-    assert f"the same command with --cursor {cursor} goes on from here" in stopped.err
+    assert f"the same command with --cursor {cursor} continues from here" in stopped.err
     more = outlast(*signal, "--cursor", cursor, "--json").lines
     assert [line.get("workflow_id") for line in more] == ["s-0", None]
     wrong = outlast("bulk", "cancel", "--id", "s-1", "--cursor", cursor, "--yes")

@@ -31,7 +31,7 @@ def test_a_new_database_gets_its_tables(bare: Command, empty: str) -> None:
 
 
 def test_people_are_told_what_was_done(bare: Command, empty: str) -> None:
-    assert f"was brought from nothing to version {HEAD}" in bare("migrate", "--url", empty).out
+    assert f"was migrated from no schema to version {HEAD}" in bare("migrate", "--url", empty).out
     assert f"is up to date (version {HEAD})" in bare("migrate", "--url", empty).out
 
 

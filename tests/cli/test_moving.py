@@ -63,7 +63,7 @@ def test_what_can_not_be_exported_or_imported_is_one_line(
     assert outlast("export", "nobody").code == 3
     assert outlast("export", "d-1", "--run-id", "none").code == 3
     assert outlast("export", "--run-id", "r").err == "outlast: run id needs the workflow's ID\n"
-    assert "takes no filters" in outlast("export", "d-1", "--status", "failed").err
+    assert "exclude each other" in outlast("export", "d-1", "--status", "failed").err
     assert outlast("export", "d-1", "-o", str(tmp_path / "no" / "where")).code == 1
     file, other = tmp_path / "open.jsonl", tmp_path / "other.db"
     outlast("export", "-o", str(file))

@@ -58,7 +58,7 @@ def test_a_database_replays(outlast: Command) -> None:
     assert done.out.startswith("replayed 3 runs, ")
     one = outlast("replay", "tests.cli.programs:Doubling", "--limit", "1", "--json")
     assert (one.json["runs"], one.json["failures"], one.json["skipped"]) == (1, 0, {"fail": 1})
-    assert "passed over 1 of fail" in outlast("replay", "tests.cli.programs:Doubling").out
+    assert "skipped 1 of fail" in outlast("replay", "tests.cli.programs:Doubling").out
     assert outlast("replay", "tests.cli.programs", "--type", "fail", "--json").json["runs"] == 1
     assert outlast("replay", "tests.cli.programs", "--status", "completed", "--json").json["runs"] == 2
     assert outlast("replay", "tests.cli.programs", "--open", "--json").json["runs"] == 0
@@ -115,7 +115,7 @@ def test_the_interceptors_of_the_worker_can_be_named(
         assert done.json["failed"][0]["error"]["type"] == "NonDeterminismError"
     for name, words in (
         ("audited", "must be MODULE:NAME"),
-        ("audited:Named", "can't be made without arguments"),
+        ("audited:Named", "cannot be made without arguments"),
         ("audited:neither", "must be objects whose class inherits from"),
         ("audited:nobody", "has no 'nobody'"),
     ):

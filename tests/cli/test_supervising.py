@@ -182,7 +182,7 @@ async def test_what_dies_at_once_again_and_again_ends_it_all(
     )
     assert await supervisor(code, 2).run() == 3
     err = told.read().err
-    assert err.count("process 2 ended with exit code 3 after") == supervising.MOST_AT_ONCE - 1
+    assert err.count("process 2 ended with exit code 3 after") == supervising.MOST_EARLY_DEATHS - 1
     assert "process 2 ended with exit code 3 5 times within 10 s of its start: see its log above" in err
     assert "process 1" not in err
 
@@ -202,13 +202,13 @@ async def test_a_database_that_is_away_is_waited_for_once_it_was_there(
 ) -> None:
     """Who died, or was recycled, can't start again now: no reason to stop the others."""
     monkeypatch.setattr(supervising, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(supervising, "AT_ONCE_S", 0.01 if first == "stay" else 3600)
+    monkeypatch.setattr(supervising, "EARLY_S", 0.01 if first == "stay" else 3600)
     supervised = supervisor(lives(tmp_path / "lives", first, *["4"] * 7, "stay"))
     running = asyncio.ensure_future(supervised.run())
     if first == "stay":
         await until_so(partial(has_worked, supervised))
         await told.until("here")
-        monkeypatch.setattr(supervising, "AT_ONCE_S", 3600)
+        monkeypatch.setattr(supervising, "EARLY_S", 3600)
         os.kill(supervised._running[1].pid, signal.SIGKILL)
     await told.until("here", 2 if first == "stay" else 1)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -259,9 +259,10 @@ async def test_a_system_short_of_processes_is_asked_again(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start_or_not)
     assert await supervisor("raise SystemExit(2)").run() == 2
     assert (
-        "can't be started (Resource temporarily unavailable); it is tried again in 0.001 s" in told.read().err
+        "cannot be started (Resource temporarily unavailable); the start is retried in 0.001 s"
+        in told.read().err
     )
-    assert "it is tried again in 0.002 s" in told.err
+    assert "the start is retried in 0.002 s" in told.err
     assert "process 1 ended with exit code 2" in told.err
     assert len(files()) == open_files
 

@@ -91,7 +91,7 @@ def test_looking_does_not_make_a_file(bare: Command, sqlite_url: str) -> None:
     ):
         done = bare(*arguments, "--url", sqlite_url)
         assert done.code == 4, arguments
-        assert "`outlast worker` and `start` make a new file" in done.err
+        assert "`outlast worker` and `start` create a new file" in done.err
     assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
 
 
@@ -168,10 +168,10 @@ USAGE = [
         "duplicate policy must be one of allow_duplicate, reject_duplicate",
     ),
     (["start", "X", "--wait", "--timeout", "0"], "timeout must be positive"),
-    (["start", "X", "--timeout", "5"], "timeout is how long --wait waits: give both"),
+    (["start", "X", "--timeout", "5"], "timeout limits --wait: give both"),
     (
         ["start", "X", "--codec", "fractions:Fraction.from_float"],
-        "can't be made without arguments: TypeError",
+        "cannot be made without arguments: TypeError",
     ),
     (["worker", "./jobs/orders.py"], "leave '.py' and folders out, as in jobs.orders"),
     (["demo", "--rows", "x"], "argument --rows: invalid int value: 'x': see `outlast demo --help`"),

@@ -182,7 +182,7 @@ def test_a_module_in_the_current_folder_is_found(process: Command, tmp_path: Pat
     (tmp_path / "broken_orders.py").write_text("1 / 0")
     done = process("worker", "broken_orders", "--url", sqlite_url, cwd=tmp_path)
     assert done.code == 1
-    assert "module 'broken_orders' can't be imported: ZeroDivisionError: division by zero" in done.err
+    assert "module 'broken_orders' cannot be imported: ZeroDivisionError: division by zero" in done.err
     assert "Traceback" not in done.err
     shown = process("worker", "broken_orders", "--url", sqlite_url, cwd=tmp_path, OUTLAST_DEBUG="1")
     assert 'broken_orders.py", line 1' in shown.err
@@ -224,7 +224,7 @@ def test_what_with_options_gives_is_the_same_activity_once() -> None:
     [
         ("no.such.module", "there is no module 'no'"),
         ("tests.cli.nothing", "there is no module 'tests.cli.nothing'"),
-        ("", "'' is not a module's name"),
+        ("", "'' is not the name of a module"),
         ("tests/cli/programs.py", "leave '.py' and folders out, as in tests.cli.programs"),
         (f"{PROGRAMS}:nothing", f"module '{PROGRAMS}' has no 'nothing'"),
         (f"{PROGRAMS}:", f"module '{PROGRAMS}' has no ''"),

@@ -1,1 +1,1 @@
-"""The command line: ``outlast``. One module a group of commands; see ``docs/cli.md``."""
+"""The command line, ``outlast``: one module for each group of commands. ``docs/cli.md`` describes them."""

@@ -1,4 +1,4 @@
-"""``outlast``: the command tree, and what becomes of errors."""
+"""``outlast``: running a command, and reporting its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outlast.cli.common.exit_codes import Exit, error_line, exit_code
 from outlast.cli.common.stderr import tell
 from outlast.version import __version__
 
-# Typer may carry its own click: what a usage error is, is found from the one that it shows.
+# Typer may contain its own copy of click, so the bases of its public error are taken from that error.
 _UsageError, _ClickError = typer.BadParameter.__mro__[1:3]
 
 COMPLETE = "_OUTLAST_COMPLETE"
@@ -53,7 +53,8 @@ def outlast(
 
 def main() -> None:
     """The entry point of ``outlast``."""
-    if COMPLETE in os.environ:  # a shell asks what may come next
+    # A shell asks for completions.
+    if COMPLETE in os.environ:
         app(prog_name="outlast")
     code = run(sys.argv[1:])
     try:
@@ -64,16 +65,16 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; returns its exit code. Errors become one line on stderr."""
+    """Run a command and return its exit code. Errors become one line on stderr."""
     command = typer.main.get_command(app)
     try:
-        # Not `main()`, which makes a code of its own of a reader that has seen enough.
+        # Not `main()`, which has an exit code of its own for a closed pipe.
         with command.make_context("outlast", list(arguments)) as context:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
     except BrokenPipeError:
-        # Whoever read has seen enough, as with `| head`.
+        # The reader has seen enough, as with `| head`.
         _no_more_output()
         return Exit.OK
     except (KeyboardInterrupt, typer.Abort):
@@ -98,7 +99,8 @@ def _usage(error: Exception) -> int:
     where = context.command_path if context is not None else "outlast"
     say = getattr(error, "format_message", error.__str__)
     message = str(say())
-    if not message:  # no command at all: the help was shown
+    # Without any command, the help has been shown.
+    if not message:
         return Exit.USAGE
     tell(f"{' '.join(message.split()).rstrip('.')}: see `{where} --help`")
     return Exit.USAGE if isinstance(error, _UsageError) else Exit.FAILED

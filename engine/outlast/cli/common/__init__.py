@@ -1,1 +1,1 @@
-"""What commands share: the connection, options, output, exit codes, and finding the user's code."""
+"""What commands share: the connection, options, filters, output, exit codes, and loading the user's code."""

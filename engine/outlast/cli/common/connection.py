@@ -1,4 +1,4 @@
-"""Running a command's coroutine with a client."""
+"""Running a command's coroutine with a connected client."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ T = TypeVar("T")
 def with_client(
     url: str | None, work: Callable[[Client], Awaitable[T]], *, codec: str | None = None, makes: bool = False
 ) -> T:
-    """Connect, do the work, close. Only a command that ``makes`` something makes a SQLite file too.
+    """Connect, do the work, and close.
+
+    Args:
+        url: The database's URL, if one was given.
+        work: The work, given the client.
+        codec: The name of the codec, if one was given.
+        makes: Whether a missing SQLite file is created. A command that only reads should not answer from an empty one.
 
     Raises:
-        CommandFailedError: There is no such file: a command that only looks should not answer out of an empty one.
+        CommandFailedError: The SQLite file does not exist, and the command does not create one.
+        InvalidOptionError: No URL was given, or the codec cannot be used.
     """
     target, data_converter = database_url(url), converter(codec)
     parsed = DatabaseUrl.parse(target)
     if not makes and parsed.path is not None and not parsed.path.exists():
         raise CommandFailedError(
-            f"{parsed.display} does not exist: check the path; `outlast worker` and `start` make a new file",
+            f"{parsed.display} does not exist: check the path; `outlast worker` and `start` create a new file",
             Exit.DATABASE,
         )
 

@@ -1,4 +1,4 @@
-"""The filters that ``list``, ``count`` and the commands about many runs share: options once, filters out of them."""
+"""The filters that ``list``, ``count`` and the commands about many runs share, as options."""
 
 from __future__ import annotations
 
@@ -25,59 +25,71 @@ _WHEN: Final = "WHEN"
 OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "status": (
         list[str] | None,
-        _option("--status", help="Only runs that are so; may be given several times."),
+        _option("--status", help="Only runs with this status; repeatable."),
     ),
-    "type": (str | None, _option("--type", help="Only this workflow.")),
+    "type": (str | None, _option("--type", help="Only this workflow type.")),
     "task_queue": (str | None, _option("--task-queue", help="Only this task queue.")),
     "id": (str | None, _option("--id", help="Only the runs of this workflow id.")),
-    "id_prefix": (str | None, _option("--id-prefix", help="Only ids that begin so.")),
+    "id_prefix": (str | None, _option("--id-prefix", help="Only ids that start with this text.")),
     "parent": (str | None, _option("--parent", help="Only children of this workflow id.", metavar="ID")),
     "where": (
         list[str] | None,
         _option(
-            "--where", help="A search attribute, as in 'amount>=5'; several times: all.", metavar="CONDITION"
+            "--where",
+            help="A search attribute, as in 'amount>=5'; repeatable, and all must hold.",
+            metavar="CONDITION",
         ),
     ),
-    "created_after": (str | None, _option("--created-after", help="Created then or later.", metavar=_WHEN)),
+    "created_after": (
+        str | None,
+        _option("--created-after", help="Created at that time or later.", metavar=_WHEN),
+    ),
     "created_before": (str | None, _option("--created-before", help="Created earlier.", metavar=_WHEN)),
     "started_after": (
         str | None,
-        _option("--started-after", help="First started then or later.", metavar=_WHEN),
+        _option("--started-after", help="First workflow task at that time or later.", metavar=_WHEN),
     ),
     "started_before": (
         str | None,
-        _option("--started-before", help="First started earlier.", metavar=_WHEN),
+        _option("--started-before", help="First workflow task earlier.", metavar=_WHEN),
     ),
-    "closed_after": (str | None, _option("--closed-after", help="Closed then or later.", metavar=_WHEN)),
+    "closed_after": (
+        str | None,
+        _option("--closed-after", help="Closed at that time or later.", metavar=_WHEN),
+    ),
     "closed_before": (str | None, _option("--closed-before", help="Closed earlier.", metavar=_WHEN)),
     "deadline_before": (
         str | None,
-        _option("--deadline-before", help="Open, with an earlier deadline.", metavar=_WHEN),
+        _option("--deadline-before", help="Open, with a deadline that is earlier.", metavar=_WHEN),
     ),
-    "attention": (bool, typer.Option("--attention", help="Only runs that need a person.")),
+    "attention": (bool, typer.Option("--attention", help="Only runs that need attention.")),
     "overdue": (
         bool,
-        typer.Option("--overdue", help="Only runs of which a deadline passed that nobody enforced."),
+        typer.Option(
+            "--overdue", help="Only runs with a deadline or timer that has passed and has not been enforced."
+        ),
     ),
     "open": (bool, typer.Option("--open", help="Only open runs.")),
     "closed": (bool, typer.Option("--closed", help="Only closed runs.")),
     "latest": (
         bool,
-        typer.Option("--latest", help="Only runs that no other run of their chain has followed."),
+        typer.Option("--latest", help="Only the last run of each chain."),
     ),
 }
 """Each filter's type and option, by parameter."""
 
 
-# For a command that takes only some of them.
+# For commands that take only some of the filters.
 Status = Annotated[
     list[str] | None,
-    typer.Option("--status", help="Only runs that are so; may be given several times.", show_default=False),
+    typer.Option("--status", help="Only runs with this status; repeatable.", show_default=False),
 ]
-Type = Annotated[str | None, typer.Option("--type", help="Only this workflow.", show_default=False)]
+Type = Annotated[str | None, typer.Option("--type", help="Only this workflow type.", show_default=False)]
 CreatedAfter = Annotated[
     str | None,
-    typer.Option("--created-after", metavar="WHEN", help="Created then or later.", show_default=False),
+    typer.Option(
+        "--created-after", metavar="WHEN", help="Created at that time or later.", show_default=False
+    ),
 ]
 Open = Annotated[
     bool | None, typer.Option("--open/--closed", help="Only open, or only closed runs.", show_default=False)
@@ -85,7 +97,7 @@ Open = Annotated[
 
 
 class Chosen:
-    """What the options of a command said, before it is known when now is."""
+    """The filters that a command was given. Times relative to now are worked out once a client knows the time."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         if given["open"] and given["closed"]:
@@ -97,11 +109,11 @@ class Chosen:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was chosen: every workflow matches."""
+        """Whether no filter was given, so that every workflow matches. ``--latest`` alone does not count as one."""
         return not any(value for name, value in self._given.items() if name != "latest")
 
     def filters(self, client: Client) -> Filters:
-        """The filters for ``client.list`` and its like."""
+        """Return the filters for ``client.list``, ``count`` and ``bulk``."""
         given, now = self._given, to_datetime(client.runtime.environment.clock.now())
 
         def instant(name: str, *, ahead: bool = False) -> datetime | None:
@@ -130,7 +142,7 @@ class Chosen:
 
 
 def with_filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of all filters; it gets what they said as ``chosen``."""
+    """Give a command the options of all filters. It receives their values as its argument ``chosen``."""
     own = [
         one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "chosen"
     ]

@@ -1,4 +1,4 @@
-"""The options that commands share, and how their texts are read."""
+"""The options that commands share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Url = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 WorkflowId = Annotated[str, typer.Argument(metavar="ID", help="The workflow's id.", show_default=False)]
 RunId = Annotated[
-    str | None, typer.Option("--run-id", help="A certain run instead of the latest.", show_default=False)
+    str | None, typer.Option("--run-id", help="This run instead of the latest.", show_default=False)
 ]
 Codec = Annotated[
     str | None,
@@ -32,14 +32,20 @@ Codec = Annotated[
 Timeout = Annotated[
     str | None,
     typer.Option(
-        "--timeout", metavar="TIME", help="Wait at most so long; then exit with 5.", show_default=False
+        "--timeout", metavar="TIME", help="The longest time to wait; then exit with 5.", show_default=False
     ),
 ]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the history.", show_default=False)]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="The reason, for the history.", show_default=False)
+]
 
 
 def database_url(url: str | None) -> str:
-    """The URL that was given, or a clear word on how to give one."""
+    """Return the URL that was given.
+
+    Raises:
+        InvalidOptionError: None was given; the message says how to give one.
+    """
     if not url:
         raise InvalidOptionError(
             "no database: give --url or set OUTLAST_URL, for example --url sqlite:///orders.db", field="url"
@@ -48,7 +54,12 @@ def database_url(url: str | None) -> str:
 
 
 def arguments_of(context: typer.Context, *without: str) -> list[str]:
-    """The arguments that a command was given (or has by default), for another process to be given them too."""
+    """Return the arguments of a command, defaults included, so that another process can be started with them.
+
+    Args:
+        context: The context of the command.
+        *without: The parameters to leave out.
+    """
     arguments: list[str] = []
     names: list[str] = []
     for parameter in context.command.params:

@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables and words for people."""
+"""What commands print on stdout: JSON for programs, tables and text for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outlast.text.wording import clock, words
 from outlast_workflow.primitives.enums import RunStatus
 
 WIDE: Final = 200
-"""How wide tables are where nobody says: a file or a pipe has no width."""
+"""The width of tables in characters where the output, a file or a pipe, has no width."""
 NEAR_S: Final = 60.0
 
 _COLOURS: Final = {
@@ -34,27 +34,35 @@ _COLOURS: Final = {
 
 
 def console() -> Console:
-    """Where people read."""
+    """Return the console that people read."""
     out = Console(highlight=False)
     return out if out.is_terminal or "COLUMNS" in out._environ else Console(highlight=False, width=WIDE)
 
 
 def show(*things: Any) -> None:
-    """Print for people."""
+    """Print texts and tables for people."""
     out = console()
     for thing in things:
         out.print(thing, soft_wrap=isinstance(thing, str), markup=False)
 
 
 def document(value: Any) -> None:
-    """Print one JSON document, or one of several, each on a line of its own."""
+    """Print a JSON document on a line of its own."""
     text = value.model_dump_json() if isinstance(value, BaseModel) else orjson.dumps(value).decode()
     print(text, flush=True)
 
 
 @contextmanager
 def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
-    """A bar on stderr, where that is a terminal, for what takes long; the block says how far it is."""
+    """Show a progress bar on stderr, if that is a terminal.
+
+    Args:
+        what: What is being done.
+        total: The number at which it is finished.
+
+    Yields:
+        A function that takes the number reached.
+    """
     out = Console(stderr=True)
     with Progress(console=out, transient=True, disable=not out.is_terminal) as bars:
         bar = bars.add_task(what, total=total)
@@ -62,7 +70,7 @@ def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """An empty table."""
+    """Return an empty table with these columns."""
     made = Table(
         box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="bold"
     )
@@ -72,12 +80,12 @@ def table(*columns: str, title: str | None = None) -> Table:
 
 
 def status(value: str) -> Text:
-    """A run's status, in its colour."""
+    """Return a run's status in its colour."""
     return Text(value, style=_COLOURS.get(RunStatus(value), ""))
 
 
 def left(deadline: datetime | None, now: datetime) -> Text:
-    """How much time a deadline leaves: yellow when it is near, red when it has passed."""
+    """Return how much time a deadline leaves: yellow if it is near, red if it has passed."""
     if deadline is None:
         return Text("")
     seconds = (deadline - now).total_seconds()
@@ -87,7 +95,7 @@ def left(deadline: datetime | None, now: datetime) -> Text:
 
 
 def deadline(instant: datetime | None, now: datetime) -> Text:
-    """A deadline with the time that it leaves."""
+    """Return a deadline with the time that it leaves."""
     if instant is None:
         return Text("none", style="dim")
     return Text.assemble(clock(instant), " (", left(instant, now), ")")

@@ -1,4 +1,4 @@
-"""Lines on stderr: what people read while stdout is for results."""
+"""Lines on stderr, for people; stdout is for results."""
 
 from __future__ import annotations
 

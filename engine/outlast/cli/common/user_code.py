@@ -1,4 +1,4 @@
-"""Finding workflows and activities by ``module[:name]``."""
+"""Loading the user's workflows, activities, interceptors and codecs by ``module[:name]``."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from outlast_workflow.errors import InvalidOptionError, OutlastError
 
 
 def load(targets: Iterable[str]) -> tuple[list[Any], list[Any]]:
-    """The workflows and the activities that are named, each once.
+    """Return the workflows and the activities that are named, each once.
 
     Args:
-        targets: ``module`` for all that a module (or a package) defines, ``module:name`` for one workflow, one activity
-            or a list of them.
+        targets: ``module`` for everything that a module or package defines, ``module:name`` for one workflow, one
+            activity or a list of them.
 
     Raises:
-        InvalidOptionError: There is no such module or name, or it is nothing that a worker runs.
-        CommandFailedError: A module raised while it was imported.
+        InvalidOptionError: There is no such module or name, or a worker cannot run what it names.
+        CommandFailedError: A module raised an error while it was imported.
     """
     workflows: dict[int, Any] = {}
     activities: dict[tuple[str, Any], Any] = {}
     for target in targets:
         for thing in _things(target):
             if isinstance(thing, ActivityDefinition):
-                # What `with_options` gives is the same activity, called otherwise.
+                # `with_options` returns the same activity with other options.
                 activities.setdefault((thing.name, thing.fn), thing)
             else:
                 workflows[id(thing)] = thing
@@ -58,20 +58,25 @@ def _things(target: str) -> list[Any]:
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a user's module; the current folder counts."""
+    """Import a user's module, from the path or the current folder.
+
+    Raises:
+        InvalidOptionError: There is no such module.
+        CommandFailedError: The module raised an error while it was imported.
+    """
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
     if not name or name.endswith(".py") or "/" in name:
         dotted = ".".join(part for part in name.removesuffix(".py").split("/") if part not in ("", ".", ".."))
         hint = f": leave '.py' and folders out, as in {dotted}" if dotted else ""
-        raise InvalidOptionError(f"{name!r} is not a module's name{hint}", field="module")
+        raise InvalidOptionError(f"{name!r} is not the name of a module{hint}", field="module")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidOptionError(
-                f"there is no module {error.name!r} in {here} or on the path: check the name, or the folder",
+                f"there is no module {error.name!r} in {here} or on the path: check the name and the folder",
                 field="module",
             ) from None
         raise _not_importable(name, error) from error
@@ -83,7 +88,7 @@ def import_module(name: str) -> ModuleType:
 
 def _not_importable(name: str, error: Exception) -> CommandFailedError:
     return CommandFailedError(
-        f"module {name!r} can't be imported: {type(error).__name__}: {error} (OUTLAST_DEBUG=1 shows where)"
+        f"module {name!r} cannot be imported: {type(error).__name__}: {error} (OUTLAST_DEBUG=1 shows where)"
     )
 
 
@@ -101,7 +106,7 @@ def _attribute(module: ModuleType, path: str, target: str) -> Any:
 
 
 def _defined_by(module: ModuleType) -> list[Any]:
-    """What a module or package defines; what it only imports from elsewhere is somebody else's."""
+    """Return what a module or package defines, without what it imports from elsewhere."""
     found: dict[int, Any] = {}
     elsewhere: set[str] = set()
     for name, thing in vars(module).items():
@@ -142,10 +147,10 @@ def _check(thing: object, target: str) -> None:
 
 
 def interceptors(targets: Iterable[str]) -> tuple[Interceptor, ...]:
-    """The interceptors of ``--interceptor module:name``: one, its class, or a list of either.
+    """Return the interceptors of ``--interceptor module:name``: one, its class, or a list of either.
 
     Raises:
-        InvalidOptionError: There is none by that name.
+        InvalidOptionError: There is no interceptor of that name, or its class needs arguments.
     """
     made: list[Any] = []
     for target in targets:
@@ -159,8 +164,8 @@ def interceptors(targets: Iterable[str]) -> tuple[Interceptor, ...]:
                     made.append(one())
                 except Exception as error:
                     raise InvalidOptionError(
-                        f"interceptor {target!r} can't be made without arguments: {type(error).__name__}: {error}: "
-                        "name one that is made",
+                        f"interceptor {target!r} cannot be made without arguments: {type(error).__name__}: {error}: "
+                        "name an instance",
                         field="interceptor",
                     ) from error
             else:
@@ -169,10 +174,10 @@ def interceptors(targets: Iterable[str]) -> tuple[Interceptor, ...]:
 
 
 def converter(target: str | None) -> DataConverter | None:
-    """The converter of ``--codec module:name``: a codec, a data converter, or what makes one without arguments.
+    """Return the converter of ``--codec module:name``: a codec, a data converter, or what makes one.
 
     Raises:
-        InvalidOptionError: There is none by that name.
+        InvalidOptionError: There is no codec of that name, or making it needs arguments.
     """
     if not target:
         return None
@@ -185,7 +190,7 @@ def converter(target: str | None) -> DataConverter | None:
             found = found()
         except Exception as error:
             raise InvalidOptionError(
-                f"codec {target!r} can't be made without arguments: {type(error).__name__}: {error}: name a codec, a "
+                f"codec {target!r} cannot be made without arguments: {type(error).__name__}: {error}: name a codec, a "
                 "data converter, or a function that makes one",
                 field="codec",
             ) from error

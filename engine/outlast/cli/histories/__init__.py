@@ -1,1 +1,1 @@
-"""Commands about recorded histories: export and import, replay, deletion."""
+"""Commands about recorded histories: export, import, replay, delete and retention."""

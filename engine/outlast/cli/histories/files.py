@@ -26,7 +26,7 @@ from outlast_workflow.errors import InvalidOptionError
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Where to write, instead of stdout.", show_default=False
+        "--output", "-o", metavar="FILE", help="The file to write, instead of stdout.", show_default=False
     ),
 ]
 
@@ -37,11 +37,11 @@ def export(
     workflow_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="ID", help="A workflow's id; without one, all runs that match.", show_default=False
+            metavar="ID", help="The workflow's id; without one, all runs that match.", show_default=False
         ),
     ] = None,
     run_id: RunId = None,
-    chain: Annotated[bool, typer.Option("--chain", help="All runs of the chain, not one alone.")] = False,
+    chain: Annotated[bool, typer.Option("--chain", help="All runs of each chain, first to last.")] = False,
     output: Output = None,
     url: Url = None,
     json: AsJson = False,
@@ -58,9 +58,10 @@ def export(
         else:
             if not chosen.is_empty:
                 raise InvalidOptionError(
-                    "one workflow's ID takes no filters: leave either out", field="workflow_id"
+                    "an ID and filters exclude each other: leave one of them out", field="workflow_id"
                 )
-            client.handle(workflow_id, run_id=run_id)  # what can't be an id is found here
+            # This refuses an invalid id.
+            client.handle(workflow_id, run_id=run_id)
             total = 1
             texts = (
                 export_chain(client.runtime, workflow_id, run_id)
@@ -83,7 +84,7 @@ async def _alone(client: Client, workflow_id: str, run_id: str | None) -> AsyncG
 
 
 async def _write(texts: AsyncIterator[bytes], output: Path | None, total: int) -> tuple[int, int]:
-    """One document a line; a file gets its name when it is whole."""
+    """Write one document on each line. A file gets its name when it is complete."""
     part = None if output is None else output.with_name(f"{output.name}.part")
     runs = size = 0
     try:
@@ -106,17 +107,17 @@ async def _write(texts: AsyncIterator[bytes], output: Path | None, total: int) -
 def _sink(part: Path | None) -> Any:
     if part is None:
         sys.stdout.flush()
-        return _Kept(sys.stdout.buffer)
+        return _KeptOpen(sys.stdout.buffer)
     try:
         return part.open("wb")
     except OSError as error:
         raise CommandFailedError(
-            f"{part} can't be written: {error.strerror}: choose another --output"
+            f"{part} cannot be written: {error.strerror}: choose another --output"
         ) from None
 
 
-class _Kept:
-    """A stream that stays open."""
+class _KeptOpen:
+    """A stream that a `with` block leaves open."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -131,7 +132,9 @@ class _Kept:
 def import_(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="What `outlast export` wrote; - for stdin.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="A file that `outlast export` wrote; - for stdin.", show_default=False
+        ),
     ],
     url: Url = None,
     json: AsJson = False,

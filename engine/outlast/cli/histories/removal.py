@@ -1,4 +1,4 @@
-"""``outlast delete`` and ``retention``: what is no longer wanted."""
+"""``outlast delete`` and ``retention``: deleting closed workflows."""
 
 from __future__ import annotations
 
@@ -41,31 +41,36 @@ def delete(
 
 
 def retention(
-    once: Annotated[bool, typer.Option("--once", help="Make one pass, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Make one pass and exit; required.")] = False,
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="TIME", help="Delete what was closed longer ago.", show_default=False
+            "--older-than",
+            metavar="TIME",
+            help="Delete workflows that were closed longer ago.",
+            show_default=False,
         ),
     ] = None,
     keep_last: Annotated[
         int | None,
-        typer.Option("--keep-last", help="Keep so many of the newest closed workflows.", show_default=False),
+        typer.Option(
+            "--keep-last", help="Keep this many of the newest closed workflows.", show_default=False
+        ),
     ] = None,
     export_to: Annotated[
         Path | None,
         typer.Option(
-            "--export-to", metavar="DIR", help="Write each to a file there first.", show_default=False
+            "--export-to", metavar="DIR", help="Write each workflow to this folder first.", show_default=False
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", help="How many workflows; 0 for all.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", help="The most workflows to delete; 0 for all.")] = 0,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
     """Delete closed workflows by age or number, in small steps."""
     if not once:
         raise InvalidOptionError(
-            "retention needs --once; for a pass every hour give a worker Worker(retention=RetentionPolicy(…))",
+            "retention needs --once; for a pass every hour, give a worker Worker(retention=RetentionPolicy(…))",
             field="once",
         )
     integer("limit", limit, 0)
@@ -81,7 +86,7 @@ def retention(
         else:
             show(
                 f"deleted {counted(report.runs, 'run')} of {counted(report.chains, 'workflow')}, "
-                f"exported {report.exported:,}, passed over {report.kept:,}"
+                f"exported {report.exported:,}, kept {report.kept:,}"
             )
 
     with_client(url, work)

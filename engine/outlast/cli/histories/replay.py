@@ -1,4 +1,4 @@
-"""``outlast replay``: recorded histories, fed to today's code."""
+"""``outlast replay``: recorded histories, replayed with the current code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def replay(
         str,
         typer.Argument(
             metavar="MODULE[:NAME]",
-            help="All workflows that a module defines, or one workflow or list of it.",
+            help="Everything that a module defines, or one workflow or a list of them.",
             show_default=False,
         ),
     ],
@@ -39,7 +39,7 @@ def replay(
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="What `outlast export` wrote; without files, a database.",
+            help="Files that `outlast export` wrote; without any, a database.",
             show_default=False,
         ),
     ] = None,
@@ -47,13 +47,13 @@ def replay(
     status: Status = None,
     created_after: CreatedAfter = None,
     open: Open = None,
-    limit: Annotated[int, typer.Option("--limit", help="How many runs of a database; 0 for all.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", help="The most runs of a database; 0 for all.")] = 0,
     interceptor: Annotated[
         list[str] | None,
         typer.Option(
             "--interceptor",
             metavar="MODULE:NAME",
-            help="An interceptor that the worker has, or a list of them; may be given several times.",
+            help="An interceptor that the worker has, its class, or a list of either; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -123,7 +123,7 @@ def _show(report: ReplayReport, *, json: bool) -> None:
         others = ", ".join(f"{count:,} of {name}" for name, count in sorted(report.skipped.items()))
         show(
             f"replayed {counted(report.runs, 'run')}, {counted(report.events, 'event')}"
-            + (f"; passed over {others}" if others else "")
+            + (f"; skipped {others}" if others else "")
         )
     if report.failures:
         raise CommandFailedError(
@@ -134,7 +134,7 @@ def _show(report: ReplayReport, *, json: bool) -> None:
 
 def _failure(run: ReplayedRun) -> dict[str, Any]:
     error = run.error
-    facts: tuple[str, ...] = getattr(error, "facts", ())
+    names: tuple[str, ...] = getattr(error, "facts", ())
     return {
         "workflow_id": run.workflow_id,
         "run_id": run.run_id,
@@ -142,6 +142,6 @@ def _failure(run: ReplayedRun) -> dict[str, Any]:
         "error": {
             "type": error.__class__.__name__,
             "message": str(error),
-            **{name: getattr(error, name) for name in facts},
+            **{name: getattr(error, name) for name in names},
         },
     }

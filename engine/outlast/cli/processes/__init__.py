@@ -1,1 +1,1 @@
-"""Commands about processes and the schema: worker, watchdog, supervisor, top, check, migrate, demo."""
+"""Commands that run or look after the engine: worker, watchdog, top, check, migrate, demo."""

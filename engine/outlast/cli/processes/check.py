@@ -1,4 +1,4 @@
-"""``outlast check``: reads workflow code for what may not replay."""
+"""``outlast check``: checks workflow code for what may not replay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_(
         list[str],
         typer.Argument(
             metavar="MODULE[:NAME]",
-            help="All workflows that a module defines, or one workflow or list of them.",
+            help="Everything that a module defines, or one workflow or a list of them.",
             show_default=False,
         ),
     ],
@@ -48,7 +48,8 @@ def check_(
                     "instead": one.instead,
                 }
             )
-            if not json and words not in told:  # what two workflows share
+            # Two workflows may share code.
+            if not json and words not in told:
                 show(words.replace(one.path, _short(one.path), 1))
             told.add(words)
     if json:

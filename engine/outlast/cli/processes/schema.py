@@ -26,7 +26,9 @@ def migrate(url: Url = None, json: AsJson = False) -> None:
     elif before == after:
         show(f"{parsed.display} is up to date (version {after})")
     else:
-        show(f"{parsed.display} was brought from {before or 'nothing'} to version {after}")
+        show(
+            f"{parsed.display} was migrated from {f'version {before}' if before else 'no schema'} to version {after}"
+        )
 
 
 def _version(database: Database) -> str | None:

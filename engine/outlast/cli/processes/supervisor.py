@@ -1,20 +1,21 @@
-"""``outlast worker --processes N``: a supervisor, and so many worker processes that it looks after.
+"""``outlast worker --processes N``: a supervisor of N worker processes.
 
-The supervisor runs no user code and has no connection to the database. It spawns (never forks) its processes, passes on
-what they print with their number before each line, and starts another where one ends:
+The supervisor runs no user code and has no connection to the database. It spawns its processes (it never forks), passes
+on what they print with their number before each line, and replaces those that end:
 
-* one that ended by itself in good order (somebody sent *it* a SIGTERM) is replaced at once: that is how to recycle one;
-* one that died is replaced after half a second; where it died within :data:`AT_ONCE_S` of its start, the pause doubles
-  each time, and after :data:`MOST_AT_ONCE` times in a row another start is no help: all are stopped, and the exit code
-  is its own. Bad usage (exit code 2) is not tried twice;
-* one that can't use the database (exit code 4: it is away, or migrated for newer code) is tried again however often,
-  after pauses that double too: the others wait for it as well. Not so before any of them has worked, for then the URL
-  may be wrong;
-* so is one that can't be started because the system is short of processes, memory or files.
+* A process that stopped gracefully, because it was sent a SIGTERM, is replaced at once. Processes are recycled so.
+* A process that died is replaced after half a second. If it died within :data:`EARLY_S` of its start, the pause doubles
+  each time. After :data:`MOST_EARLY_DEATHS` such deaths in a row, another start would not help: all processes are
+  stopped, and the exit code is that process's own. Bad usage (exit code 2) stops all processes the first time.
+* A process that cannot use the database (exit code 4: it is away, or migrated for newer code) is restarted without
+  limit, after pauses that double too, because the other processes wait for the database as well. Before any process
+  has worked it counts as a death, since the URL may be wrong.
+* A process that cannot be started because the system is short of processes, memory or files is treated in the same way.
 
-SIGINT or SIGTERM: each process gets SIGTERM and stops in good order. A second signal, or a process that is not done
-:data:`PATIENCE_S` after its grace period, is SIGKILL. Every process holds the end of a pipe, its standard input: where
-the supervisor dies, however it dies, the pipe closes and its processes stop in good order.
+On SIGINT or SIGTERM, each process gets SIGTERM and stops gracefully. On a second signal, all processes get SIGKILL; so
+does a process that is still running :data:`PATIENCE_S` after its grace period. The standard input of each process is a
+pipe whose other end the supervisor holds. If the supervisor dies, for whatever reason, the pipe closes and the process
+stops gracefully.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from outlast.cli.common.stderr import tell
 from outlast_workflow.environment import SystemClock
 
 PROCESS_ENV: Final = "OUTLAST_WORKER_PROCESS"
-"""Tells a process its number, and that its standard input is its supervisor's pipe."""
+"""Gives a process its number, and says that its standard input is its supervisor's pipe."""
 
-AT_ONCE_S: Final = 10.0
-MOST_AT_ONCE: Final = 5
+EARLY_S: Final = 10.0
+MOST_EARLY_DEATHS: Final = 5
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 PATIENCE_S: Final = 15.0
-LAST_WORDS_S: Final = 1.0
-LONGEST_LINE: Final = 1 << 20
+LAST_OUTPUT_S: Final = 1.0
+LONGEST_LINE_BYTES: Final = 1 << 20
 SHORT_OF: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-"""What the system may have again in a while."""
+"""Errors that mean a shortage, which may be over in a while."""
 Pipes = tuple[int, int, int]
-"""The end that keeps a process alive, and what it says on stdout and stderr."""
+"""The end that keeps a process alive, and the ends from which its stdout and stderr are read."""
 
 
 class Supervisor:
     """Keeps worker processes running.
 
     Args:
-        command: What each process runs.
-        count: How many processes.
-        environment: The environment of each, beside its number.
-        grace_s: What the processes give their activities when they stop.
-        raw_output: Whether what they print on stdout is for programs, and passed on as it is.
+        command: The command of each process.
+        count: The number of processes.
+        environment: The environment of each process, without its number.
+        grace_s: How long processes let their activities run when they stop.
+        raw_output: Whether stdout is for programs, and is passed on unchanged.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class Supervisor:
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
         self._worked = False
-        """Whether any process has lived for :data:`AT_ONCE_S`, or ended in good order."""
+        """Whether any process has lived for :data:`EARLY_S`, or has stopped gracefully."""
         self._killed = False
         self._code: int = Exit.OK
 
     async def run(self) -> int:
-        """Supervise until a signal, or until it is of no use; returns the exit code."""
+        """Supervise until a signal, or until a restart would not help; return the exit code."""
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
@@ -94,7 +95,8 @@ class Supervisor:
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
-            for process in self._running.values():  # only where something went wrong here
+            # None is left unless the supervisor itself failed.
+            for process in self._running.values():
                 _kill(process)
         return Exit.INTERRUPTED if self._killed else self._code
 
@@ -115,8 +117,8 @@ class Supervisor:
     # --- one process ------------------------------------------------------------------------------------------------
 
     async def _tend(self, name: int) -> None:
-        """See to it that process ``name`` runs until all stop."""
-        at_once = short = unusable = 0
+        """Keep process ``name`` running until all stop."""
+        early = short = unusable = 0
         while not self._stopping.is_set():
             began = self._clock.monotonic()
             try:
@@ -126,7 +128,9 @@ class Supervisor:
                     raise
                 pause = _pause(short)
                 short += 1
-                tell(f"process {name} can't be started ({error.strerror}); it is tried again in {pause:g} s")
+                tell(
+                    f"process {name} cannot be started ({error.strerror}); the start is retried in {pause:g} s"
+                )
                 await self._wait(pause)
                 continue
             short = 0
@@ -135,21 +139,21 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             if code == Exit.OK:
-                tell(f"process {name} has stopped; another one takes its place")
+                tell(f"process {name} has stopped; another one starts")
                 self._worked = True
-                at_once = unusable = 0
+                early = unusable = 0
                 continue
-            if lived >= AT_ONCE_S:
-                at_once = unusable = 0
+            if lived >= EARLY_S:
+                early = unusable = 0
             if code == Exit.DATABASE and self._worked:
                 pause = _pause(unusable)
                 unusable += 1
             else:
-                at_once += lived < AT_ONCE_S
-                if at_once == MOST_AT_ONCE or (at_once and code == Exit.USAGE):
-                    self._give_up(name, code, at_once)
+                early += lived < EARLY_S
+                if early == MOST_EARLY_DEATHS or (early and code == Exit.USAGE):
+                    self._give_up(name, code, early)
                     return
-                pause = _pause(max(at_once - 1, 0))
+                pause = _pause(max(early - 1, 0))
             tell(f"process {name} {_ended(code)} after {lived:.1f} s; another one starts in {pause:g} s")
             await self._wait(pause)
 
@@ -158,14 +162,14 @@ class Supervisor:
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
     def _give_up(self, name: int, code: int, times: int) -> None:
-        again = f" {times} times within {AT_ONCE_S:g} s of its start" if times > 1 else ""
+        again = f" {times} times within {EARLY_S:g} s of its start" if times > 1 else ""
         tell(f"process {name} {_ended(code)}{again}: see its log above; all processes are stopped")
         self._code = code if code > 0 else Exit.FAILED
         self._stop()
 
     async def _start(self, name: int) -> tuple[asyncio.subprocess.Process, Pipes]:
-        """Start one; returns it with our ends of its pipes."""
-        # Pipes of our own: asyncio's would keep a process from counting as ended while one that it started holds them.
+        """Start a process; return it with our ends of its pipes."""
+        # With asyncio's own pipes, a process would not count as ended while a child of it still holds them.
         theirs: list[int] = []
         ours: list[int] = []
         try:
@@ -179,7 +183,8 @@ class Supervisor:
                 stdout=theirs[1],
                 stderr=theirs[2],
                 env={**self._environment, PROCESS_ENV: str(name)},
-                start_new_session=True,  # Ctrl-C is for the supervisor, which then stops its processes
+                # Ctrl-C reaches the supervisor only, which then stops its processes.
+                start_new_session=True,
             )
         except BaseException:
             for end in ours:
@@ -191,12 +196,12 @@ class Supervisor:
         return process, (ours[0], ours[1], ours[2])
 
     async def _live(self, name: int, process: asyncio.subprocess.Process, pipes: Pipes) -> int:
-        """One process to its end; returns its exit code, negative for the signal that killed it."""
+        """Follow a process to its end; return its exit code, negative for the signal that killed it."""
         leash, out, err = pipes
         self._running[name] = process
         if self._stopping.is_set():
             _send(process, signal.SIGTERM)
-        worked = asyncio.get_running_loop().call_later(AT_ONCE_S, self._has_worked)
+        worked = asyncio.get_running_loop().call_later(EARLY_S, self._has_worked)
         prefix = f"[{name}] ".encode()
         printed = [
             asyncio.create_task(_pass_on(out, sys.stdout.buffer, b"" if self._raw_output else prefix)),
@@ -208,8 +213,9 @@ class Supervisor:
             worked.cancel()
             del self._running[name]
             os.close(leash)
-        _kill(process)  # its own processes, if it left any
-        await asyncio.wait(printed, timeout=LAST_WORDS_S)
+        # End the processes that it started and left behind.
+        _kill(process)
+        await asyncio.wait(printed, timeout=LAST_OUTPUT_S)
         for task in printed:
             task.cancel()
         return code
@@ -231,7 +237,7 @@ class Supervisor:
 
 
 async def _pass_on(pipe: int, out: BinaryIO, prefix: bytes) -> None:
-    """Print whole lines, each after a prefix; however long, and the last one without its end too."""
+    """Print whole lines, each after a prefix. A very long line, or a last one without an end, is printed as it is."""
     reader = asyncio.StreamReader()
     file = os.fdopen(pipe, "rb", 0)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -241,7 +247,7 @@ async def _pass_on(pipe: int, out: BinaryIO, prefix: bytes) -> None:
     try:
         while chunk := await reader.read(1 << 16):
             *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > LONGEST_LINE:
+            if len(rest) > LONGEST_LINE_BYTES:
                 lines, rest = [*lines, rest], b""
             _print(lines, out, prefix)
     finally:
@@ -251,7 +257,8 @@ async def _pass_on(pipe: int, out: BinaryIO, prefix: bytes) -> None:
 
 def _print(lines: Sequence[bytes], out: BinaryIO, prefix: bytes) -> None:
     if lines:
-        with contextlib.suppress(OSError):  # whoever read has gone; the work has not
+        # If the reader has gone, the work continues.
+        with contextlib.suppress(OSError):
             out.write(b"".join(prefix + line + b"\n" for line in lines))
             out.flush()
 
@@ -262,13 +269,13 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """End a process and those that it has started, which are of its session."""
+    """Kill a process and those that it started, which are in its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _pause(before: int) -> float:
-    """How long to wait after so many pauses in a row."""
+    """Return the pause in seconds after this many pauses in a row."""
     return min(FIRST_PAUSE_S * 2.0 ** min(before, 16), LONGEST_PAUSE_S)
 
 

@@ -1,4 +1,4 @@
-"""``outlast top``: the whole engine on one screen, as it goes."""
+"""``outlast top``: the whole engine on one live screen."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from outlast_workflow.options.validation import timeout_seconds
 from outlast_workflow.primitives.times import to_datetime
 
 LINES: Final = 8
-"""How many lines each part gets at the most: all of it is to fit on a screen."""
+"""The most lines of each part, so that everything fits on a screen."""
 
 
-class Sight(View):
-    """What is on the screen."""
+class Overview(View):
+    """What the screen shows."""
 
     open_runs: int
     attention: tuple[RunSummary, ...]
@@ -46,8 +46,10 @@ class Sight(View):
 
 
 def top(
-    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="How often it looks.")] = "1s",
-    once: Annotated[bool, typer.Option("--once", help="Look once, print it, and end.")] = False,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="How often the screen is updated.")
+    ] = "1s",
+    once: Annotated[bool, typer.Option("--once", help="Print it once and exit.")] = False,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
@@ -57,7 +59,7 @@ def top(
     async def work(client: Client) -> None:
         if once or json:
             while True:
-                found = await look(client)
+                found = await overview(client)
                 if json:
                     document(found)
                 else:
@@ -67,15 +69,15 @@ def top(
                 await asyncio.sleep(pause)
         with Live(console=console(), screen=True, auto_refresh=False) as view:
             while True:
-                view.update(screen(await look(client)), refresh=True)
+                view.update(screen(await overview(client)), refresh=True)
                 await asyncio.sleep(pause)
 
     with_client(url, work)
 
 
-async def look(client: Client) -> Sight:
-    """Look at everything once."""
-    return Sight(
+async def overview(client: Client) -> Overview:
+    """Read everything that the screen shows."""
+    return Overview(
         open_runs=await client.count(open=True),
         attention=tuple((await client.list(page_size=LINES, attention=True).page()).runs),
         latest=tuple((await client.list(page_size=LINES).page()).runs),
@@ -86,8 +88,8 @@ async def look(client: Client) -> Sight:
     )
 
 
-def screen(found: Sight) -> RenderableType:
-    """What has been seen, for a screen."""
+def screen(found: Overview) -> RenderableType:
+    """Return the overview as a screen."""
     parts: list[RenderableType] = [_head(found)]
     if found.attention:
         parts.append(_runs("NEEDS ATTENTION", found.attention, found.now))
@@ -100,7 +102,7 @@ def screen(found: Sight) -> RenderableType:
     return Group(*parts)
 
 
-def _head(found: Sight) -> Text:
+def _head(found: Overview) -> Text:
     overdue = sum(windows["overdue"] for windows in found.watchdog.open.values())
     head = Text.assemble(
         ("outlast", "bold"),
@@ -114,8 +116,8 @@ def _head(found: Sight) -> Text:
     return head
 
 
-def _task_queues(found: Sight) -> RenderableType:
-    made = table("QUEUE", "WORKERS", "RUNS WAITING", "ACTIVITIES WAITING", "RUNNING", "OLDEST WAITS")
+def _task_queues(found: Overview) -> RenderableType:
+    made = table("TASK QUEUE", "WORKERS", "RUNS WAITING", "ACTIVITIES WAITING", "RUNNING", "OLDEST WAITS")
     for queue in found.task_queues[:LINES]:
         oldest = queue.oldest_waiting_seconds
         made.add_row(
@@ -129,15 +131,15 @@ def _task_queues(found: Sight) -> RenderableType:
     return _part(made, found.task_queues)
 
 
-def _deadlines(found: Sight) -> RenderableType:
+def _deadlines(found: Overview) -> RenderableType:
     made = table("DUE NEXT", "WHEN", "WORKFLOW")
     for due in found.watchdog.nearest[:LINES]:
         made.add_row(due.kind.replace("_", "-"), left(due.due_at, found.now), due.workflow_id)
     return _part(made, found.watchdog.nearest)
 
 
-def _types(found: Sight) -> RenderableType:
-    made = table("TYPE", "RUNS", "OPEN", "A MINUTE", "MEDIAN", "95 %", "FAILED", "TIMED OUT")
+def _types(found: Overview) -> RenderableType:
+    made = table("TYPE", "RUNS", "OPEN", "PER MINUTE", "MEDIAN", "95 %", "FAILED", "TIMED OUT")
     for kind in found.types[:LINES]:
         made.add_row(
             kind.workflow_type,

@@ -1,4 +1,4 @@
-"""``outlast worker`` and ``watchdog``: the commands that run until they are told to stop."""
+"""``outlast worker`` and ``watchdog``: the commands that run until a signal stops them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ Interval = Annotated[
     str, typer.Option("--interval", metavar="TIME", help="The longest sleep between two passes.")
 ]
 LeaseDuration = Annotated[
-    str, typer.Option("--lease-duration", metavar="TIME", help="How long a worker may be silent.")
+    str,
+    typer.Option(
+        "--lease-duration",
+        metavar="TIME",
+        help="How long a worker may be silent before others take its work.",
+    ),
 ]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 
@@ -46,7 +51,7 @@ def worker(
         list[str],
         typer.Argument(
             metavar="MODULE[:NAME]",
-            help="All that a module defines, or one workflow, activity or list of it.",
+            help="Everything that a module defines, or one workflow, one activity or a list of them.",
             show_default=False,
         ),
     ],
@@ -54,15 +59,15 @@ def worker(
         list[str] | None,
         typer.Option(
             "--task-queue",
-            help="A queue to serve (default: `default`); may be given several times.",
+            help="A task queue to serve (default: `default`); repeatable.",
             show_default=False,
         ),
     ] = None,
     max_cached_workflows: Annotated[
-        int, typer.Option("--max-cached-workflows", help="How many runs stay in memory.")
+        int, typer.Option("--max-cached-workflows", help="How many runs the workflow cache holds.")
     ] = 1000,
     max_concurrent_activities: Annotated[
-        int, typer.Option("--max-concurrent-activities", help="How many activities run at a time.")
+        int, typer.Option("--max-concurrent-activities", help="How many activities run at the same time.")
     ] = 100,
     processes: Annotated[
         int | None,
@@ -70,7 +75,7 @@ def worker(
             "--processes",
             min=1,
             metavar="N",
-            help="Run so many processes of it, and start another where one dies.",
+            help="Run this many supervised processes.",
             show_default=False,
         ),
     ] = None,
@@ -78,18 +83,25 @@ def worker(
     graceful_shutdown_timeout: Annotated[
         str,
         typer.Option(
-            "--graceful-shutdown-timeout", metavar="TIME", help="What activities get when it stops."
+            "--graceful-shutdown-timeout", metavar="TIME", help="How long activities may go on when it stops."
         ),
     ] = "10s",
     no_watchdog: Annotated[bool, typer.Option("--no-watchdog", help="Run without a watchdog.")] = False,
     watchdog_interval: Annotated[
-        str, typer.Option("--watchdog-interval", metavar="TIME", help="Its longest sleep between passes.")
+        str,
+        typer.Option(
+            "--watchdog-interval", metavar="TIME", help="The watchdog's longest sleep between two passes."
+        ),
     ] = "1s",
     build_id: Annotated[
-        str | None, typer.Option("--build-id", help="Names the code, for `describe`.", show_default=False)
+        str | None,
+        typer.Option("--build-id", help="A name for the code, shown by `describe`.", show_default=False),
     ] = None,
     static_checks: Annotated[
-        str, typer.Option("--static-checks", help="About code that may not replay: warn, error or off.")
+        str,
+        typer.Option(
+            "--static-checks", help="What to do about code that may not replay: warn, error or off."
+        ),
     ] = "warn",
     no_runtime_guard: Annotated[
         bool, typer.Option("--no-runtime-guard", help="Let workflow code open files, sockets and processes.")
@@ -99,7 +111,7 @@ def worker(
         typer.Option(
             "--interceptor",
             metavar="MODULE:NAME",
-            help="An interceptor, its class, or a list of either; may be given several times, the outermost first.",
+            help="An interceptor, its class, or a list of either; repeatable, outermost first.",
             show_default=False,
         ),
     ] = None,
@@ -153,7 +165,7 @@ def worker(
 def _supervise(
     context: typer.Context, count: int, url: str, codec: str | None, *, grace_s: float, json: bool
 ) -> int:
-    """Run this very command in so many processes; what may hold a secret goes by the environment."""
+    """Run this command in several processes. The environment passes on what may hold a secret: the URL, the codec."""
     if DatabaseUrl.parse(url).memory:
         raise InvalidOptionError(
             "a database in memory has one process: leave --processes out, or name a file", field="processes"
@@ -165,10 +177,10 @@ def _supervise(
         "worker",
         *arguments_of(context, "processes", "url", "codec"),
     ]
-    told = {"OUTLAST_URL": url, **({"OUTLAST_CODEC": codec} if codec else {})}
+    passed = {"OUTLAST_URL": url, **({"OUTLAST_CODEC": codec} if codec else {})}
 
     async def run() -> int:
-        environment = {**os.environ, **told}
+        environment = {**os.environ, **passed}
         return await Supervisor(
             command, count, environment=environment, grace_s=grace_s, raw_output=json
         ).run()
@@ -177,14 +189,15 @@ def _supervise(
 
 
 def _stop_with_supervisor(stop: Callable[[], None]) -> None:
-    """Where a supervisor started this process: stop when its end of the pipe closes, for then it is gone."""
+    """If a supervisor started this process, stop when the pipe closes: then the supervisor has died."""
     if PROCESS_ENV not in os.environ:
         return
     loop = asyncio.get_running_loop()
 
     def closed() -> None:
         loop.remove_reader(sys.stdin)
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # what is printed from here on has no reader any more
+        # Nobody reads what is printed from here on.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.dup2(nowhere, sys.stderr.fileno())
         stop()
@@ -193,15 +206,15 @@ def _stop_with_supervisor(stop: Callable[[], None]) -> None:
 
 
 def _process() -> dict[str, int]:
-    """Which process of a supervisor's this is."""
+    """Return the number of this process, if a supervisor started it."""
     number = os.environ.get(PROCESS_ENV)
     return {"process": int(number)} if number else {}
 
 
 def _end_now() -> None:
-    """End the process although handlers still run: Python would wait for them, for ever perhaps.
+    """End the process although handlers still run, for which Python would wait, perhaps forever.
 
-    They are rescued when the lease is over, and would be refused if they came to an end here.
+    Their activities are rescued when the lease expires. A result that came here afterwards would be refused.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -236,13 +249,13 @@ def _level(level: str) -> int:
 
 
 class _Format(logging.Formatter):
-    """One line a record; where it is of a workflow, with its id."""
+    """One line for each record, with the workflow id if the record belongs to a workflow."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s%(whose)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         workflow_id = getattr(record, "workflow_id", "")
         record.whose = f" [{workflow_id}]" if workflow_id else ""
         return super().format(record)
@@ -259,7 +272,7 @@ def _log(level: int) -> None:
 
 
 def watchdog(
-    once: Annotated[bool, typer.Option("--once", help="Make one pass, print what it did, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Make one pass, print what it did, and exit.")] = False,
     interval: Interval = "1s",
     lease_duration: LeaseDuration = "30s",
     log_level: LogLevel = "info",
@@ -287,17 +300,17 @@ def watchdog(
 
 
 class _Watchdog(TaskWatchdog):
-    """One that tells programs what each pass did."""
+    """A watchdog that prints a JSON document of each pass."""
 
     def __init__(self, client: Client, interval: float, lease_duration: float, *, json: bool) -> None:
         super().__init__(client, interval=interval, lease_duration=lease_duration)
         self._json = json
-        self._told = False
+        self._reported = False
 
     async def run_pass(self, limit: int | None = None) -> WatchdogReport:
         report = await super().run_pass(limit)
-        if self._json and (report.done or not self._told):
-            self._told = True
+        if self._json and (report.done or not self._reported):
+            self._reported = True
             document(report.to_document())
         return report
 
@@ -307,7 +320,7 @@ async def _until_signal(watchdog: TaskWatchdog) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    tell("the watchdog watches; Ctrl-C stops it")
+    tell("the watchdog is running; Ctrl-C stops it")
     watchdog.start()
     try:
         await stop.wait()
@@ -318,7 +331,7 @@ async def _until_signal(watchdog: TaskWatchdog) -> None:
 
 def _words(report: WatchdogReport) -> str:
     if report.skipped:
-        return "skipped: the clock had jumped"
+        return "skipped: the clock has jumped"
     done = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in sorted(report.counts.items()))
     late = f", at worst {report.worst_lateness_s:.1f} s late" if report.done else ""
     still = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in sorted(report.left.items()))

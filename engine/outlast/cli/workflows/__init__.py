@@ -1,1 +1,1 @@
-"""Commands about workflows: start, list, describe, signal, query, update, cancel, reset."""
+"""Commands about workflows: start, list, describe, history, messages, endings, reset and bulk."""

@@ -1,4 +1,4 @@
-"""``outlast bulk``: one thing done to all workflows that match."""
+"""``outlast bulk``: one action on all workflows that match."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from outlast.client.client import Client
 from outlast.text.parsing import json_value
 from outlast_workflow.errors import InvalidOptionError
 
-MOST_TOLD = 10
+MOST_ERRORS_SHOWN = 10
 
 
 class Action(StrEnum):
-    """What can be done to many."""
+    """The actions."""
 
     CANCEL = "cancel"
     TERMINATE = "terminate"
@@ -38,23 +38,36 @@ def bulk(
     action: Annotated[
         str, typer.Argument(metavar="ACTION", help=f"{', '.join(Action)}.", show_default=False)
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     reason: Reason = None,
-    to: Annotated[str, typer.Option("--to", metavar="POINT", help="Of a reset.")] = "last-workflow-task",
-    name: Annotated[str | None, typer.Option("--name", help="Of a signal.", show_default=False)] = None,
+    to: Annotated[
+        str, typer.Option("--to", metavar="POINT", help="The point of a reset.")
+    ] = "last-workflow-task",
+    name: Annotated[
+        str | None, typer.Option("--name", help="The name of a signal.", show_default=False)
+    ] = None,
     input: Annotated[
         list[str] | None,
         typer.Option(
-            "--input", metavar="JSON", help="An argument of a signal; once for each.", show_default=False
+            "--input",
+            metavar="JSON",
+            help="An argument of a signal, in JSON; repeatable.",
+            show_default=False,
         ),
     ] = None,
     request_id: Annotated[
         str | None,
-        typer.Option("--request-id", help="A key: a signal arrives once for it.", show_default=False),
+        typer.Option(
+            "--request-id", help="A key: signals with the same key arrive once.", show_default=False
+        ),
     ] = None,
     cursor: Annotated[
         str | None,
-        typer.Option("--cursor", help="Where an interrupted walk is taken up.", show_default=False),
+        typer.Option(
+            "--cursor",
+            help="Where to continue: the cursor that the interrupted command named.",
+            show_default=False,
+        ),
     ] = None,
     url: Url = None,
     codec: Codec = None,
@@ -84,7 +97,7 @@ def bulk(
         total = await client.count(**filters)
         noun = f"{total:,} run{'' if total == 1 else 's'}"
         if not yes and not typer.confirm(f"{action} {noun}?", err=True):
-            raise CommandFailedError("nothing was done: --yes spares the question")
+            raise CommandFailedError("nothing was done: --yes skips the question")
         found = client.bulk(cursor=cursor, **filters)
         outcomes = _outcomes(found, action, reason, to, name, arguments, request_id)
         done, refused = await _walk(outcomes, action, total, json=json)
@@ -93,7 +106,7 @@ def bulk(
         else:
             show(f"{action}: done for {done:,} of {noun}" + (f", refused for {refused:,}" if refused else ""))
         if refused:
-            raise CommandFailedError(f"{refused:,} of {noun} could not be dealt with")
+            raise CommandFailedError(f"{refused:,} of {noun} could not be processed")
 
     with_client(url, work, codec=codec)
 
@@ -131,17 +144,17 @@ async def _walk(
                 refused += not outcome.done
                 reached(done + refused)
                 if json:
-                    _tell_as_json(outcome)
-                elif outcome.error is not None and refused <= MOST_TOLD:
+                    _print_outcome(outcome)
+                elif outcome.error is not None and refused <= MOST_ERRORS_SHOWN:
                     tell(f"{outcome.workflow_id}: {outcome.error.message}")
     except BaseException:
         if cursor is not None:
-            tell(f"stopped: the same command with --cursor {cursor} goes on from here")
+            tell(f"stopped: the same command with --cursor {cursor} continues from here")
         raise
     return done, refused
 
 
-def _tell_as_json(outcome: BulkOutcome) -> None:
+def _print_outcome(outcome: BulkOutcome) -> None:
     error = None if outcome.error is None else outcome.error.message
-    told = {"workflow_id": outcome.workflow_id, "run_id": outcome.run_id, "error": error}
-    document(told if outcome.cursor is None else {**told, "cursor": outcome.cursor})
+    known = {"workflow_id": outcome.workflow_id, "run_id": outcome.run_id, "error": error}
+    document(known if outcome.cursor is None else {**known, "cursor": outcome.cursor})

@@ -1,4 +1,4 @@
-"""``outlast describe`` and ``history``: one workflow from close by."""
+"""``outlast describe`` and ``history``: one workflow in detail."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ def describe(
 def history(
     workflow_id: WorkflowId,
     run_id: RunId = None,
-    after: Annotated[int, typer.Option("--after", metavar="SEQ", help="Only the events after this one.")] = 0,
-    full: Annotated[bool, typer.Option("--full", help="Print the payloads whole.")] = False,
+    after: Annotated[
+        int, typer.Option("--after", metavar="SEQ", help="Only the events after this number.")
+    ] = 0,
+    full: Annotated[bool, typer.Option("--full", help="Print payloads in full.")] = False,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
@@ -103,7 +105,7 @@ def _short(payload: dict[str, Any]) -> str:
 
 def _show_description(found: WorkflowDescription) -> None:
     now = found.described_at
-    show(_facts(found, now))
+    show(_summary(found, now))
     if found.pending_activities:
         show("", _activities(found.pending_activities, now))
     if found.pending_timers:
@@ -118,45 +120,47 @@ def _show_description(found: WorkflowDescription) -> None:
         show("", _failures(found.failures, now))
 
 
-def _facts(found: WorkflowDescription, now: datetime) -> Table:
+def _summary(found: WorkflowDescription, now: datetime) -> Table:
     run = found.run
-    facts = Table(box=None, show_header=False, pad_edge=False)
-    facts.add_column(style="bold")
-    facts.add_column(overflow="fold")
-    facts.add_row("workflow", f"{found.workflow_id} ({found.workflow_type})")
-    facts.add_row("status", status(run.status))
+    summary = Table(box=None, show_header=False, pad_edge=False)
+    summary.add_column(style="bold")
+    summary.add_column(overflow="fold")
+    summary.add_row("workflow", f"{found.workflow_id} ({found.workflow_type})")
+    summary.add_row("status", status(run.status))
     if found.attention:
-        facts.add_row("attention", Text(", ".join(found.attention), style="bold red"))
-    facts.add_row("run", f"{run.run_id}, number {run.run_number} of {found.run_count}, attempt {run.attempt}")
-    facts.add_row("queue", f"{run.task_queue}, priority {run.priority}")
-    facts.add_row("created", at(run.created_at, now))
-    facts.add_row("started", at(run.started_at, now) or "not yet")
+        summary.add_row("attention", Text(", ".join(found.attention), style="bold red"))
+    summary.add_row(
+        "run", f"{run.run_id}, number {run.run_number} of {found.run_count}, attempt {run.attempt}"
+    )
+    summary.add_row("task queue", f"{run.task_queue}, priority {run.priority}")
+    summary.add_row("created", at(run.created_at, now))
+    summary.add_row("started", at(run.started_at, now) or "not yet")
     if run.begins_at is not None:
-        facts.add_row("next try" if run.task_failures else "begins", at(run.begins_at, now))
+        summary.add_row("next try" if run.task_failures else "starts", at(run.begins_at, now))
     if run.closed_at is not None:
-        facts.add_row("closed", at(run.closed_at, now))
+        summary.add_row("closed", at(run.closed_at, now))
     for name, timeout, instant in (
         ("execution", found.execution_timeout_seconds, run.execution_deadline_at),
         ("run", run.run_timeout_seconds, run.run_deadline_at),
     ):
-        limit = Text(f", {words(timeout)} in all") if timeout is not None else Text("")
+        limit = Text(f", {words(timeout)} in total") if timeout is not None else Text("")
         shown = deadline(instant, now) if run.closed_at is None or instant is None else Text(clock(instant))
-        facts.add_row(f"{name} deadline", Text.assemble(shown, limit))
-    facts.add_row("history", f"{run.history_length:,} events, {run.history_bytes:,} bytes")
+        summary.add_row(f"{name} deadline", Text.assemble(shown, limit))
+    summary.add_row("history", f"{run.history_length:,} events, {run.history_bytes:,} bytes")
     if run.owner is not None:
-        facts.add_row("owner", _worker(run.owner))
+        summary.add_row("owner", _worker(run.owner))
     if run.cancel_requested_at is not None:
-        facts.add_row("cancel asked for", at(run.cancel_requested_at, now))
+        summary.add_row("cancel requested", at(run.cancel_requested_at, now))
     if run.task_failures:
         why = f"{run.task_failures} in a row; `outlast history {found.workflow_id}` says why"
-        facts.add_row("task failures", Text(why, style="red"))
+        summary.add_row("task failures", Text(why, style="red"))
     if run.build_id is not None:
-        facts.add_row("build", run.build_id)
+        summary.add_row("build", run.build_id)
     if run.search_attributes:
-        facts.add_row("search attributes", orjson.dumps(run.search_attributes).decode())
+        summary.add_row("search attributes", orjson.dumps(run.search_attributes).decode())
     if run.memo is not None:
-        facts.add_row("memo", orjson.dumps(run.memo).decode())
-    return facts
+        summary.add_row("memo", orjson.dumps(run.memo).decode())
+    return summary
 
 
 def _worker(worker: WorkerView) -> str:
@@ -166,7 +170,8 @@ def _worker(worker: WorkerView) -> str:
 
 def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
     made = table(
-        "ID", "ACTIVITY", "STATUS", "ATTEMPT", "QUEUE", "SINCE", "DEADLINES", "HEARTBEAT", "LAST FAILURE", "WORKER",
+        "ID", "ACTIVITY", "STATUS", "ATTEMPT", "TASK QUEUE",
+        "SINCE", "DEADLINES", "HEARTBEAT", "LAST FAILURE", "WORKER",
         title=_title("pending activity", len(activities)),
     )  # fmt: skip
     for activity in activities[:MOST_SHOWN]:
@@ -223,7 +228,7 @@ def _children(children: Sequence[PendingChild], now: datetime) -> Table:
 
 
 def _updates(updates: Sequence[PendingUpdate], now: datetime) -> Table:
-    made = table("ID", "UPDATE", "STATUS", "ASKED", title=_title("open update", len(updates)))
+    made = table("ID", "UPDATE", "STATUS", "REQUESTED", title=_title("open update", len(updates)))
     for update in updates[:MOST_SHOWN]:
         stage = "accepted" if update.accepted else "not yet accepted"
         made.add_row(update.update_id, update.name, stage, ago(update.asked_at, now))
@@ -231,9 +236,9 @@ def _updates(updates: Sequence[PendingUpdate], now: datetime) -> Table:
 
 
 def _signals(signals: Sequence[PendingSignal]) -> Table:
-    made = table("SIGNAL", "HOW MANY", "WHY", title="signals that wait")
+    made = table("SIGNAL", "NUMBER", "REASON", title="waiting signals")
     for signal in signals[:MOST_SHOWN]:
-        why = "the workflow has no handler of this name" if signal.without_handler else "not yet seen"
+        why = "the workflow has no handler of this name" if signal.without_handler else "not yet handled"
         made.add_row(signal.name, str(signal.count), Text(why, style="red" if signal.without_handler else ""))
     return made
 

@@ -1,4 +1,4 @@
-"""``outlast result``, ``cancel`` and ``terminate``: one workflow's end."""
+"""``outlast result``, ``cancel`` and ``terminate``: the end of a workflow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cancel(
         if json:
             document({"workflow_id": workflow_id, "cancel_requested": True})
         else:
-            show(f"asked {workflow_id} to cancel; `outlast result {workflow_id}` waits for its end")
+            show(f"requested cancellation of {workflow_id}; `outlast result {workflow_id}` waits for its end")
 
     with_client(url, work)
 
@@ -73,9 +73,14 @@ def terminate(
 async def print_result(handle: WorkflowHandle[Any], timeout: float | None, *, json: bool) -> None:
     """Wait for a workflow's result and print it.
 
+    Args:
+        handle: The workflow's handle.
+        timeout: The longest time to wait, in seconds.
+        json: Whether to print for programs.
+
     Raises:
-        StillRunningError: It did not end in time.
-        WorkflowResultError: It ended without a result; for programs that is printed first.
+        StillRunningError: The workflow did not end in time.
+        WorkflowResultError: The workflow ended without a result. With ``json``, the end is printed first.
     """
     try:
         value = await handle.result(timeout)

@@ -23,7 +23,7 @@ from outlast_workflow.primitives.times import to_datetime
 @with_filters
 def list_(
     chosen: Chosen,
-    limit: Annotated[int, typer.Option("--limit", help="How many; 0 for all.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", help="The number of runs; 0 for all.")] = 50,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
@@ -64,7 +64,7 @@ def count(chosen: Chosen, url: Url = None, json: AsJson = False) -> None:
 
 
 def now_of(client: Client) -> datetime:
-    """What time it is, by the engine's clock."""
+    """Return the time by the engine's clock."""
     return to_datetime(client.runtime.environment.clock.now())
 
 
@@ -73,7 +73,7 @@ def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:
         show("no runs")
         return
     made = table(
-        "WORKFLOW ID", "TYPE", "STATUS", "RUN", "QUEUE", "CREATED", "CLOSED", "DEADLINE", "ATTENTION"
+        "WORKFLOW ID", "TYPE", "STATUS", "RUN", "TASK QUEUE", "CREATED", "CLOSED", "DEADLINE", "ATTENTION"
     )
     for run in runs:
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
@@ -90,7 +90,7 @@ def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:
         )
     show(made)
     if more:
-        show(f"… and more: --limit 0 lists all, filters list less ({len(runs)} shown)")
+        show(f"… and more: {len(runs)} shown; --limit 0 lists all, filters narrow the list")
 
 
 def workers(url: Url = None, json: AsJson = False) -> None:
@@ -112,7 +112,7 @@ def _show_workers(found: Sequence[WorkerSummary], now: datetime) -> None:
         show("no workers are registered: `outlast worker MODULE` starts one")
         return
     made = table(
-        "WORKER", "HOST", "PID", "LEASE", "STARTED", "QUEUES", "RUNS", "ACTIVITIES", "SERVES", "BUILD"
+        "WORKER", "HOST", "PID", "LEASE", "STARTED", "TASK QUEUES", "RUNS", "ACTIVITIES", "SERVES", "BUILD"
     )
     for worker in found:
         made.add_row(

@@ -1,4 +1,4 @@
-"""``outlast signal``, ``query`` and ``update``: what a workflow is told and asked from the command line."""
+"""``outlast signal``, ``query`` and ``update``: messages to a workflow."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from outlast.text.wording import pretty
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The handler's name.", show_default=False)]
 Input = Annotated[
     list[str] | None,
-    typer.Option("--input", metavar="JSON", help="An argument; once for each.", show_default=False),
+    typer.Option("--input", metavar="JSON", help="An argument in JSON; repeatable.", show_default=False),
 ]
 
 
 def arguments_of(input: list[str] | None) -> list[Any]:
-    """The arguments that were given as JSON."""
+    """Return the arguments that were given as JSON."""
     return [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
 
 
@@ -34,7 +34,9 @@ def signal(
     input: Input = None,
     request_id: Annotated[
         str | None,
-        typer.Option("--request-id", help="A key: the same key arrives once.", show_default=False),
+        typer.Option(
+            "--request-id", help="A key: signals with the same key arrive once.", show_default=False
+        ),
     ] = None,
     run_id: RunId = None,
     url: Url = None,
@@ -79,7 +81,7 @@ def query(
 
 
 class Stage(StrEnum):
-    """What to wait for."""
+    """The stage of an update that the command waits for."""
 
     ACCEPTED = "accepted"
     COMPLETED = "completed"
@@ -91,9 +93,11 @@ def update(
     input: Input = None,
     update_id: Annotated[
         str | None,
-        typer.Option("--id", help="A key: the same key happens once.", show_default=False),
+        typer.Option("--id", help="A key: an update with the same key happens once.", show_default=False),
     ] = None,
-    wait: Annotated[Stage, typer.Option("--wait", help="What to wait for.")] = Stage.COMPLETED,
+    wait: Annotated[
+        Stage, typer.Option("--wait", help="Wait until it is accepted, or until it is completed.")
+    ] = Stage.COMPLETED,
     run_id: RunId = None,
     timeout: Timeout = None,
     url: Url = None,

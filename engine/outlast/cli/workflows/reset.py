@@ -20,20 +20,23 @@ def reset(
         typer.Option(
             "--to",
             metavar="POINT",
-            help="The last event to keep, or first-workflow-task, last-workflow-task, last-successful.",
+            help="The number of the last event to keep, first-workflow-task, last-workflow-task or last-successful.",
         ),
     ] = "last-workflow-task",
     run_id: RunId = None,
     reason: Reason = None,
     execution_timeout: Annotated[
         str | None,
-        typer.Option("--execution-timeout", metavar="TIME", help="A new one, from now.", show_default=False),
+        typer.Option(
+            "--execution-timeout",
+            metavar="TIME",
+            help="A new execution timeout, from now.",
+            show_default=False,
+        ),
     ] = None,
     signals: Annotated[
         bool,
-        typer.Option(
-            "--signals/--no-signals", help="Take the signals after the point along, or leave them behind."
-        ),
+        typer.Option("--signals/--no-signals", help="Carry over the signals after the point, or drop them."),
     ] = True,
     url: Url = None,
     json: AsJson = False,
@@ -49,6 +52,6 @@ def reset(
         if json:
             document({"workflow_id": workflow_id, "run_id": handle.run_id})
         else:
-            show(f"reset {workflow_id}: it goes on as run {handle.run_id}")
+            show(f"reset {workflow_id}: it continues as run {handle.run_id}")
 
     with_client(url, work)

@@ -20,31 +20,41 @@ from outlast_workflow.options.options import StartOptions
 
 def start(
     workflow_type: Annotated[
-        str, typer.Argument(metavar="TYPE", help="The workflow's name.", show_default=False)
+        str, typer.Argument(metavar="TYPE", help="The workflow type.", show_default=False)
     ],
     id: Annotated[
         str | None,
-        typer.Option("--id", help="The workflow id; without one, a UUID is made.", show_default=False),
+        typer.Option("--id", help="The workflow id; by default a new UUID.", show_default=False),
     ] = None,
     input: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="JSON", help="An argument; once for each.", show_default=False),
+        typer.Option("--input", metavar="JSON", help="An argument in JSON; repeatable.", show_default=False),
     ] = None,
-    task_queue: Annotated[str, typer.Option("--task-queue", help="Whose workers run it.")] = DEFAULT_QUEUE,
+    task_queue: Annotated[
+        str, typer.Option("--task-queue", help="The task queue whose workers run it.")
+    ] = DEFAULT_QUEUE,
     execution_timeout: Annotated[
         str | None,
         typer.Option(
-            "--execution-timeout", metavar="TIME", help="For all runs together.", show_default=False
+            "--execution-timeout",
+            metavar="TIME",
+            help="The longest time for all runs together.",
+            show_default=False,
         ),
     ] = None,
     run_timeout: Annotated[
-        str | None, typer.Option("--run-timeout", metavar="TIME", help="For each run.", show_default=False)
+        str | None,
+        typer.Option(
+            "--run-timeout", metavar="TIME", help="The longest time for each run.", show_default=False
+        ),
     ] = None,
     start_delay: Annotated[
         str | None,
-        typer.Option("--start-delay", metavar="TIME", help="Wait before it begins.", show_default=False),
+        typer.Option(
+            "--start-delay", metavar="TIME", help="The time to wait before it starts.", show_default=False
+        ),
     ] = None,
-    priority: Annotated[int, typer.Option("--priority", help="0 (first) to 9.")] = 5,
+    priority: Annotated[int, typer.Option("--priority", help="0 (first) to 9, for its activities.")] = 5,
     memo: Annotated[
         str | None,
         typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
@@ -63,7 +73,7 @@ def start(
         typer.Option(
             "--attribute",
             metavar="NAME=VALUE",
-            help="A search attribute; once for each.",
+            help="A search attribute; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -71,10 +81,10 @@ def start(
         str,
         typer.Option(
             "--policy",
-            help="If the id is taken: allow_duplicate, reject_duplicate, return_existing or terminate_existing.",
+            help="If the id exists: allow_duplicate, reject_duplicate, return_existing or terminate_existing.",
         ),
     ] = "allow_duplicate",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its result and print it.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it.")] = False,
     timeout: Timeout = None,
     url: Url = None,
     codec: Codec = None,
@@ -83,7 +93,7 @@ def start(
     """Start a workflow."""
     if timeout is not None and not wait:
         raise InvalidOptionError(
-            "timeout is how long --wait waits: give both, or --execution-timeout to bound the workflow",
+            "timeout limits --wait: give both, or --execution-timeout to bound the workflow",
             field="timeout",
         )
     options = StartOptions(
@@ -113,7 +123,7 @@ def start(
                 }
             )
         else:
-            there = f"{handle.workflow_id} is open already:"
+            there = f"{handle.workflow_id} is already open:"
             show(f"{there if handle.existed else f'started {handle.workflow_id},'} run {handle.run_id}")
 
     with_client(url, work, codec=codec, makes=True)
