@@ -1,4 +1,4 @@
-"""From what a handler returned or raised to what is written about the attempt."""
+"""What is written about an attempt, made from what its handler returned or raised."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from outlast_workflow.primitives.enums import AttemptOutcome, FailureCategory
 from outlast_workflow.primitives.payloads import Payload
 
 HandlerOutcome = Payload | AttemptEnd
-"""What the worker is told at the end of an attempt: the result, or how else it ended."""
+"""How an attempt ended: its result, or its end without one."""
 
 
 class OutcomeEncoder:
-    """Makes outcomes; safe to share between threads."""
+    """Makes outcomes from results and exceptions; safe to share between threads."""
 
     __slots__ = ("converter", "limits")
 
@@ -30,7 +30,12 @@ class OutcomeEncoder:
         self.limits = limits
 
     def returned(self, value: Any, running: RunningActivity) -> HandlerOutcome:
-        """What becomes of a result."""
+        """Return the outcome of a handler that returned.
+
+        Args:
+            value: What it returned.
+            running: The attempt.
+        """
         if running.seen and running.stopped is StopReason.WORKER_SHUTDOWN:
             return HANDED_BACK
         activity_type = running.task.row.activity_type
@@ -47,7 +52,12 @@ class OutcomeEncoder:
         return payload
 
     def raised(self, error: BaseException, running: RunningActivity | None) -> AttemptEnd:
-        """What becomes of an exception that left the handler."""
+        """Return the outcome of a handler that raised.
+
+        Args:
+            error: What it raised.
+            running: The attempt; ``None`` if it could not be set up.
+        """
         if running is not None and running.stopped is not None:
             cancelled = isinstance(error, asyncio.CancelledError)
             if running.stopped is StopReason.WORKER_SHUTDOWN:
@@ -58,10 +68,11 @@ class OutcomeEncoder:
         return AttemptEnd(AttemptOutcome.FAILED, failure_of(error, self.converter))
 
     def unusable(self, error: BaseException) -> AttemptEnd:
-        """The end of an attempt whose input can't be read or whose result can't be written: it is not tried again."""
+        """Return the end of an attempt whose input cannot be decoded or whose result cannot be encoded: no retry."""
         failure = failure_of(error, self.converter)
         if isinstance(error, PayloadDecodeError | PayloadEncodeError):
-            failure["category"] = FailureCategory.APPLICATION  # it ends an activity, not a workflow's task
+            # It ends an activity, not a workflow task.
+            failure["category"] = FailureCategory.APPLICATION
         failure["non_retryable"] = True
         return AttemptEnd(AttemptOutcome.FAILED, failure)
 
@@ -74,9 +85,9 @@ def _hidden_coroutine(activity_type: str) -> ApplicationError:
 
 
 def let_go(error: BaseException) -> None:
-    """Drop the tracebacks of an exception that was dealt with.
+    """Drop the tracebacks of an exception that was handled.
 
-    A frame that keeps the exception in a variable, and is kept by its traceback, would wait for the collector.
+    A frame that holds the exception in a variable, and is held by its traceback, is a cycle for the garbage collector.
     """
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

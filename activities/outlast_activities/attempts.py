@@ -46,7 +46,7 @@ FIRST_KEPT = 10
 LAST_KEPT = 90
 DEFAULT_RETRY_POLICY = RetryPolicy()
 TIMEOUT_NAMES: Failure = {"type": "ActivityTimeoutError", "class": "outlast.errors.ActivityTimeoutError"}
-"""What a retry policy may call a timeout."""
+"""The names by which a retry policy may call a timeout."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ UNWRITABLE = AttemptEnd(
         "how the attempt ended could not be written: the log of its worker says why",
     ),
 )
-"""For an attempt whose end, as it was, the database's driver refused."""
+"""Stands in for the end of an attempt that the database driver refused to write."""
 
 
 def schedule(
@@ -80,7 +80,16 @@ def schedule(
     options: ActivityOptions,
     claimed_by: str | None,
 ) -> ActivityRow:
-    """Write a scheduled activity's row: waiting to be claimed, or already running here (``claimed_by``)."""
+    """Write a scheduled activity's row, to be claimed or already running here.
+
+    Args:
+        batch: The batch.
+        run: The run that called it.
+        seq: The seq of its ``ActivityScheduled``, which holds its input.
+        event: That event.
+        options: Its options.
+        claimed_by: The worker that starts it as soon as this is durable; ``None`` leaves it to be claimed.
+    """
     now = batch.now
     claimed = claimed_by is not None
     row = ActivityRow(
@@ -120,7 +129,13 @@ def schedule(
 
 
 def claim(row: ActivityRow, worker_id: str, now: int) -> None:
-    """Start the next attempt of a pending activity on a worker."""
+    """Start the next attempt of a pending activity on a worker.
+
+    Args:
+        row: The activity.
+        worker_id: The worker.
+        now: When, in microseconds.
+    """
     row.status = ActivityStatus.RUNNING.value
     row.attempt += 1
     row.claimed_by = worker_id
@@ -130,15 +145,28 @@ def claim(row: ActivityRow, worker_id: str, now: int) -> None:
 
 
 def complete(batch: Batch, run: RunRow, row: ActivityRow, event: ActivityCompleted) -> None:
-    """End an activity well."""
+    """Close an activity as completed, with its event.
+
+    Args:
+        batch: The batch.
+        run: The activity's run.
+        row: The activity.
+        event: Its result.
+    """
     batch.append(run, event)
     close_activity(row, ActivityStatus.COMPLETED, batch.now)
 
 
 def close_attempt(batch: Batch, run: RunRow, row: ActivityRow, end: AttemptEnd) -> bool:
-    """End the attempt of an open activity; the caller has checked the claim. Returns whether the activity is closed.
+    """End the attempt of an open activity; return whether the activity closed with it.
 
-    Where the activity ends, its terminal event is appended and the run is woken.
+    Where it did, its terminal event is appended and the run is woken. The caller has checked the claim.
+
+    Args:
+        batch: The batch.
+        run: The activity's run.
+        row: The activity.
+        end: How the attempt ended.
     """
     batch.require_locks()
     late = passed(row, batch.now)
@@ -151,7 +179,7 @@ def close_attempt(batch: Batch, run: RunRow, row: ActivityRow, end: AttemptEnd) 
         assert end.failure is not None
         closed = _fail(batch, run, row, end.failure)
     else:
-        closed = _give_back(batch, run, row, end.outcome)
+        closed = _release(batch, run, row, end.outcome)
     if closed:
         run.wake(batch.now)
     return closed
@@ -195,7 +223,8 @@ def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, de
     options = options_of(row)
     policy = options.retry_policy or DEFAULT_RETRY_POLICY
     had_attempt = row.status == ActivityStatus.RUNNING
-    if kind is TimeoutKind.SCHEDULE_TO_START:  # nobody began it, but it counts
+    # Nobody began it, but it counts as an attempt.
+    if kind is TimeoutKind.SCHEDULE_TO_START:
         had_attempt = True
         row.attempt += 1
     state = _why_no_retry(row, policy, kind)
@@ -209,7 +238,8 @@ def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, de
         record_failure(batch, row, failure, PropagationKind.TIMEOUT, kind, deadline_at)
         make_available(row, options, available_at)
         return False
-    if no_time_left:  # no further attempt could begin in time: that is what ends it, and why is its cause
+    # No further attempt could begin in time: that ends the activity, with the timeout of the attempt as its cause.
+    if no_time_left:
         close = row.schedule_to_close_deadline_at
         assert close is not None
         row.last_failure = orjson.dumps(failure).decode()
@@ -226,12 +256,12 @@ def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, de
 
 
 def _why_no_retry(row: ActivityRow, policy: RetryPolicy, kind: TimeoutKind) -> RetryState | None:
-    """Why a timeout ends the activity; ``None`` where there may be another attempt."""
+    """Return why a timeout ends the activity; ``None`` where another attempt may follow."""
     if kind is TimeoutKind.SCHEDULE_TO_CLOSE:
         return RetryState.TIMEOUT
     if row.cancel_requested:
         return RetryState.CANCEL_REQUESTED
-    # Without a limit on attempts, waiting for a worker that does not come would never end.
+    # Without a limit on attempts, waiting for a worker that never comes would not end.
     endless = kind is TimeoutKind.SCHEDULE_TO_START and policy.max_attempts == 0
     if endless or policy.is_non_retryable(TIMEOUT_NAMES):
         return RetryState.NON_RETRYABLE_FAILURE
@@ -240,8 +270,8 @@ def _why_no_retry(row: ActivityRow, policy: RetryPolicy, kind: TimeoutKind) -> R
     return None
 
 
-def _give_back(batch: Batch, run: RunRow, row: ActivityRow, outcome: AttemptOutcome) -> bool:
-    """A rescue or a hand-back: not the user's fault, so not charged; rescues are bounded by their own counter."""
+def _release(batch: Batch, run: RunRow, row: ActivityRow, outcome: AttemptOutcome) -> bool:
+    """End an attempt by a rescue or a release: neither counts as an attempt, rescues have a limit of their own."""
     record_attempt(batch, row, outcome, None, None)
     if outcome is AttemptOutcome.RESCUED:
         row.rescues += 1
@@ -259,7 +289,13 @@ def _give_back(batch: Batch, run: RunRow, row: ActivityRow, outcome: AttemptOutc
 
 
 def make_available(row: ActivityRow, options: ActivityOptions, available_at: int) -> None:
-    """Let the next attempt be claimed from an instant on."""
+    """Let the next attempt be claimed from an instant on.
+
+    Args:
+        row: The activity.
+        options: Its options.
+        available_at: The instant, in microseconds.
+    """
     row.status = ActivityStatus.PENDING.value
     row.available_at = available_at
     row.claimed_by = None
@@ -278,7 +314,7 @@ def _beyond_schedule_to_close(row: ActivityRow, available_at: int) -> bool:
 def _timeout_failure(
     row: ActivityRow, kind: TimeoutKind, deadline_at: int, state: RetryState | None
 ) -> Failure:
-    """The document of a timeout: kind, deadline, last heartbeat details, the previous attempt's failure as cause."""
+    """Return a timeout's document: kind, deadline, last heartbeat details, and the previous failure as cause."""
     return activity_timeout_failure(
         timeout_kind=kind,
         deadline_at=deadline_at,
@@ -347,9 +383,13 @@ def record_failure(
 
 
 def request_cancel(batch: Batch, run: RunRow, row: ActivityRow | None, *, wait: bool = False) -> None:
-    """The workflow's code no longer wants an activity: end it if nobody runs it, else have its handler told.
+    """Cancel an activity: close it if nobody runs it, otherwise ask its handler to stop.
 
-    With ``wait`` the code wants to hear of the end: where that is now, it is news.
+    Args:
+        batch: The batch.
+        run: The activity's run.
+        row: The activity.
+        wait: Whether the workflow's code waits for the end; if it comes at once, the run is woken.
     """
     if row is None or not row.is_open:
         return

@@ -1,7 +1,8 @@
-"""The changes that activities make: claiming them, and ending their attempts.
+"""The changes of attempts: claiming activities, and ending their attempts.
 
-Each is a compare-and-set. A claim takes rows that are pending now; a result names the attempt that it belongs to (the
-attempt number rises with every claim, so it is the claim's token), and a late, rescued or fenced one is refused.
+Each is a compare-and-set. A claim starts activities that are pending now. A result names the attempt that it belongs
+to: the attempt number rises with every claim, so it is the claim's token, and a late, rescued or fenced result is
+refused.
 """
 
 from __future__ import annotations
@@ -23,18 +24,33 @@ from outlast_workflow.primitives.enums import ActivityStatus
 
 @dataclass(slots=True)
 class Claimed:
-    """An activity that was claimed, with what its handler needs."""
+    """An activity that was claimed, with what its handler needs.
+
+    Attributes:
+        row: The activity.
+        input: Its ``ActivityScheduled`` as JSON text, which holds the input.
+        workflow_id: Its workflow.
+        workflow_type: The workflow's type.
+        owner_fence: The run's fence, if the claimer owns the run: then the result is bundled with the decision that it
+            leads to.
+    """
 
     row: ActivityRow
     input: str
     workflow_id: str
     workflow_type: str
     owner_fence: int | None
-    """The run's fence, if the claimer owns the run: the result is bundled with the decision that it leads to."""
 
 
 class ClaimActivities(BaseChange):
-    """Claim waiting activities of some queues: by priority, then oldest first; never one whose time is over."""
+    """Claim pending activities of some task queues: by priority, then oldest first; never one past a deadline.
+
+    Args:
+        worker_id: The worker that claims.
+        task_queues: The task queues that it serves.
+        types: The activity types that it knows.
+        limit: How many it claims at most.
+    """
 
     def __init__(self, worker_id: str, task_queues: Sequence[str], types: frozenset[str], limit: int) -> None:
         self.worker_id = worker_id
@@ -53,7 +69,7 @@ class ClaimActivities(BaseChange):
         return self._describe(batch, rows) if rows else []
 
     def _waiting(self, batch: Batch) -> list[ActivityKey]:
-        """What waits: one statement, which reads one index range per queue and priority."""
+        """Return what may be claimed, by one statement that reads one index range per queue and priority."""
         # An earlier claim of the same batch has taken these, which the scan still finds.
         taken = batch.activities_taken
         text, values = claimable(self.task_queues, sorted(self.types), batch.now, self.limit + taken)
@@ -63,7 +79,7 @@ class ClaimActivities(BaseChange):
         return found[: self.limit]
 
     def _describe(self, batch: Batch, rows: Sequence[ActivityRow]) -> list[Claimed]:
-        """What the handlers need to know: their input, and whose they are."""
+        """Add to each activity its input and its workflow."""
         events = batch.read(
             history_events, ("run_id", "seq"), [(row.run_id, row.scheduled_seq) for row in rows]
         )
@@ -78,16 +94,19 @@ class ClaimActivities(BaseChange):
         return claimed
 
     def _runs(self, batch: Batch, run_ids: Sequence[str]) -> dict[str, RunRow]:
-        """The runs that called them, as they are read."""
+        """Return the runs that called them, read without locks."""
         found = batch.read(workflow_runs, ("run_id",), [(run_id,) for run_id in run_ids])
         return {run.run_id: run for run in (RunRow(*values) for values in found)}
 
 
 class ClaimLocalActivities(ClaimActivities):
-    """Claim waiting local activities of runs that this worker owns, and of runs that nobody owns, and those runs too.
+    """Claim pending local activities of runs that this worker owns, and of runs without an owner together with the run.
 
-    So an attempt whose worker died is made where the run goes on, and a run that waits for nothing but a local activity
-    gets an owner again.
+    So an attempt whose worker died is repeated where the run continues, and a run that waits for nothing but a local
+    activity gets an owner again.
+
+    Attributes:
+        taken: The runs that this worker owns from now on.
     """
 
     def __init__(
@@ -101,7 +120,6 @@ class ClaimLocalActivities(ClaimActivities):
         super().__init__(worker_id, task_queues, types, limit)
         self.workflow_types = workflow_types
         self.taken: list[str] = []
-        """The runs that this worker owns from now on."""
 
     def apply(self, batch: Batch) -> list[Claimed]:
         """Claim at most ``limit`` of them."""
@@ -145,7 +163,7 @@ def _is_pending(row: ActivityRow | None) -> bool:
 
 
 class AttemptChange(BaseChange):
-    """What changes that end one attempt share: they name the run and the activity, and check the claim."""
+    """A change that ends one attempt: it names the run and the activity, and checks the claim."""
 
     def __init__(self, run_id: str, activity_id: int, attempt: int) -> None:
         self.runs = (run_id,)
@@ -153,7 +171,11 @@ class AttemptChange(BaseChange):
         self.attempt = attempt
 
     def held(self, batch: Batch) -> tuple[RunRow, ActivityRow]:
-        """The rows, if the claim still holds."""
+        """Return the run and the activity, if the claim still holds.
+
+        Raises:
+            RefusedError: It does not, or the run is gone.
+        """
         run = batch.run(self.runs[0])
         row = batch.activity(*self.activities[0])
         if run is None or row is None:
@@ -168,7 +190,7 @@ class AttemptChange(BaseChange):
 
 
 class CompleteAttempt(AttemptChange):
-    """An attempt returned. One that comes at or after its deadline loses: the timeout is enforced right here."""
+    """Complete an activity whose attempt returned. At or after its deadline the timeout is enforced instead."""
 
     def __init__(self, run_id: str, activity_id: int, attempt: int, event: ActivityCompleted) -> None:
         super().__init__(run_id, activity_id, attempt)
@@ -176,7 +198,7 @@ class CompleteAttempt(AttemptChange):
         self.weight = 1024 + len(event.result.json)
 
     def apply(self, batch: Batch) -> bool:
-        """Append the result and wake the run; returns whether it was in time."""
+        """Append the result and wake the run; return whether it was in time."""
         run, row = self.held(batch)
         if isinstance(open_run(batch, run), Ended):
             return False
@@ -189,7 +211,7 @@ class CompleteAttempt(AttemptChange):
 
 
 class EndAttempt(AttemptChange):
-    """An attempt failed, was cancelled, rescued or handed back."""
+    """End an attempt that failed, was cancelled, rescued or released."""
 
     needs_locks = True
 
@@ -207,7 +229,7 @@ class EndAttempt(AttemptChange):
         self.heartbeat_details = heartbeat_details
 
     def apply(self, batch: Batch) -> bool:
-        """Close the attempt; returns whether the activity ended with it."""
+        """Close the attempt; return whether the activity ended with it."""
         run, row = self.held(batch)
         if isinstance(open_run(batch, run), Ended):
             return True

@@ -1,7 +1,8 @@
-"""What code inside an activity may ask: who am I, has anybody given me up, and how to say that I am alive.
+"""What code inside an activity may call: information about the attempt, heartbeats, and whether it is to stop.
 
-Through a context variable: tasks that a handler starts have it, threads that it starts only if they run in a copy of
-its context. The runner sets :attr:`RunningActivity.stopped` on its loop; handlers, wherever they run, look at it.
+The attempt is found through a context variable. Tasks that a handler starts have it; threads that it starts have it
+only if they run in a copy of its context. The runner sets :attr:`RunningActivity.stopped` on its loop, and handlers
+check it wherever they run.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from outlast_workflow.primitives.times import to_datetime
 
 _REASONS = {
     StopReason.CANCEL_REQUESTED: "the activity was cancelled",
-    StopReason.TIMED_OUT: "the attempt's time is over",
-    StopReason.LOST: "the attempt was given to another worker, or its workflow ended",
-    StopReason.WORKER_SHUTDOWN: "the worker shuts down",
+    StopReason.TIMED_OUT: "a deadline of the attempt has passed",
+    StopReason.LOST: "another worker has the activity now, or its workflow ended",
+    StopReason.WORKER_SHUTDOWN: "the worker is shutting down",
 }
 
 
 class Cancelled(asyncio.CancelledError):
-    """The activity is to stop; let it pass through. ``reason`` says why (a :class:`StopReason`).
+    """Raised in an activity that is to stop; let it propagate. ``reason`` is a :class:`StopReason`.
 
     It is a ``CancelledError``, so ``except Exception`` does not catch it, in ``async def`` and in ``def`` alike.
     """
@@ -48,11 +49,11 @@ class Cancelled(asyncio.CancelledError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityInfo:
-    """``activity.info()``: facts about this attempt.
+    """``activity.info()``: information about this attempt.
 
-    ``attempt`` is counted as the retry policy counts: rescues from dead workers are not. Instants are aware, UTC. The
-    schedule-to-start deadline is ``None`` once the attempt runs. ``heartbeat_deadline_at`` is as the attempt began.
-    ``heartbeat_details`` is what the previous attempt said last.
+    ``attempt`` counts as the retry policy does, without rescues from dead workers. Instants are aware datetimes in UTC.
+    The schedule-to-start deadline is ``None`` once the attempt runs. ``heartbeat_deadline_at`` is the one set when the
+    attempt began. ``heartbeat_details`` are the last details of the previous attempt.
     """
 
     workflow_id: str
@@ -82,13 +83,13 @@ class Recorder(Protocol):
 
 
 class RunningActivity:
-    """An attempt that is running here: what its handler sees of the engine, and the engine of it.
+    """An attempt that runs here, as its handler and the runner share it.
 
     Attributes:
         task: The attempt.
         definition: Its code.
-        stopped: Why it is to stop; ``None``: it is not.
-        seen: Whether the handler has been told.
+        stopped: Why it is to stop; ``None`` while it is not.
+        seen: Whether the handler has noticed.
         begun: Whether the handler was called.
         handle: The handler's task, or its future in a pool.
     """
@@ -124,24 +125,24 @@ class RunningActivity:
 
     @property
     def info(self) -> ActivityInfo:
-        """Facts about the attempt; made when first asked for."""
+        """Information about the attempt, made when first needed."""
         if self._info is None:
             self._info = _info_of(self.task, self._converter)
         return self._info
 
     def heartbeat(self, details: tuple[Any, ...]) -> None:
-        """Say that the attempt is alive."""
+        """Record a heartbeat, or raise ``Cancelled`` if the handler is to stop."""
         self.raise_if_stopped()
         self._heartbeats.record(self.task, details)
 
     def raise_if_stopped(self) -> None:
-        """Tell the handler, if it is to stop."""
+        """Raise ``Cancelled`` if the handler is to stop."""
         if self.stopped is not None:
             self.seen = True
             raise Cancelled(self.stopped)
 
     def is_cancelled(self) -> bool:
-        """Whether the handler is to stop."""
+        """Return whether the handler is to stop."""
         if self.stopped is None:
             return False
         self.seen = True
@@ -153,28 +154,32 @@ CURRENT: ContextVar[RunningActivity | None] = ContextVar("outlast_activity", def
 
 
 def in_activity() -> bool:
-    """Whether this code runs in an activity."""
+    """Return whether this code runs in an activity."""
     return CURRENT.get() is not None
 
 
 def info() -> ActivityInfo:
-    """Facts about this attempt.
+    """Return information about this attempt.
 
     Raises:
         NotInActivityError: This code does not run in an activity.
-        PayloadDecodeError: The previous attempt's heartbeat details can't be read.
+        PayloadDecodeError: The previous attempt's heartbeat details cannot be decoded.
     """
     return _current("info").info
 
 
 def heartbeat(*details: Any) -> None:
-    """Say that this attempt is alive and, if you like, how far it is. Cheap, and allowed from any thread.
+    """Report that this attempt is alive and, optionally, how far it is. It is cheap and may be called from any thread.
 
-    Beats are written together and throttled to 0.8 × the heartbeat timeout, at most 30 seconds apart. The newest
-    details reach the next attempt in ``activity.info().heartbeat_details``; a beat without details leaves them as is.
+    Heartbeats are written together and throttled to 0.8 × the heartbeat timeout, at most 30 seconds apart. The newest
+    details reach the next attempt in ``activity.info().heartbeat_details``. A heartbeat without details leaves them
+    unchanged.
+
+    Args:
+        *details: Anything that has a JSON form.
 
     Raises:
-        Cancelled: The activity was cancelled, timed out, or another worker has it now; let it pass through.
+        Cancelled: The activity was cancelled, timed out, or another worker has it now; let it propagate.
         PayloadEncodeError: The details have no JSON form.
         StructuralLimitError: They are too large.
         NotInActivityError: This code does not run in an activity.
@@ -183,7 +188,7 @@ def heartbeat(*details: Any) -> None:
 
 
 def is_cancelled() -> bool:
-    """Whether this attempt is to stop: for loops that would rather ask than be told by an exception.
+    """Return whether this attempt is to stop, for loops that would rather check than catch an exception.
 
     Raises:
         NotInActivityError: This code does not run in an activity.

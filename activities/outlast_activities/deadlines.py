@@ -1,4 +1,4 @@
-"""The four deadlines of an activity: when each is computed, cleared and passed. Pure functions of a row and an instant.
+"""The four deadlines of an activity, as pure functions of a row and an instant.
 
 =================== ================================= ==================================================
 deadline            computed                          again when
@@ -19,12 +19,12 @@ from outlast_workflow.primitives.enums import TimeoutKind
 
 
 def options_of(row: ActivityRow) -> ActivityOptions:
-    """The options that the activity was scheduled with."""
+    """Return the options that an activity was scheduled with."""
     return ActivityOptions.from_snapshot(row.options)
 
 
 def after(instant: int, duration: int | None) -> int | None:
-    """The instant a duration later, where there is one."""
+    """Return the instant a duration later, if there is a duration (both in microseconds)."""
     return instant + duration if duration is not None else None
 
 
@@ -42,7 +42,13 @@ def refresh(row: ActivityRow) -> None:
 
 
 def set_claimed(row: ActivityRow, options: ActivityOptions, now: int) -> None:
-    """The deadlines of an attempt that starts now."""
+    """Set the deadlines of an attempt that starts now.
+
+    Args:
+        row: The activity.
+        options: Its options.
+        now: When it starts, in microseconds.
+    """
     row.schedule_to_start_deadline_at = None
     row.start_to_close_deadline_at = after(now, options.start_to_close_us)
     row.heartbeat_deadline_at = after(now, options.heartbeat_us)
@@ -50,7 +56,7 @@ def set_claimed(row: ActivityRow, options: ActivityOptions, now: int) -> None:
 
 
 def set_available(row: ActivityRow, options: ActivityOptions) -> None:
-    """The deadlines of an attempt that waits to be claimed from ``available_at`` on."""
+    """Set the deadlines of an attempt that may be claimed from ``available_at`` on."""
     row.schedule_to_start_deadline_at = after(row.available_at, options.schedule_to_start_us)
     row.start_to_close_deadline_at = None
     row.heartbeat_deadline_at = None
@@ -58,9 +64,13 @@ def set_available(row: ActivityRow, options: ActivityOptions) -> None:
 
 
 def passed(row: ActivityRow, now: int) -> PassedDeadline | None:
-    """The deadline that ends the attempt (inclusive), or ``None``.
+    """Return the deadline that ends the attempt (inclusive), if one has passed.
 
     Schedule-to-close wins if it has passed; otherwise the one that passed first; on a tie heartbeat comes last.
+
+    Args:
+        row: The activity.
+        now: The instant to compare with, in microseconds.
     """
     if row.next_deadline_at is None or now < row.next_deadline_at:
         return None

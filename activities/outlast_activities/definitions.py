@@ -1,6 +1,6 @@
 """Declaring activities: ``@activity.defn`` on ``async def`` and ``def``.
 
-What it makes is called like the function. In a workflow the call is durable: it is recorded, run by some worker,
+A declared activity is called like its function. In a workflow the call is durable: it is recorded, run by some worker,
 retried, and its result replayed. Anywhere else it runs the plain function, which is also ``.fn``. Statically both are a
 ``Coroutine[Any, Any, T]``, for ``async def`` and ``def`` alike.
 """
@@ -68,14 +68,14 @@ class ActivityDefinition(Generic[P, T]):
 
     @property
     def signature(self) -> CallSignature:
-        """What it takes and returns. Type hints are resolved when first asked for: they may name what comes later."""
+        """Its parameters and result. Type hints are resolved on first use, since they may name later definitions."""
         if self._signature is None:
             self._signature = CallSignature.of(self.fn, skip_first=self._is_method)
         return self._signature
 
     @property
     def is_unbound(self) -> bool:
-        """Whether it is a method without its instance: it can be called in workflows, but not run."""
+        """Whether it is a method without its instance, which workflows can call but no worker can run."""
         return self._is_method
 
     @property
@@ -84,7 +84,7 @@ class ActivityDefinition(Generic[P, T]):
         return self.signature.result_hint
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        """In a workflow, the durable call; anywhere else, the plain function."""
+        """Make the durable call in a workflow; anywhere else call the plain function."""
         if isinstance(events._get_running_loop(), RunLoop):
             return cast("Coroutine[Any, Any, T]", self._schedule(args, kwargs))
         if self._is_method:
@@ -96,11 +96,15 @@ class ActivityDefinition(Generic[P, T]):
         return _run_plain(self.fn, args, kwargs)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The durable call in the plain code of a synchronous workflow: blocks, and gives the result.
+        """Make the durable call in the code of a synchronous workflow: block, and return the result.
+
+        Args:
+            *args: The activity's arguments.
+            **kwargs: The activity's arguments by name.
 
         Raises:
-            ActivityError: It ended without a result.
-            DurableCallError: The caller is no workflow, or a coroutine of one; or the call can't be made like this.
+            ActivityError: The activity ended without a result.
+            DurableCallError: The caller is no workflow, or a coroutine of one, or the call cannot be made like this.
         """
         check_plain(f"{self.name}.call()", f"await {self.name}(…)")
         result: T = wait(self._schedule(args, kwargs))
@@ -118,7 +122,7 @@ class ActivityDefinition(Generic[P, T]):
         priority: int | None = None,
         cancellation_type: CancellationType | str | None = None,
     ) -> ActivityDefinition[P, T]:
-        """The same activity with other options where these say something; called in the same way.
+        """Return the same activity with these options in place of its own; it is called in the same way.
 
         Raises:
             InvalidOptionError: An option is out of range, or contradicts another.
@@ -146,7 +150,7 @@ class ActivityDefinition(Generic[P, T]):
     ) -> ActivityDefinition[Q, T]: ...
 
     def __get__(self, instance: object | None, owner: type | None = None) -> ActivityDefinition[Any, T]:
-        """Of a method: the activity of this instance's method, ready to be given to a worker."""
+        """Return the activity of an instance's method, ready to be given to a worker."""
         if instance is None or not self._is_method:
             return self
         return self._variant(MethodType(self.fn, instance), self.options, is_method=False)
@@ -172,7 +176,7 @@ class ActivityDefinition(Generic[P, T]):
         return machine.calls.schedule(self.name, args, signature, self.options, signature.result_hint)
 
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """A durable call's arguments by position, as histories have them."""
+        """Return a durable call's arguments by position, as histories have them."""
         signature = self.signature
         names = signature.names
         given = dict(kwargs)
@@ -188,7 +192,7 @@ class ActivityDefinition(Generic[P, T]):
                 raise DurableCallError(f"{signature.name}() was called without its argument {name!r}")
         if given:
             name = next(iter(given))
-            why = "was given twice" if name in names else "can't be given by name to a durable call"
+            why = "was given twice" if name in names else "cannot be given by name to a durable call"
             raise DurableCallError(f"argument {name!r} of {signature.name}() {why}")
         return tuple(values)
 
@@ -215,7 +219,13 @@ async def _run_plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 def found(module: str, qualname: str, options: ActivityOptions | None = None) -> ActivityDefinition[..., Any]:
-    """The activity that is called so in a module: how one gets into another process."""
+    """Return the activity of a name in a module: how another process finds it.
+
+    Args:
+        module: The module.
+        qualname: The activity's qualified name there.
+        options: Options that replace its own.
+    """
     target: Any = importlib.import_module(module)
     for part in qualname.split("."):
         target = getattr(target, part)
@@ -298,15 +308,15 @@ def defn(
         schedule_to_start_timeout: How long an attempt may wait for a worker. Timeouts take seconds or a timedelta.
         start_to_close_timeout: How long an attempt may run.
         schedule_to_close_timeout: How long all attempts together may take.
-        heartbeat_timeout: How long a running attempt may be silent.
-        retry_policy: By default 1 s, doubled, at most 100 s, without end.
+        heartbeat_timeout: How long a running attempt may go without a heartbeat.
+        retry_policy: By default 1 s, doubling up to 100 s, with unlimited attempts.
         priority: 0 (first) to 9; by default the workflow's.
         cancellation_type: What cancelling a call does: ``try`` (the default), ``wait`` or ``abandon``.
         executor: Where a ``def`` runs: a thread, or a process if it computes for long. An activity of a process is a
             function at the top of a module that can be imported.
 
     Raises:
-        InvalidOptionError: An option is out of range, or the function can't be an activity; says why.
+        InvalidOptionError: An option is out of range, or the function cannot be an activity; the message says why.
     """
     if name is not None:
         validate_name("activity name", name)
@@ -329,7 +339,7 @@ def defn(
 
 
 def definition_of(activity: object) -> ActivityDefinition[..., Any]:
-    """The definition behind what was declared with ``@activity.defn``.
+    """Return the definition of what was declared with ``@activity.defn``.
 
     Raises:
         InvalidOptionError: It was not declared, or it is a method without its instance.
@@ -380,7 +390,7 @@ def _define(
 
 
 def _is_method(fn: Callable[..., Any]) -> bool:
-    """Whether a function stands in a class body and takes an instance."""
+    """Return whether a function is defined in a class body and takes an instance."""
     owner, _, _ = fn.__qualname__.rpartition(".")
     if not owner or owner.endswith("<locals>"):
         return False
@@ -404,7 +414,7 @@ def _check_process(fn: Callable[..., Any], is_async: bool, is_method: bool) -> N
         )
     if is_method or inspect.ismethod(fn) or "<" in fn.__qualname__:
         raise InvalidOptionError(
-            f"activity {fn.__qualname__} can't run in a process: another process finds only functions at the top of a "
+            f"activity {fn.__qualname__} cannot run in a process: another process finds only functions at the top of a "
             "module",
             field="executor",
         )

@@ -1,13 +1,13 @@
 """Heartbeats: the newest details of each running attempt, and when they are written.
 
-A handler may beat as often as it likes: a beat only replaces the one before in memory. They are written together, by
-the ticker's thread, for one attempt at most once in 0.8 × its heartbeat timeout and, while there is something new, at
-least every 30 seconds; without a heartbeat timeout, every 30 seconds. The first beat of an attempt is written at once.
-A beat without details leaves the details of an earlier one as they are.
+A handler may heartbeat as often as it likes: each heartbeat only replaces the previous one in memory. The ticker's
+thread writes them together, for one attempt at most once in 0.8 × its heartbeat timeout and, while there is something
+new, at least every 30 seconds; without a heartbeat timeout, every 30 seconds. The first heartbeat of an attempt is
+written at once. A heartbeat without details leaves the details of an earlier one unchanged.
 
-Written means: under the row's lock the claim still holds and no deadline has passed (at the same microsecond the
-deadline wins). Otherwise the attempt is *lost*, and its handler is to be told. What an attempt had to say when it
-failed but was not written yet is handed over by :meth:`Heartbeats.take_pending`, so that the next attempt gets it.
+A heartbeat is written only if, under the row's lock, the claim still holds and no deadline has passed (at the same
+microsecond the deadline wins). Otherwise the attempt is *lost*, and its handler is to stop. When an attempt fails,
+:meth:`Heartbeats.take_pending` returns the details that are not written yet, so that the next attempt gets them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ THROTTLE: Final = 0.8
 LONGEST_THROTTLE_S: Final = 30.0
 MOST_ROWS: Final = 1000
 
-
 _KEY = ("run_id", "activity_id")
 _GUARD = ("run_id", "activity_id", "attempt", "status")
 _COLUMNS = ("heartbeat_at", "heartbeat_details", "heartbeat_deadline_at", "next_deadline_at")
@@ -45,14 +44,14 @@ _COLUMNS = ("heartbeat_at", "heartbeat_details", "heartbeat_deadline_at", "next_
 
 @dataclass(slots=True)
 class Heartbeat:
-    """A heartbeat that interceptors see: an attempt says that it is alive."""
+    """A heartbeat, as interceptors see it."""
 
     details: tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class Lost:
-    """An attempt whose handler is to be told to stop, and why: cancel_requested, timed_out or lost."""
+    """An attempt whose handler is to stop, and why: cancel_requested, timed_out or lost."""
 
     run_id: str
     activity_id: int
@@ -61,28 +60,37 @@ class Lost:
 
 
 class Pending:
-    """What one attempt has to say."""
+    """The newest heartbeat of one attempt.
+
+    Attributes:
+        key: The attempt.
+        throttle_s: The least time between two writes, in seconds.
+        due_at: When it may be written next, in monotonic seconds; the first is due at once.
+        details: The newest details, as JSON text.
+        unwritten: Whether the details are not known to be in the database.
+        newer: Whether there was a heartbeat since the last one taken to be written.
+    """
 
     __slots__ = ("details", "due_at", "key", "newer", "throttle_s", "unwritten")
 
     def __init__(self, key: AttemptKey, throttle_s: float) -> None:
         self.key = key
         self.throttle_s = throttle_s
-        self.due_at = 0.0  # monotonic seconds; the first beat is due at once
+        self.due_at = 0.0
         self.details: str | None = None
-        self.unwritten = False  # whether the details are not known to be in the database
-        self.newer = False  # whether there was a beat since the last one taken to be written
+        self.unwritten = False
+        self.newer = False
 
 
 class Heartbeats:
     """The heartbeats of one worker. Its methods may be called from any thread.
 
     Args:
-        converter: Writes the details.
+        converter: Encodes the details.
         environment: The clock.
-        wake: Called, from any thread, when a beat wants to be written sooner than the next flush was planned.
-        limits: The payload limit holds for details too.
-        interceptors: What each heartbeat passes through first.
+        wake: Called, from any thread, when a heartbeat is due sooner than the next flush was planned.
+        limits: Their payload limit applies to details.
+        interceptors: What each heartbeat passes through.
     """
 
     def __init__(
@@ -104,7 +112,11 @@ class Heartbeats:
         self._planned_at = math.inf
 
     def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
-        """An attempt is alive, and this far.
+        """Record a heartbeat.
+
+        Args:
+            task: The attempt.
+            details: How far it is.
 
         Raises:
             PayloadEncodeError: The details have no JSON form.
@@ -125,7 +137,12 @@ class Heartbeats:
         self.record_text(task, text)
 
     def record_text(self, task: ActivityTask, details: str | None) -> None:
-        """As :meth:`record`, of details that are a JSON array's text already."""
+        """Record a heartbeat whose details are encoded already.
+
+        Args:
+            task: The attempt.
+            details: A JSON array as text, or ``None``.
+        """
         key = task.key
         with self._lock:
             pending = self._pending.get(key)
@@ -144,19 +161,25 @@ class Heartbeats:
             self.wake()
 
     def take_pending(self, run_id: str, activity_id: int, attempt: int) -> str | None:
-        """The details that an attempt which ends has not written yet: they belong into its end. Forgets the attempt."""
+        """Return the details that an ending attempt has not written yet, and forget the attempt.
+
+        Args:
+            run_id: The run.
+            activity_id: The activity.
+            attempt: The attempt.
+        """
         with self._lock:
             pending = self._pending.pop((run_id, activity_id, attempt), None)
         return pending.details if pending is not None and pending.unwritten else None
 
     def forget(self, key: AttemptKey) -> None:
-        """An attempt ended."""
+        """Forget an attempt that ended."""
         if self._pending:
             with self._lock:
                 self._pending.pop(key, None)
 
     def due_in_s(self) -> float | None:
-        """In how many seconds :meth:`flush` has something to write; ``None``: not before there is another beat."""
+        """Return the seconds until :meth:`flush` has something to write; ``None`` until the next heartbeat."""
         with self._lock:
             at = min((one.due_at for one in self._pending.values() if one.newer), default=math.inf)
             self._planned_at = at
@@ -165,10 +188,13 @@ class Heartbeats:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def flush(self, connection: Connection, now: int) -> list[Lost]:
-        """Write all beats that are due, in one transaction; returns the attempts whose handlers are to be told.
+        """Write all heartbeats that are due, in one transaction; return the attempts whose handlers are to stop.
 
-        An error leaves everything to be written by the next flush. ``now`` is only a floor: what decides is the clock
-        once the locks are held.
+        An error leaves everything to the next flush.
+
+        Args:
+            connection: Where to write.
+            now: The least instant to write, in microseconds; the clock decides once the locks are held.
         """
         with self._lock:
             self._planned_at = math.inf
@@ -177,12 +203,12 @@ class Heartbeats:
             try:
                 lost += self._write(connection, now, due)
             except BaseException:
-                self._put_back(due)
+                self._reschedule(due)
                 raise
         return lost
 
     def _take_due(self) -> dict[AttemptKey, str | None]:
-        """The attempts that have something to write, and what; each waits out its throttle from now on."""
+        """Return the attempts that have something to write, and what; each is throttled from now on."""
         now = self._clock.monotonic()
         due: dict[AttemptKey, str | None] = {}
         with self._lock:
@@ -193,7 +219,7 @@ class Heartbeats:
                     pending.due_at = now + pending.throttle_s
         return due
 
-    def _put_back(self, keys: Iterable[AttemptKey]) -> None:
+    def _reschedule(self, keys: Iterable[AttemptKey]) -> None:
         with self._lock:
             for key in keys:
                 pending = self._pending.get(key)
@@ -243,9 +269,14 @@ class Heartbeats:
 
 
 def beat(row: ActivityRow, details: str | None, now: int) -> None:
-    """A running attempt was heard of: its heartbeat deadline counts from now.
+    """Write a heartbeat into a row: its heartbeat deadline counts from now.
 
-    A clock that was set back moves no deadline towards the present: who beats is never timed out sooner for it.
+    A clock that was set back moves no deadline closer, so a heartbeat never makes an attempt time out sooner.
+
+    Args:
+        row: The activity.
+        details: The details as JSON text; ``None`` leaves those of an earlier heartbeat.
+        now: When, in microseconds.
     """
     before = row.heartbeat_at if row.heartbeat_at is not None else row.started_at
     row.heartbeat_at = now = now if before is None else max(now, before)

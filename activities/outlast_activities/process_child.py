@@ -1,7 +1,7 @@
-"""The far side of ``executor="process"``: what runs in the other process.
+"""The child side of ``executor="process"``: what runs in the other process.
 
-Only JSON and ids cross the border. What is to come back on the way (heartbeats) goes through one pipe; what is to be
-told (stop, and why) is one byte of shared memory per attempt, so that asking costs nothing.
+Only JSON and ids cross the boundary. Heartbeats come back through one pipe. The request to stop, with its reason, is
+one byte of shared memory per attempt, so that checking it costs nothing.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ REASONS = tuple(StopReason)
 
 @dataclass(slots=True)
 class Sender:
-    """The writing end of the heartbeats' pipe. The other processes take turns by a lock.
+    """The writing end of the heartbeats' pipe, which the processes share by a lock.
 
-    One that is killed in its turn keeps the lock for ever, so nobody on the worker's side ever waits for it.
+    A process that is killed while it holds the lock keeps it forever, so the worker's side never waits for the lock.
     """
 
     pipe: Connection
     turn: Lock
 
     def put(self, item: Any) -> None:
-        """Send."""
+        """Send an item under the lock."""
         with self.turn:
             self.pipe.send(item)
 
 
 @dataclass(slots=True)
 class Order:
-    """An attempt, on its way into the other process; ``place`` is its byte in the shared memory."""
+    """An attempt to be run in the other process; ``place`` is its byte in the shared memory."""
 
     place: int
     number: int
@@ -61,7 +61,7 @@ class Order:
 
 @dataclass(slots=True)
 class Report:
-    """What came of it: a result or an end, and the newest heartbeat details."""
+    """The outcome of an attempt, a result or an end, with the newest heartbeat details."""
 
     result: bytes | None
     end: AttemptEnd | None
@@ -69,7 +69,7 @@ class Report:
 
 
 class Child:
-    """What the other process keeps between attempts."""
+    """What the child process keeps between attempts."""
 
     def __init__(self, sender: Sender, flags: Any, limits: StructuralLimits) -> None:
         self.sender = sender
@@ -80,7 +80,7 @@ class Child:
 
 
 class ChildHeartbeats:
-    """Sends the heartbeats of one attempt home."""
+    """Sends the heartbeats of one attempt to the worker."""
 
     def __init__(self, child: Child, order: Order) -> None:
         self._child = child
@@ -98,7 +98,7 @@ class ChildHeartbeats:
 
 
 class RunningChild(RunningActivity):
-    """An attempt in the other process: that it is to stop stands in the shared memory."""
+    """An attempt in the child process; the shared memory says whether it is to stop."""
 
     __slots__ = ("flags", "place")
 
@@ -107,15 +107,15 @@ class RunningChild(RunningActivity):
 
     def raise_if_stopped(self) -> None:
         """See :class:`RunningActivity`."""
-        self._look()
+        self._read_flag()
         super().raise_if_stopped()
 
     def is_cancelled(self) -> bool:
         """See :class:`RunningActivity`."""
-        self._look()
+        self._read_flag()
         return super().is_cancelled()
 
-    def _look(self) -> None:
+    def _read_flag(self) -> None:
         code = self.flags[self.place]
         if code:
             self.stopped = REASONS[code - 1]
@@ -125,7 +125,13 @@ _child: Child | None = None
 
 
 def set_up(sender: Sender, flags: Any, limits: StructuralLimits) -> None:
-    """Run once in each process: Ctrl-C is the worker's business, and this process does not outlive the worker's."""
+    """Set up a child process: it ignores Ctrl-C, which is the worker's to handle, and ends with the worker's process.
+
+    Args:
+        sender: Where heartbeats go.
+        flags: The shared memory that says which attempts are to stop.
+        limits: Their payload limit applies to results and details.
+    """
     global _child
     _child = Child(sender, flags, limits)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,9 +1,9 @@
 """Attempts of ``executor="process"``: a pool of other processes, started when first needed.
 
-They are spawned, never forked: a program that uses them guards its main code by ``if __name__ == "__main__":``. There
-are as many as the machine has processors; more attempts wait their turn, and their deadlines do not. If one of the
-processes dies (killed, out of memory), every attempt under way in the pool fails, because nobody can say which one was
-the cause; the next attempt gets a new pool.
+Processes are spawned, never forked: a program that uses them guards its main code by
+``if __name__ == "__main__":``. There are as many as the machine has processors. Further attempts wait their turn, while
+their deadlines run. If one of the processes dies (killed, out of memory), every attempt under way in the pool fails,
+because it cannot be known which one was the cause. The next attempt gets a new pool.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from outlast_workflow.primitives.payloads import Payload
 logger = logging.getLogger("outlast.activities")
 
 _PLAIN = DataConverter()
-"""What the other processes write and read by: a codec, and its keys, stay here."""
+"""The converter of the other processes. It has no codec: a codec and its keys stay in this process."""
 
 
 class ProcessRunner:
     """Runs attempts in other processes.
 
     Args:
-        outcomes: Makes outcomes; has the converter and the limits.
-        heartbeats: Where heartbeats from the other processes are kept.
+        outcomes: Makes outcomes; it has the converter and the limits.
+        heartbeats: Gets the heartbeats from the other processes.
         slots: How many attempts may be under way at once.
-        on_end: Told, from any thread, how each ended.
+        on_end: Called, from any thread, with the outcome of each.
     """
 
     def __init__(
@@ -77,12 +77,17 @@ class ProcessRunner:
         self._pool.start(running, order)
 
     def stop(self, running: RunningActivity, reason: StopReason) -> None:
-        """Tell an attempt to stop; it finds out when it asks."""
+        """Ask an attempt to stop; it notices when it checks.
+
+        Args:
+            running: The attempt.
+            reason: Why.
+        """
         if self._pool is not None:
             self._pool.stop(running, reason)
 
     def close(self) -> None:
-        """End the processes, and with them whatever still runs in them."""
+        """End the processes and the attempts that still run in them."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -121,13 +126,13 @@ class Pool:
         self._under_way: dict[int, tuple[int, RunningActivity]] = {}
         context = multiprocessing.get_context("spawn")
         self._flags: Any = context.RawArray("b", slots)
-        self._heard, self._told = context.Pipe(duplex=False)
+        self._incoming, self._outgoing = context.Pipe(duplex=False)
         self._stopped, self._stop = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(
             min(slots, os.cpu_count() or 1),
             mp_context=context,
             initializer=process_child.set_up,
-            initargs=(Sender(self._told, context.Lock()), self._flags, outcomes.limits),
+            initargs=(Sender(self._outgoing, context.Lock()), self._flags, outcomes.limits),
         )
         self._listener = threading.Thread(target=self._listen, name="outlast-process-heartbeats", daemon=True)
         self._listener.start()
@@ -168,10 +173,10 @@ class Pool:
         if under_way:  # nobody can take what they would return, and this process could not exit
             for process in processes:
                 process.terminate()
-        self._told.close()  # the pipe ends with its processes then, half-way through a message if need be
+        self._outgoing.close()  # the pipe ends with its processes then, half-way through a message if need be
         self._stop.close()
         self._listener.join()
-        self._heard.close()
+        self._incoming.close()
         self._stopped.close()
 
     def _release(self, place: int) -> None:
@@ -180,14 +185,15 @@ class Pool:
             self._free.append(place)
 
     def _listen(self) -> None:
-        """Until nobody can write any more, or all that was written is read and it is to stop."""
-        while self._heard in wait([self._heard, self._stopped]):
+        """Read heartbeats until every writer is gone, or until everything is read and the pool is to stop."""
+        while self._incoming in wait([self._incoming, self._stopped]):
             try:
-                place, number, data = self._heard.recv()
+                place, number, data = self._incoming.recv()
             except (EOFError, OSError):
                 return
             details = tuple(orjson.loads(data)) if data is not None else ()
-            with self._lock:  # a message that comes after the attempt's report is older than what that says
+            # A message that comes after the attempt's report is older than that report: it is dropped.
+            with self._lock:
                 known = self._under_way.get(place)
                 if known is not None and known[0] == number:
                     self._record(known[1], details)
@@ -201,7 +207,8 @@ class Pool:
     def _done(self, place: int, running: RunningActivity, future: Future[Report]) -> None:
         self._release(place)
         if future.cancelled():
-            return  # whoever cancelled it says how it ended
+            # The canceller reports its end.
+            return
         error = future.exception()
         if error is None:
             self._on_end(running, self._outcome(running, future.result()))
@@ -211,7 +218,7 @@ class Pool:
             failure = plain_failure(
                 FailureCategory.APPLICATION,
                 "ProcessDied",
-                "the process that ran the activity, or one beside it, died: see whether it runs out of memory",
+                "the process that ran the activity, or another of its pool, died: check whether it ran out of memory",
             )
         else:
             failure = failure_of(error, self._outcomes.converter)
@@ -231,7 +238,7 @@ class Pool:
 
 
 def _encode_details(failure: Failure, converter: DataConverter) -> None:
-    """Details of errors are user data: they go through the codec, which the other process does not have."""
+    """Encode the details of a failure: they are user data, and the other process has no codec."""
     document: Failure | None = failure
     while document is not None:
         for name in ("details", "heartbeat_details"):

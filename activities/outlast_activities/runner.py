@@ -1,4 +1,4 @@
-"""The runner: runs the attempts that this worker has claimed, and says how each ended.
+"""The runner: runs the attempts that this worker has claimed, and reports how each ended.
 
 ===================== =============================================================================================
 handler               runs
@@ -8,22 +8,22 @@ handler               runs
 ``def``, ``process``  in another process, started when first needed
 ===================== =============================================================================================
 
-``on_end`` is called on the loop exactly once per attempt, with the result or how else it ended. There is one exception:
-an attempt that is lost (timed out, rescued, fenced) ends without a word, because nobody would take its outcome.
+``on_end`` is called on the loop exactly once per attempt, with its outcome. There is one exception: an attempt that is
+lost (timed out, rescued, fenced) is not reported, because its outcome would be refused.
 
 ==================== ================================================= ==============================================
-told to stop because the handler ends by                               the attempt is
+asked to stop for    the handler ends by                               the attempt is
 ==================== ================================================= ==============================================
 cancel_requested     ``CancelledError``                                cancelled
 cancel_requested     another exception; a result                       failed; completed
-worker_shutdown      anything, once it was told                        handed back
-worker_shutdown      anything, in a thread that never asked            as if it had not been told
-lost, timed_out      anything                                          nobody's
+worker_shutdown      anything, once it has seen that                   released
+worker_shutdown      anything, in a thread that never checked          as if it had not been asked
+lost, timed_out      anything                                          not reported
 nothing              ``CancelledError``, or any other exception        failed
 ==================== ================================================= ==============================================
 
-Deadlines are not the runner's: no timeout is made for a handler. A handler that nobody waits for any longer keeps its
-slot until it ends, because it keeps using what the slot stands for.
+The runner enforces no deadlines: no timeout is made for a handler. A handler whose outcome nobody waits for any longer
+keeps its slot until it ends, because it keeps using the machine.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ from outlast_workflow.options.limits import StructuralLimits
 logger = logging.getLogger("outlast.activities")
 
 MOST_THREADS = 512
-MORE_FOR_LOCAL = 100
-"""So many slots more than others have local activities, which nobody else can run."""
+EXTRA_LOCAL_SLOTS = 100
+"""Extra slots reserved for local activities, which no other worker can run."""
 CANCEL_GRACE_S = 5.0
 
 _IGNORED = (StopReason.LOST, StopReason.TIMED_OUT)
 
 
 class ActivityRunner:
-    """Runs attempts; see the module. All methods are for the loop that it is made on.
+    """Runs attempts; see the module. Call its methods on the loop that it was created on.
 
     Args:
         definitions: The activities by name.
-        converter: Reads inputs, writes results.
-        environment: Whether there may be threads.
+        converter: Decodes inputs and encodes results.
+        environment: Says whether threads are allowed.
         max_concurrent: How many attempts may run at once.
-        heartbeats: What handlers say is kept there.
-        on_end: Told how each attempt ended.
-        thread_pool: Where plain functions run; by default one of the runner's own, with one a slot (512 at most).
-        limits: The payload limit holds for results.
+        heartbeats: Gets the heartbeats of handlers.
+        on_end: Called with the outcome of each attempt.
+        thread_pool: Where plain functions run; by default a pool of the runner's own, one thread per slot, 512 at most.
+        limits: Their payload limit applies to results.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ActivityRunner:
         self._context = copy_context()
         self._context.run(CURRENT.set, None)
         self._running: dict[AttemptKey, RunningActivity] = {}
-        self._taken = 0
+        self._reserved = 0
         self._draining = False
         self._emptied: asyncio.Event | None = None
         self._ended: list[tuple[RunningActivity, HandlerOutcome]] = []
@@ -109,24 +109,31 @@ class ActivityRunner:
 
     @property
     def free(self) -> int:
-        """How many slots are not taken; none while draining."""
-        return 0 if self._draining else self.max_concurrent - self._taken
+        """The number of free slots; none while draining."""
+        return 0 if self._draining else self.max_concurrent - self._reserved
 
     @property
     def free_for_local(self) -> int:
-        """How many attempts of local activities may begin: they must not wait for others to end."""
-        return 0 if self._draining else self.max_concurrent + MORE_FOR_LOCAL - self._taken
+        """The number of local attempts that may begin; these must not wait for other attempts to end."""
+        return 0 if self._draining else self.max_concurrent + EXTRA_LOCAL_SLOTS - self._reserved
 
-    def take(self, n: int = 1, *, local: bool = False) -> bool:
-        """Reserve slots, all or none: before the commit that says that attempts run here."""
+    def reserve(self, n: int = 1, *, local: bool = False) -> bool:
+        """Reserve slots, all or none; return whether there were enough.
+
+        This comes before the commit that makes attempts run here.
+
+        Args:
+            n: How many slots.
+            local: Whether they are for local activities.
+        """
         if n > (self.free_for_local if local else self.free):
             return False
-        self._taken += n
+        self._reserved += n
         return True
 
-    def give_back(self, n: int = 1) -> None:
-        """The attempts that slots were taken for do not start after all."""
-        self._taken -= n
+    def free_slots(self, n: int = 1) -> None:
+        """Free slots that were reserved for attempts which do not start after all."""
+        self._reserved -= n
 
     @property
     def running(self) -> Mapping[AttemptKey, RunningActivity]:
@@ -136,11 +143,11 @@ class ActivityRunner:
     # --- starting ---------------------------------------------------------------------------------------------------
 
     def start(self, task: ActivityTask) -> None:
-        """Run an attempt. A slot was taken for it; it is given back when the attempt ends."""
+        """Run an attempt. Its slot was reserved before, and is freed when the attempt ends."""
         definition = self._definitions.get(task.row.activity_type)
         if definition is None:
             logger.warning(
-                "activity type %s is not known here: the attempt is handed back", task.row.activity_type
+                "activity type %s is not known here: the attempt is released", task.row.activity_type
             )
             self.decline(task)
             return
@@ -155,7 +162,7 @@ class ActivityRunner:
             self._start_elsewhere(running, context)
 
     def decline(self, task: ActivityTask) -> None:
-        """Hand an attempt back that a slot was taken for, without starting it."""
+        """Release an attempt that a slot was reserved for, without starting it."""
         self._loop.call_soon(self._declined, task, context=self._context.copy())
 
     def _start_elsewhere(self, running: RunningActivity, context: Context) -> None:
@@ -165,13 +172,14 @@ class ActivityRunner:
             else:
                 pool = self._thread_pool()
                 running.handle = pool.submit(context.run, self._run_in_thread, running)
-        except RuntimeError as error:  # the pool was shut down: somebody is about to end this process
-            logger.warning("%r can't be run here and is handed back: %s", running.task, error)
+        except RuntimeError as error:
+            # The pool was shut down: this process is about to end.
+            logger.warning("%r cannot be run here and is released: %s", running.task, error)
             self._loop.call_soon(self._finish, running, HANDED_BACK, context=self._context.copy())
 
     def _thread_pool(self) -> Executor:
         if self._pool is None:
-            workers = min(self.max_concurrent + MORE_FOR_LOCAL, MOST_THREADS)
+            workers = min(self.max_concurrent + EXTRA_LOCAL_SLOTS, MOST_THREADS)
             self._pool = self._own_pool = ThreadPoolExecutor(workers, thread_name_prefix="outlast-activity")
         return self._pool
 
@@ -180,7 +188,7 @@ class ActivityRunner:
             self._processes = ProcessRunner(
                 self._outcomes,
                 self._heartbeats,
-                slots=self.max_concurrent + MORE_FOR_LOCAL,
+                slots=self.max_concurrent + EXTRA_LOCAL_SLOTS,
                 on_end=self._end_from_thread,
             )
         return self._processes
@@ -204,7 +212,8 @@ class ActivityRunner:
                 outcome = outcomes.returned(await definition.fn(*args), running)
         except BaseException as error:
             if isinstance(error, GeneratorExit) and not self._loop.is_running():
-                raise  # the loop is gone: nobody is left to tell
+                # The loop is gone: nobody is left to report to.
+                raise
             outcome = outcomes.raised(error, running)
             let_go(error)
         # Not in the handler's context: what `on_end` starts must not inherit it.
@@ -247,25 +256,26 @@ class ActivityRunner:
             if len(self._ended) > 1:
                 return
         try:
-            self._loop.call_soon_threadsafe(self._take_ended, context=self._context.copy())
-        except RuntimeError:  # the loop is closed: a rescue will find the attempt
+            self._loop.call_soon_threadsafe(self._collect_ended, context=self._context.copy())
+        except RuntimeError:
+            # The loop is closed: a rescue will find the attempt.
             logger.debug("%r ended after its worker", running.task)
 
-    def _take_ended(self) -> None:
+    def _collect_ended(self) -> None:
         with self._ended_lock:
             ended, self._ended = self._ended, []
         for running, outcome in ended:
             self._finish(running, outcome)
 
     def _declined(self, task: ActivityTask) -> None:
-        self._taken -= 1
+        self._reserved -= 1
         self._report(task, HANDED_BACK)
 
     def _finish(self, running: RunningActivity, outcome: HandlerOutcome) -> None:
         task = running.task
         running.handle = None
         del self._running[task.key]
-        self._taken -= 1
+        self._reserved -= 1
         if running.stopped not in _IGNORED:
             self._report(task, outcome)
         self._heartbeats.forget(task.key)
@@ -276,12 +286,12 @@ class ActivityRunner:
         try:
             self._on_end(task, outcome)
         except Exception:
-            logger.exception("the end of %r could not be told", task)
+            logger.exception("the end of %r could not be reported", task)
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 
-    def tell(self, run_id: str, activity_id: int, attempt: int, reason: str) -> bool:
-        """Tell a handler to stop: ``async`` ones are cancelled (once), others find out when they ask.
+    def request_stop(self, run_id: str, activity_id: int, attempt: int, reason: str) -> bool:
+        """Ask a handler to stop: ``async`` ones are cancelled once, others notice when they check.
 
         Args:
             run_id: The run.
@@ -305,26 +315,32 @@ class ActivityRunner:
         if before is not None or handle is None:
             return
         if isinstance(handle, Future):
-            if handle.cancel():  # it had not begun: nobody else will say how it ended
+            # If it had not begun, nobody else will report how it ended.
+            if handle.cancel():
                 running.handle = None
                 outcome = self._outcomes.raised(Cancelled(reason), running)
                 self._loop.call_soon(self._finish, running, outcome, context=self._context.copy())
             elif self._processes is not None and running.definition.executor == "process":
                 self._processes.stop(running, reason)
-        elif running.begun:  # a task that is cancelled before its first step would never take it
+        # A task that is cancelled before its first step would never take it.
+        elif running.begun:
             running.seen = True
             handle.cancel()
 
     async def drain(self, grace_s: float, *, cancel_grace_s: float = CANCEL_GRACE_S) -> list[ActivityTask]:
-        """Take no more, wait for what runs, then hand it back.
+        """Accept no more attempts, wait for those that run, then release them.
 
-        For ``grace_s`` seconds handlers may end as they like. Then they are told to stop, ``async`` ones by cancelling
-        them once, and each is handed back when it ends: for ``cancel_grace_s`` seconds that is waited for too. An
-        attempt is never handed back while it still runs here: what runs on is reported when it ends, or is left to a
-        rescue.
+        For ``grace_s`` seconds handlers may end by themselves. Then they are asked to stop, ``async`` ones by
+        cancelling them once, and each is released when it ends, for which up to ``cancel_grace_s`` seconds are waited.
+        An attempt is never released while it still runs here: one that runs on is reported when it ends, or is left to
+        a rescue.
+
+        Args:
+            grace_s: How long handlers may end by themselves, in seconds.
+            cancel_grace_s: How long to wait for them after that, in seconds.
 
         Returns:
-            What still runs.
+            The attempts that still run.
         """
         self._draining = True
         if not await self._empty(grace_s):
@@ -334,7 +350,7 @@ class ActivityRunner:
         return [running.task for running in self._running.values()]
 
     async def _empty(self, within_s: float) -> bool:
-        """Wait until nothing runs; whether that came to be."""
+        """Wait until nothing runs, for some seconds at most; return whether nothing runs."""
         if not self._running:
             return True
         self._emptied = emptied = asyncio.Event()
@@ -347,7 +363,7 @@ class ActivityRunner:
         return not self._running
 
     def close(self) -> None:
-        """Let go of threads and processes, after :meth:`drain`; does not wait for handlers that still run."""
+        """Shut down threads and processes, after :meth:`drain`, without waiting for handlers that still run."""
         if self._own_pool is not None:
             self._own_pool.shutdown(wait=False, cancel_futures=True)
         if self._processes is not None:

@@ -6,11 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 CANCEL_REQUESTED: Final = "cancel_requested"
-
-
 TIMED_OUT: Final = "timed_out"
-
-
 LOST: Final = "lost"
 
 

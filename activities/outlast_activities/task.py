@@ -17,10 +17,10 @@ class ActivityTask:
     Attributes:
         row: The activity as it was when the attempt began; never changed.
         input: The arguments.
-        workflow_id: Whose activity it is.
+        workflow_id: The workflow that called it.
         workflow_type: That workflow's type.
         owner_fence: The fence of the run, if this worker owned it when the attempt began; set by the worker.
-        headers: Those of the call, for interceptors.
+        headers: The headers of the call, for interceptors.
     """
 
     __slots__ = ("headers", "input", "owner_fence", "row", "workflow_id", "workflow_type")
@@ -53,7 +53,7 @@ class ActivityTask:
 
     @property
     def attempt(self) -> int:
-        """The attempt's number, rescues and hand-backs counted: the claim's token."""
+        """The attempt's number, rescues and releases included: the claim's token."""
         return self.row.attempt
 
     @property

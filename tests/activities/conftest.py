@@ -48,12 +48,12 @@ class Bench:
 
     def start(self, definition: Any, *args: Any, **columns: Any) -> ActivityTask:
         task = self.task(definition, *args, **columns)
-        assert self.runner.take()
+        assert self.runner.reserve()
         self.runner.start(task)
         return task
 
     def tell(self, task: ActivityTask, reason: str) -> bool:
-        return self.runner.tell(*task.key, reason)
+        return self.runner.request_stop(*task.key, reason)
 
     async def end(self) -> Any:
         """The next end: the plain result, or an AttemptEnd."""

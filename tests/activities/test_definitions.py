@@ -249,7 +249,7 @@ def test_arguments_by_name_are_recorded_by_position(call: Any, recorded: list[in
     [
         (lambda: untyped_many(b=1), "without its argument 'a'"),
         (lambda: untyped_many(1, a=1), "'a' of many.. was given twice"),
-        (lambda: untyped_many(1, z=1), "'z' of many.. can't be given by name"),
+        (lambda: untyped_many(1, z=1), "'z' of many.. cannot be given by name"),
         (lambda: untyped_charge(), "takes 1 to 2 arguments"),
     ],
 )

@@ -229,7 +229,7 @@ async def test_an_unknown_type_is_handed_back(bench: Any) -> None:
 
     task = bench.task(gone)
     del bench.definitions["gone"]
-    assert bench.runner.take()
+    assert bench.runner.reserve()
     bench.runner.start(task)
     assert await bench.end() == HANDED_BACK
     assert bench.runner.free == 10
@@ -286,7 +286,7 @@ async def test_an_end_that_cannot_be_told_does_not_cost_the_slot(
     await told.wait()
     await asyncio.sleep(0)
     assert bench.runner.free == 1
-    assert "could not be told" in caplog.text
+    assert "could not be reported" in caplog.text
 
 
 # --- context ---------------------------------------------------------------------------------------------------------
@@ -347,12 +347,12 @@ async def test_what_the_end_starts_does_not_inherit_the_handler(new_bench: Calla
 
 async def test_slots_are_taken_all_or_none(new_bench: Callable[..., Any]) -> None:
     runner = new_bench(max_concurrent=3).runner
-    assert runner.take(2)
-    assert not runner.take(2)
+    assert runner.reserve(2)
+    assert not runner.reserve(2)
     assert runner.free == 1
-    runner.give_back(2)
-    assert runner.take(3)
-    assert not runner.take()
+    runner.free_slots(2)
+    assert runner.reserve(3)
+    assert not runner.reserve()
 
 
 async def test_a_slot_is_free_before_the_end_is_told(new_bench: Callable[..., Any]) -> None:
@@ -488,7 +488,7 @@ async def test_a_new_attempt_may_run_beside_a_lost_one(bench: Any) -> None:
 
 
 async def test_telling_what_does_not_run_here_does_nothing(bench: Any) -> None:
-    assert not bench.runner.tell("run-9", 1, 1, "lost")
+    assert not bench.runner.request_stop("run-9", 1, 1, "lost")
 
 
 async def test_a_thread_finds_out_when_it_asks(bench: Any) -> None:
@@ -554,7 +554,7 @@ async def test_draining_waits_for_what_ends_in_time(bench: Any) -> None:
     draining = asyncio.create_task(bench.runner.drain(30))
     await asyncio.sleep(0)
     assert bench.runner.free == 0
-    assert not bench.runner.take()
+    assert not bench.runner.reserve()
     gate.opened.set()
     assert await draining == []
     assert await bench.end() == "done"

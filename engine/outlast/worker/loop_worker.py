@@ -207,7 +207,7 @@ class LoopWorker:
         self.runtime.journal.cache.owners.discard(self.worker_id)
         self.owner.drop_all()
         for task in list(self.dispatcher.runner.running.values()):
-            self.dispatcher.runner.tell(*_key_of(task), "lost")
+            self.dispatcher.runner.request_stop(*_key_of(task), "lost")
         self.runtime.spawn(self._register_anew(), "outlast-register")
 
     async def _register_anew(self) -> None:
@@ -231,7 +231,7 @@ class LoopWorker:
         """
         for lost in self.heartbeats.flush(connection, now):
             self.runtime.loop.call_soon_threadsafe(
-                self.dispatcher.runner.tell, lost.run_id, lost.activity_id, lost.attempt, lost.reason
+                self.dispatcher.runner.request_stop, lost.run_id, lost.activity_id, lost.attempt, lost.reason
             )
         return self.heartbeats.due_in_s()
 

@@ -75,7 +75,7 @@ class ActivityDispatcher:
         self.queued = ActivityClaimer(
             runtime,
             free=lambda: self.runner.free,
-            take=self.runner.take,
+            take=self.runner.reserve,
             give_back=self.give_back,
             change=self._claim,
             next_at=self._next,
@@ -84,7 +84,7 @@ class ActivityDispatcher:
         self.local = ActivityClaimer(
             runtime,
             free=lambda: self.runner.free_for_local,
-            take=partial(self.runner.take, local=True),
+            take=partial(self.runner.reserve, local=True),
             give_back=self.give_back,
             change=self._claim_local,
             next_at=self._next_local,
@@ -103,19 +103,19 @@ class ActivityDispatcher:
     def take_for(self, event: ActivityScheduled) -> bool:
         """Take a slot for an activity that is about to be scheduled, if it can run here now."""
         if event.local:
-            return not self._stopping and self.runner.take(local=True)
+            return not self._stopping and self.runner.reserve(local=True)
         return (
             event.activity_type in self.types
             and event.task_queue in self.queues
             and not self.queued.waiting
             and not self._stopping
-            and self.runner.take()
+            and self.runner.reserve()
         )
 
     def give_back(self, slots: int) -> None:
         """Give slots back that were taken for nothing."""
         if slots:
-            self.runner.give_back(slots)
+            self.runner.free_slots(slots)
 
     def start_eager(self, row: ActivityRow, event: ActivityScheduled, run: RunRow) -> None:
         """Start an activity whose row was written as running here; its slot was taken before."""
@@ -139,7 +139,7 @@ class ActivityDispatcher:
         worker_id = self.settings.worker_id
         for row in committed.activities:
             if row.status == "pending":
-                self.runner.tell(row.run_id, row.activity_id, row.attempt, "timed_out")
+                self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "timed_out")
                 if row.activity_type in self.types:
                     if row.local:
                         self.local.expect(row.available_at)
@@ -147,13 +147,13 @@ class ActivityDispatcher:
                         self.queued.expect(row.available_at)
             elif row.status == "running":
                 if row.cancel_requested and row.claimed_by == worker_id:
-                    self.runner.tell(row.run_id, row.activity_id, row.attempt, "cancel_requested")
+                    self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "cancel_requested")
                 if committed.late and row.claimed_by == worker_id and row.started_at == committed.now:
                     self._hand_back(row)
             elif row.status == "timed_out":
-                self.runner.tell(row.run_id, row.activity_id, row.attempt, "timed_out")
+                self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "timed_out")
             elif row.status == "cancelled":
-                self.runner.tell(row.run_id, row.activity_id, row.attempt, "lost")
+                self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "lost")
 
     def _hand_back(self, row: ActivityRow) -> None:
         """An attempt of ours that nobody started: its claim was committed, but that was known only late."""
