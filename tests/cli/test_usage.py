@@ -67,7 +67,7 @@ def test_the_environment_names_the_database(bare: Command, url: str, monkeypatch
             2,
             "that is not a database URL: it has no '://': use sqlite:///orders.db or postgresql://",
         ),
-        ("mysql://x", 2, "there is no database by the scheme 'mysql'"),
+        ("mysql://x", 2, "the scheme 'mysql' is not supported"),
         ("sqlite://orders.db", 2, "has two slashes"),
         ("sqlite:////no/such/folder/x.db", 4, "does not exist: check the path"),
         ("postgresql://u@127.0.0.1:1/x?connect_timeout=2", 4, "cannot be reached"),

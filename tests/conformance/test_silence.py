@@ -16,7 +16,7 @@ from tests.conformance.changes import AppendMany, Fault, FaultyLink, start
 from outlast_store.database import postgresql
 from outlast_store.database.database import Database, PostgresSettings
 from outlast_store.database.driver_errors import is_disconnect, is_transient, translate
-from outlast_store.database.postgresql import PatientConnection, wait_for_ever
+from outlast_store.database.postgresql import PatientConnection, wait_forever
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
 from outlast_store.reads.histories import read_history
@@ -137,7 +137,7 @@ def test_an_answer_may_take_as_long_as_the_server_gives_a_statement_and_three_se
     driver = connection.connection.driver_connection
     assert isinstance(driver, PatientConnection)
     assert driver.answer_timeout_s == seconds
-    wait_for_ever(connection)
+    wait_forever(connection)
     assert driver.answer_timeout_s is None
     connection.close()
     database.dispose()

@@ -13,7 +13,7 @@ from outlast_migrations import HEAD, REVISIONS, current_revision
 from outlast_migrations import migrate as run_migrations
 from outlast_store.database.database import Database, translate
 from outlast_store.database.driver_errors import schema_missing
-from outlast_store.database.postgresql import wait_for_ever
+from outlast_store.database.postgresql import wait_forever
 from outlast_workflow.errors import SchemaTooNewError, SchemaTooOldError
 
 
@@ -47,7 +47,7 @@ def _ensure(connection: Connection, database: Database, *, migrate: bool) -> Non
     if found is not None and found not in REVISIONS:
         raise SchemaTooNewError(found, HEAD)
     if migrate:
-        wait_for_ever(connection)  # a migration takes as long as it takes
+        wait_forever(connection)  # a migration takes as long as it takes
         run_migrations(connection)
     elif found is None:
         raise schema_missing(database.url.display)

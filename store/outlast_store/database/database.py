@@ -1,7 +1,7 @@
-"""A database that is open: where the journal and the readers get their connections.
+"""An open database: where the journal and the readers get their connections.
 
-Every connection is in driver-level autocommit. The journal says BEGIN, COMMIT and ROLLBACK itself with
-``exec_driver_sql``, so that a transaction is exactly what it wrote, and SQLAlchemy's idea of one never shows.
+Every connection is in driver-level autocommit. The journal itself runs BEGIN, COMMIT and ROLLBACK, so that a
+transaction is exactly what it wrote, and SQLAlchemy's transactions take no part.
 """
 
 from __future__ import annotations
@@ -37,15 +37,13 @@ __all__ = [
 
 
 class Database:
-    """The connections to one database, for one process.
-
-    Making one opens nothing: the first connection does.
+    """The connections of one process to one database. Nothing is opened before the first connection is asked for.
 
     Args:
         url: Which database.
-        environment: Clock and process of whoever asks.
-        synchronous: SQLite's durability. ``FULL``: an acknowledged write survives the loss of power.
-        postgres: Timeouts and the like, for PostgreSQL.
+        environment: The process's clock.
+        synchronous: SQLite's durability. With ``FULL`` an acknowledged write survives a loss of power.
+        postgres: Settings of PostgreSQL connections, such as timeouts.
     """
 
     __slots__ = ("_pid", "_reader_engine", "_skip_locked", "_writer_engine", "environment", "url")
@@ -74,34 +72,32 @@ class Database:
 
     @property
     def dialect(self) -> Dialect:
-        """What statements are compiled for."""
+        """The dialect that SQLAlchemy compiles statements for."""
         return self._writer_engine.dialect
 
     def statements(self, connection: Connection) -> Statements:
-        """The statements that suit the database at the other end of a connection."""
+        """Return the statements that suit the database at the other end of a connection."""
         if self._skip_locked is None:
             self._skip_locked = self.backend != "postgresql" or has_skip_locked(connection)
         return statements_for(self.backend, skip_locked=self._skip_locked)
 
     def writer(self) -> Connection:
-        """A new connection, in autocommit, for one thread at a time; closing it closes it (in memory: gives it back).
+        """Return a new connection in autocommit, for one thread at a time. In memory it is the shared one.
 
         Raises:
             StoreUnreachableError: No database answers there, or it does not let this user in.
             StoreReadOnlyError: It is a SQLite file that this user may not write.
-            ForkedConnectionError: The process was forked from the one that made this object.
+            ForkedConnectionError: This process was forked from the one that made this object.
         """
         return self._connect(self._writer_engine)
 
     @contextmanager
     def reader(self) -> Generator[Connection]:
-        """A connection for short reads, each statement its own snapshot.
-
-        In memory it is the writer's own connection.
+        """Lend a connection for short reads, each statement its own snapshot. In memory it is the writer's.
 
         Raises:
             StoreUnreachableError: No database answers there, or it does not let this user in.
-            ForkedConnectionError: The process was forked from the one that made this object.
+            ForkedConnectionError: This process was forked from the one that made this object.
         """
         connection = self._connect(self._reader_engine)
         try:
@@ -110,7 +106,7 @@ class Database:
             connection.close()
 
     def dispose(self) -> None:
-        """Close what is pooled, and end a database in memory. After a fork it closes nothing: the parent still does."""
+        """Close pooled connections, and with them a database in memory. In a forked child this closes nothing."""
         close = os.getpid() == self._pid
         self._writer_engine.dispose(close=close)
         self._reader_engine.dispose(close=close)
@@ -130,7 +126,7 @@ class Database:
 def _engines(
     url: DatabaseUrl, environment: Environment, synchronous: Synchronous, postgres: PostgresSettings
 ) -> tuple[Engine, Engine]:
-    """The writer's engine and the readers'; in memory they are one."""
+    """Return the writer's engine and the readers'; in memory they are one."""
     if url.backend == "postgresql":
         return writer_engine(url, postgres), reader_engine(url, postgres)
     if url.path is None:

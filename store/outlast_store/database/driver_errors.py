@@ -1,7 +1,7 @@
-"""What a database's error means: whether to try again, whether the connection is lost, and what to tell people.
+"""What a database's error means: whether to try again, whether the connection is lost, and what to tell the user.
 
-Drivers put payloads into their messages (the failing row, a statement's parameters), so nothing here quotes more
-than the primary message of the server.
+Drivers put payloads into their messages (the failing row, a statement's parameters), so nothing here quotes more than
+the server's primary message.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ _TRANSIENT: Final = frozenset(
 # The server ended the session: shutdown, crash, starting up, dropped database, idle too long.
 _SESSION_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 _FATAL: Final = frozenset({"FATAL", "PANIC"})
-# The session has not the prepared statements that the driver believes it has.
+# The session lacks the prepared statements that the driver believes it has.
 _PLAN_LOST: Final = "26000"
-# The server can't say itself whether the transaction was committed (distributed databases do).
+# The server itself does not know whether the transaction was committed (a distributed database may say so).
 _COMPLETION_UNKNOWN: Final = "40003"
-# What a guarded statement raises: a text that is no number.
+# What a guarded statement raises: it casts a text that is no number.
 _NO_NUMBER: Final = "22P02"
 _STALE: Final = re.compile(rf"{STALE}(\w+)")
 
 
 def driver_error(error: BaseException) -> BaseException:
-    """The driver's own exception under SQLAlchemy's wrapping, or the exception itself."""
+    """Return the driver's own exception under SQLAlchemy's wrapping, or the exception itself."""
     while isinstance(error, sqlalchemy_errors.StatementError) and error.orig is not None:
         error = error.orig
     return error
 
 
 def is_disconnect(error: BaseException) -> bool:
-    """Whether the connection is of no more use, and the outcome of a COMMIT under way unknown."""
+    """Return whether the connection is lost, which leaves the outcome of a COMMIT under way unknown."""
     if isinstance(error, sqlalchemy_errors.DBAPIError) and error.connection_invalidated:
         return True
     if isinstance(error, sqlalchemy_errors.PendingRollbackError | sqlalchemy_errors.ResourceClosedError):
@@ -76,7 +76,7 @@ def is_disconnect(error: BaseException) -> bool:
     if isinstance(raw, psycopg.Error):
         state = raw.sqlstate
         if state is None:
-            # Only what libpq says itself carries no state: no server answered, or none is left to answer.
+            # Only libpq's own errors carry no state: no server answered, or none is left to answer.
             return isinstance(raw, psycopg.OperationalError | psycopg.InterfaceError)
         if raw.diag.severity_nonlocalized in _FATAL:
             return True
@@ -85,7 +85,7 @@ def is_disconnect(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the database itself has said no, on a connection that lives on: nothing of the transaction holds."""
+    """Return whether the database refused, on a connection that survives, so that nothing was committed."""
     if is_disconnect(error):
         return False
     raw = driver_error(error)
@@ -95,7 +95,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same work may succeed if it is simply done again, on a new connection if the old one is lost."""
+    """Return whether the same work may succeed when done again, on a new connection if the old one is lost."""
     if is_disconnect(error):
         return True
     raw = driver_error(error)
@@ -105,12 +105,12 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether a constraint refused a row: most likely somebody else has written one in its place."""
+    """Return whether a constraint refused a row, most likely because another process has written one in its place."""
     return isinstance(driver_error(error), sqlite3.IntegrityError | psycopg.IntegrityError)
 
 
 def stale_rows_of(error: BaseException) -> str | None:
-    """The table in which a guarded statement on PostgreSQL has found rows other than those it was given."""
+    """Return the table in which a guarded statement on PostgreSQL found other rows than it expected, if that is it."""
     raw = driver_error(error)
     if not isinstance(raw, psycopg.Error) or raw.sqlstate != _NO_NUMBER:
         return None
@@ -119,30 +119,29 @@ def stale_rows_of(error: BaseException) -> str | None:
 
 
 def lasts(error: BaseException | None) -> bool:
-    """Whether a change that failed so would fail again: its own fault, not the database's."""
+    """Return whether a change that failed with this error would fail again: the fault is its own."""
     return error is not None and (
         not isinstance(error, OutlastError) or isinstance(error, UnstorableValueError)
     )
 
 
 def _unstorable(error: BaseException) -> bool:
-    """Whether it is a value that the driver, or the server, does not take."""
+    """Return whether the driver or the server does not take a value."""
     if isinstance(error, psycopg.Error):
         return isinstance(error, psycopg.DataError) or error.sqlstate == _PROGRAM_LIMIT_EXCEEDED
     if isinstance(error, sqlite3.Error):
-        unbound = isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError) and "bind" in str(
-            error
-        )
+        refused = isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError)
+        unbound = refused and "bind" in str(error)
         return unbound or isinstance(error, sqlite3.DataError) or _sqlite_code(error) == _SQLITE_TOOBIG
     return isinstance(error, OverflowError | UnicodeEncodeError)
 
 
 def translate(error: BaseException, url: DatabaseUrl | None = None) -> Exception:
-    """The error to raise towards the user: typed, in one or two sentences, with what to do next.
+    """Return the error to raise to the user: typed, one or two sentences, with what to do next.
 
     Args:
-        error: What SQLAlchemy or a driver raised; an error that is Outlast's already is given back as it is.
-        url: The database it came from, to be named in the message.
+        error: What SQLAlchemy or a driver raised. An error of Outlast's own is returned as it is.
+        url: The database it came from, which the message names.
     """
     if isinstance(error, OutlastError):
         return error
@@ -150,8 +149,8 @@ def translate(error: BaseException, url: DatabaseUrl | None = None) -> Exception
     raw = driver_error(error)
     if _unstorable(raw):
         return UnstorableValueError(
-            f"{name} takes no such value ({_about(raw)}): it holds text without NUL and lone surrogates, and whole "
-            "numbers of 64 bits; nothing was written"
+            f"{name} cannot store a value ({_about(raw)}): it holds text without NUL and lone surrogates, and integers "
+            "of 64 bits; nothing was written"
         )
     if isinstance(raw, sqlite3.Error):
         return _translate_sqlite(raw, name, url)
@@ -165,7 +164,7 @@ def translate(error: BaseException, url: DatabaseUrl | None = None) -> Exception
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
-    """The primary result code: SQLite keeps the details in the higher bytes."""
+    """Return the primary result code: SQLite keeps the details in the higher bytes."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
@@ -183,7 +182,7 @@ def _translate_sqlite(error: sqlite3.Error, name: str, url: DatabaseUrl | None) 
         folder = url.path.parent if url is not None and url.path is not None else None
         if folder is not None and not folder.is_dir():
             return StoreUnreachableError(
-                f"{name} cannot be opened: there is no folder {folder}; make it first"
+                f"{name} cannot be opened: there is no folder {folder}; create it first"
             )
         return StoreUnreachableError(
             f"{name} cannot be opened: this user must be able to read and write the file, and to create files "
@@ -191,10 +190,10 @@ def _translate_sqlite(error: sqlite3.Error, name: str, url: DatabaseUrl | None) 
         )
     if code in _SQLITE_TRANSIENT:
         return StoreUnreachableError(
-            f"{name} stayed locked by another process for too long: find who holds a transaction open on it"
+            f"{name} stayed locked by another process for too long: find out which one holds a transaction open"
         )
     if code == _SQLITE_FULL:
-        return StoreError(f"the disk that holds {name} is full: make room and try again")
+        return StoreError(f"the disk that holds {name} is full: free some space and try again")
     if "no such table" in str(error):
         return schema_missing(name)
     return StoreError(f"{name}: SQLite says: {error}")
@@ -206,7 +205,7 @@ def _translate_postgresql(error: psycopg.Error, name: str) -> StoreError:
         return schema_missing(name)
     if state == _READ_ONLY_TRANSACTION:
         return StoreReadOnlyError(
-            f"{name} accepts no writes: it is a standby, or the user's transactions are read-only; "
+            f"{name} accepts no writes: it is a standby, or this user's transactions are read-only; "
             "name the primary (with several hosts: target_session_attrs=read-write)"
         )
     if state is None or state.startswith("28") or state == "3D000":
@@ -217,12 +216,12 @@ def _translate_postgresql(error: psycopg.Error, name: str) -> StoreError:
 
 
 def _unreachable(text: str, name: str) -> str:
-    """Errors at connect carry no state (libpq gives none), so the words have to do."""
+    """Return the message for an error at connect. libpq gives those no state, so their words must do."""
     if "password" in text or "authentication failed" in text:
         return f"{name} refused the login: check the user name and the password"
     if "does not exist" in text and "database" in text:
         return f"{name} does not exist on that server: create the database first"
-    # Libpq indents its own advice, and the server's follows these words.
+    # Libpq indents its own advice; the server's follows these words.
     said = [
         line for line in text.splitlines() if line[:1].strip() and not line.startswith(("DETAIL:", "HINT:"))
     ]
@@ -231,11 +230,12 @@ def _unreachable(text: str, name: str) -> str:
 
 
 def _about(error: BaseException) -> str:
-    """What is wrong with a value, without the value."""
+    """Return what is wrong with a value, without the value."""
     if isinstance(error, psycopg.Error) and error.sqlstate is not None:
         return f"{type(error).__name__}, {error.sqlstate}"
+    # The text of this one would quote the character.
     if isinstance(error, UnicodeEncodeError):
-        return error.reason  # its text quotes the character
+        return error.reason
     return str(error).strip()
 
 
@@ -244,18 +244,18 @@ def _primary(error: psycopg.Error) -> str:
 
 
 def read_only(name: str) -> StoreReadOnlyError:
-    """A SQLite file that this user may read but not write."""
+    """Return the error for a SQLite file that this user may read but not write."""
     return StoreReadOnlyError(
         f"{name} is read-only for this user: give write permission on the file and on its folder (SQLite keeps its "
-        "journal beside it), or name another file"
+        "journal there), or name another file"
     )
 
 
 def schema_missing(name: str) -> SchemaMissingError:
-    """A database without Outlast's tables."""
+    """Return the error for a database without Outlast's tables."""
     return SchemaMissingError(f"{name} has no Outlast tables yet: {migrate_command(name)}")
 
 
 def migrate_command(name: str) -> str:
-    """How to bring a schema up to date, ready to be copied unless a password had to be hidden."""
+    """Return the command that brings a schema up to date, ready to copy unless a password had to be hidden."""
     return f"run `outlast migrate --url {name if '***' not in name else 'URL'}`"

@@ -1,7 +1,8 @@
-"""Connections do not survive a fork: parent and child would speak over one socket, or lose each other's file locks.
+"""The guard that refuses database connections in a forked child.
 
-A child finds every statement refused instead. Nothing is asked per statement for that: the hook that runs in the child
-replaces the dialect's execute methods, which are looked up on the instance anyway.
+Connections do not survive a fork: parent and child would talk over one socket, or lose each other's file locks. In a
+child every statement is refused instead. That costs nothing per statement: a hook that runs in the child replaces the
+dialect's execute methods, which are looked up on the instance anyway.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _EXECUTE_METHODS: Final = ("do_execute", "do_execute_no_params", "do_executemany
 
 
 def refuse_after_fork(dialect: Dialect) -> None:
-    """Let every statement of this dialect's connections raise ForkedConnectionError in a forked child."""
+    """Make every statement on this dialect's connections raise ForkedConnectionError in a forked child."""
     _watched.add(dialect)
 
 
 def forked() -> ForkedConnectionError:
-    """The error that a child gets."""
+    """Return the error that a child gets."""
     return ForkedConnectionError(
-        "this database connection was opened before the process forked, and cannot be used on both sides: "
+        "this database connection was opened before the process forked, and both sides cannot use it: "
         "start processes with the 'spawn' method, or connect after the fork"
     )
 

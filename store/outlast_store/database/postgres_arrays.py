@@ -1,11 +1,11 @@
-"""Columns of values as PostgreSQL's binary arrays, for statements that take many rows as one array a column.
+"""Columns of values as PostgreSQL's binary arrays, for statements that take many rows as one array per column.
 
-psycopg writes an array as text, value by value and escaped by regular expressions in Python, which cost a fifth of a
-busy worker's time. A binary array needs no escaping: a header, then for each element its length and its bytes (the
-format of the server's ``array_recv``).
+psycopg writes an array as text, value by value, and escapes it with regular expressions in Python, which took a fifth
+of a busy worker's time. A binary array needs no escaping: it is a header, then the length and the bytes of each element
+(the format of the server's ``array_recv``).
 
-The classes here say what a column's elements are; :func:`register` teaches a connection to write them. They carry no
-type of their own: the statement casts its parameter, and the server takes the type from there.
+The classes here name the type of a column's elements; :func:`register` teaches a connection to write them. The arrays
+carry no type of their own: the statement casts its parameter, and the server takes the type from there.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _boolean(value: Any) -> bytes:
 
 
 class _ArrayDumper(Dumper):
-    """Writes an array of one type; the element's oid stands in the array itself."""
+    """Writes an array of one type; the array itself holds the element's oid."""
 
     format = Format.BINARY
     oid = 0
@@ -73,17 +73,17 @@ class _ArrayDumper(Dumper):
     write: Callable[[Any], bytes]
 
     def dump(self, obj: Any) -> bytes:
-        """The array's bytes.
+        """Return the array's bytes.
 
         Raises:
-            psycopg.DataError: a value that no column of this type can hold.
+            psycopg.DataError: No column of this type can hold one of the values.
         """
         if not obj:
             return _EMPTY(0, 0, self.element_oid)
         try:
             elements = b"".join(map(type(self).write, obj))
         except struct.error as error:
-            raise psycopg.DataError(f"a value is no integer of 64 bits: {error}") from error
+            raise psycopg.DataError(f"a value is not an integer of 64 bits: {error}") from error
         return _HEADER(1, None in obj, self.element_oid, len(obj), 1) + elements
 
 
@@ -103,7 +103,7 @@ class _BooleanArrayDumper(_ArrayDumper):
 
 
 def register(connection: psycopg.Connection[Any]) -> None:
-    """Let a connection take these arrays as parameters."""
+    """Make a connection accept these arrays as parameters."""
     connection.adapters.register_dumper(TextArray, _TextArrayDumper)
     connection.adapters.register_dumper(BigintArray, _BigintArrayDumper)
     connection.adapters.register_dumper(BooleanArray, _BooleanArrayDumper)

@@ -1,4 +1,4 @@
-"""How Outlast connects to PostgreSQL: psycopg 3, autocommit, and timeouts that end what hangs before a lease does."""
+"""Connecting to PostgreSQL: psycopg 3, autocommit, and timeouts that end a hanging statement before a lease ends."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from outlast_workflow.environment import Clock
 
 _READERS_KEPT: Final = 2
 _READERS_AT_MOST: Final = 8
-_KEEPALIVES: Final = 3
+_KEEPALIVE_PROBES: Final = 3
 _READER_WAIT_S: Final = 10.0
 _CLOCK_ROUND_TRIPS: Final = 5
-_LOOK_S: Final = 0.1
-"""How often psycopg looks whether it was interrupted while it waits."""
+_POLL_S: Final = 0.1
+"""How often psycopg checks, while it waits, whether it was interrupted."""
 _ANSWER_GRACE_S: Final = 3.0
-"""How much longer than a statement may take its answer may be on the way."""
+"""How long an answer may be under way, on top of what a statement may take."""
 _NOT_SUPPORTED: Final = frozenset({"42601", "0A000"})
-"""Syntax error, feature not supported."""
+"""The states "syntax error" and "feature not supported"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresSettings:
-    """What every connection is opened with. An option of the same name in the URL wins.
+    """The settings that every connection is opened with. An option of the same name in the URL wins.
 
-    The three timeouts of the server belong below half a worker's lease (30 s by default), so that a lock or a query
-    that hangs is over, and tried again, while its owner still lives. Zero turns one off.
+    Keep the server's three timeouts below half a worker's lease (30 s by default), so that a lock or a query that hangs
+    ends, and is tried again, while its owner is still alive. Zero turns one off.
 
     Attributes:
-        connect_timeout_s: How long one host may take to answer.
-        lock_timeout_s: How long a statement waits for a row.
-        statement_timeout_s: How long a statement may take in all.
-        idle_in_transaction_timeout_s: How long a transaction may stand between two statements.
-        keepalive_idle_s: After how much silence TCP asks whether the other side is still there; here and on the server.
-        prepare_threshold: How often a statement is run before the server keeps its plan; None for never, which a
-            pooler that hands each transaction another session needs.
+        connect_timeout_s: How long one host may take to answer, in seconds.
+        lock_timeout_s: How long a statement waits for a row, in seconds.
+        statement_timeout_s: How long a statement may take in all, in seconds.
+        idle_in_transaction_timeout_s: How long a transaction may be idle between two statements, in seconds.
+        keepalive_idle_s: After how many seconds of silence TCP probes the other side, here and on the server.
+        prepare_threshold: How often a statement runs before the server keeps its plan. ``None`` means never: a pooler
+            that gives each transaction another session needs that.
         prepared_max: How many plans a connection keeps. The journal's statements differ by their number of rows.
-        skip_locked: Whether claims pass over rows that another transaction holds (``SKIP LOCKED``); None: if the server
-            can. Without it a claim waits for that transaction, and takes what is still free then.
+        skip_locked: Whether claims skip rows that another transaction holds (``SKIP LOCKED``); ``None`` asks the
+            server. Without it a claim waits for that transaction, then takes what is still free.
     """
 
     connect_timeout_s: int = 10
@@ -63,35 +63,35 @@ T = TypeVar("T")
 
 
 class Silence(psycopg.OperationalError):
-    """The server has not answered, and has not said that it is gone either. The connection is closed."""
+    """The server has neither answered nor closed the connection, which is closed here."""
 
 
 class PatientConnection(psycopg.Connection[Any]):
-    """A connection that does not wait for ever.
+    """A connection that does not wait forever.
 
-    A server ends a statement that takes too long, but one that is stopped, or lost behind a network that swallows all,
-    ends nothing. TCP sees that after minutes, if ever: so whoever waits counts how often it has looked in vain.
+    A server ends a statement that takes too long. A server that is stopped, or behind a network that drops every
+    packet, ends nothing, and TCP notices that after minutes, if at all. So the wait counts its polls without an answer.
     """
 
     answer_timeout_s: float | None = None
-    """How long the answer to one statement, or one pipeline, may take; None: as long as it likes."""
+    """How long the answer to one statement or pipeline may take, in seconds; ``None`` sets no limit."""
 
-    def wait(self, gen: PQGen[T], interval: float = _LOOK_S, *args: Any, **kwargs: Any) -> T:
-        """See psycopg. Raises :class:`Silence`, too."""
+    def wait(self, gen: PQGen[T], interval: float = _POLL_S, *args: Any, **kwargs: Any) -> T:
+        """Wait as psycopg does, but raise :class:`Silence` when no answer comes in time."""
         if self.answer_timeout_s is None:
             return super().wait(gen, interval, *args, **kwargs)
-        looks = max(round(self.answer_timeout_s / max(interval, _LOOK_S)), 1)
+        polls = max(round(self.answer_timeout_s / max(interval, _POLL_S)), 1)
         try:
-            return super().wait(_heard(gen, looks), interval, *args, **kwargs)
+            return super().wait(_answered(gen, polls), interval, *args, **kwargs)
         except Silence:
             self.pgconn.finish()
             raise Silence(f"the server has not answered for {self.answer_timeout_s:g} s") from None
 
 
-def _heard(gen: PQGen[T], looks: int) -> PQGen[T]:
-    """What psycopg waits for, until it has looked so many times in a row and heard nothing.
+def _answered(gen: PQGen[T], polls: int) -> PQGen[T]:
+    """Wait for what psycopg waits for, until so many polls in a row have found no answer.
 
-    Looks are counted, not seconds: a process that was stopped itself does not take that for the server's silence.
+    Polls are counted, not seconds, so that a process that was itself stopped does not mistake that for a silent server.
     """
     silent = 0
     try:
@@ -99,7 +99,7 @@ def _heard(gen: PQGen[T], looks: int) -> PQGen[T]:
         while True:
             ready = yield wanted
             silent = 0 if ready else silent + 1
-            if silent >= looks:
+            if silent >= polls:
                 raise Silence
             wanted = gen.send(ready)
     except StopIteration as end:
@@ -108,22 +108,22 @@ def _heard(gen: PQGen[T], looks: int) -> PQGen[T]:
 
 
 class _BigIntDumper(Int8Dumper):
-    """An int, told to the server as what the column is, whatever its size.
+    """Sends an int without a type, so that the server takes the type from the column or the cast.
 
-    By itself psycopg picks int2, int4 or int8 by the value, and NULL has no type at all; each mixture would be another
-    prepared statement. So an int has none here either: the server takes it from the column or the cast.
+    Otherwise psycopg would pick int2, int4 or int8 by the value, and none for NULL; each mixture would be another
+    prepared statement.
     """
 
     oid = 0
 
 
 def writer_engine(url: DatabaseUrl, settings: PostgresSettings) -> Engine:
-    """An engine whose connections are opened when asked for and closed when closed."""
+    """Return an engine without a pool: each connection is opened when asked for and closed for good."""
     return _engine(url, settings, poolclass=NullPool)
 
 
 def reader_engine(url: DatabaseUrl, settings: PostgresSettings) -> Engine:
-    """An engine with a small pool, for short reads from any thread."""
+    """Return an engine with a small pool, for short reads from any thread."""
     return _engine(
         url,
         settings,
@@ -143,13 +143,13 @@ def _engine(url: DatabaseUrl, settings: PostgresSettings, **pool: Any) -> Engine
         isolation_level="AUTOCOMMIT",
         use_native_hstore=False,
         hide_parameters=True,
-        pool_reset_on_return=None,  # in autocommit there is nothing to roll back, and a cut connection would say so
+        # In autocommit there is nothing to roll back, and on a cut connection a rollback would fail.
+        pool_reset_on_return=None,
         **pool,
     )
     event.listen(engine, "do_connect", _connect)
-    event.listen(
-        engine, "connect", _prepare_session(settings, str(url.sqlalchemy_url.query.get("options", "")))
-    )
+    given = str(url.sqlalchemy_url.query.get("options", ""))
+    event.listen(engine, "connect", _prepare_session(settings, given))
     return engine
 
 
@@ -172,9 +172,13 @@ def _connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any
 
 
 def _keepalives(prefix: str, settings: PostgresSettings) -> dict[str, int]:
-    """When TCP asks whether the other side is still there, under the names of the driver's options or the server's."""
+    """Return when TCP probes the other side, under the names of the driver's options or the server's."""
     idle = settings.keepalive_idle_s
-    return {f"{prefix}_idle": idle, f"{prefix}_interval": max(1, idle // 3), f"{prefix}_count": _KEEPALIVES}
+    return {
+        f"{prefix}_idle": idle,
+        f"{prefix}_interval": max(1, idle // 3),
+        f"{prefix}_count": _KEEPALIVE_PROBES,
+    }
 
 
 def _prepare_session(settings: PostgresSettings, given: str) -> Callable[[Any, object], None]:
@@ -183,13 +187,14 @@ def _prepare_session(settings: PostgresSettings, given: str) -> Callable[[Any, o
         ("statement_timeout", settings.statement_timeout_s),
         ("idle_in_transaction_session_timeout", settings.idle_in_transaction_timeout_s),
     )
-    # One round trip, and by statement: poolers refuse these as start-up options.
+    # They are set by one statement in one round trip, because poolers refuse them as start-up options.
     wanted = [
         f"SET {name} = {round(seconds * 1000)}" for name, seconds in timeouts if f"{name}=" not in given
     ]
-    utf8 = "SET client_encoding = 'UTF8'"  # which is what binary arrays hold, whatever the database's own
-    # A session whose client has vanished keeps its locks until the server notices. Not all that speak PostgreSQL's
-    # language have these settings, so only what the server lists is set.
+    # Binary arrays hold UTF-8, whatever the database's own encoding.
+    utf8 = "SET client_encoding = 'UTF8'"
+    # A session whose client has vanished keeps its locks until the server notices. Not every server that speaks
+    # PostgreSQL's protocol has these settings, so only those that it lists are set.
     keepalives = _keepalives("tcp_keepalives", settings).items()
     listed = ", ".join(f"('{name}', '{value}')" for name, value in keepalives if f"{name}=" not in given)
     if listed:
@@ -214,15 +219,15 @@ def _prepare_session(settings: PostgresSettings, given: str) -> Callable[[Any, o
     return prepare
 
 
-def wait_for_ever(connection: Connection) -> None:
-    """For what has no limit on the server either: an answer may take as long as it likes from now on."""
+def wait_forever(connection: Connection) -> None:
+    """Let the connection wait for answers without a limit, for statements without a limit on the server either."""
     driver = connection.connection.driver_connection
     if isinstance(driver, PatientConnection):
         driver.answer_timeout_s = None
 
 
 def has_skip_locked(connection: Connection) -> bool:
-    """Whether the server knows ``FOR UPDATE SKIP LOCKED``, as PostgreSQL does; some that speak its language don't."""
+    """Return whether the server has ``FOR UPDATE SKIP LOCKED``; some that speak PostgreSQL's protocol do not."""
     try:
         connection.exec_driver_sql(
             "SELECT journal_id FROM journals WHERE journal_id = '' FOR UPDATE SKIP LOCKED"
@@ -235,14 +240,14 @@ def has_skip_locked(connection: Connection) -> bool:
 
 
 def database_clock_offset(connection: Connection, clock: Clock) -> int:
-    """How far the server's clock is ahead of this process's monotonic clock, in microseconds.
+    """Return how far the server's clock is ahead of this process's monotonic clock, in microseconds.
 
     The engine of a shared database runs on the database's clock, so that deadlines mean the same in every process.
-    Of a few round trips the fastest counts: its answer was the least old (Cristian, 1989).
+    Of a few round trips the fastest counts, because its answer is the most recent one (Cristian, 1989).
 
     Args:
         connection: A connection to PostgreSQL.
-        clock: Whose monotonic clock.
+        clock: The process's clock, of which the monotonic one counts.
     """
     best_trip, best_offset = None, 0
     for _ in range(_CLOCK_ROUND_TRIPS):

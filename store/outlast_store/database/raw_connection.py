@@ -1,8 +1,8 @@
-"""A connection without its wrapping: what the journal's batches run their statements through.
+"""The driver's own connection: what the journal's batches run their statements through.
 
-SQLAlchemy's connection adds 5 to 15 µs to a statement that the database itself takes 5 for, and a step of a lone
-workflow is seven of them. The drivers' own connections do just what is asked: run text with values, give back a cursor.
-Errors are the driver's own; :mod:`outlast_store.database.driver_errors` knows both kinds.
+SQLAlchemy's connection adds 5 to 15 µs to a statement for which the database itself takes 5 µs, and a step of a lone
+workflow is seven statements. The driver's connection only runs text with values and returns a cursor. Its errors are
+the driver's; :mod:`outlast_store.database.driver_errors` understands those and SQLAlchemy's.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from outlast_store.database.sql_text import Values, with_percent_marks
 
 
 class Executes(Protocol):
-    """What statements need of a connection: SQLAlchemy's has it, and a :class:`RawConnection` does."""
+    """What statements need of a connection, which SQLAlchemy's and :class:`RawConnection` both have."""
 
     @property
     def exec_driver_sql(self) -> Callable[..., Any]:
-        """Run text with the driver's own marks, and its values; what comes back has rows and ``rowcount``."""
+        """Run text with the driver's own marks, and its values; the result has rows and ``rowcount``."""
         ...
 
 
 class RawConnection:
-    """The driver's connection under one of SQLAlchemy's, for as long as that is open. One thread at a time."""
+    """The driver's connection under one of SQLAlchemy's, for as long as that one is open. One thread at a time."""
 
     __slots__ = (
         "_beginning",
@@ -56,10 +56,11 @@ class RawConnection:
         self._beginning = ""
 
     def begin(self, text: str) -> None:
-        """Begin a transaction with the first statement that follows: sent together if that is.
+        """Begin a transaction with the first statement that follows; if that one is sent in a block, so is this.
 
-        One that reads gets its answer after the server has said that it waits for the next: from then on it counts how
-        long the session stands idle with its locks. psycopg's blocks end with a message that stops the count.
+        A statement that reads gets its answer after the server has said that it waits for the next one. From then on
+        the server counts how long the session is idle while it holds locks. psycopg's blocks end with a message that
+        stops the count.
         """
         self._beginning = text
         self.exec_driver_sql = self._first
@@ -71,28 +72,30 @@ class RawConnection:
 
     @contextmanager
     def together(self) -> Generator[None]:
-        """A block whose statements are sent together; their answers are there when it has ended.
+        """Send the statements of a block together; their answers are there when the block has ended.
 
-        The server passes over everything after a statement that fails, and that one's error is raised.
+        After a statement fails, the server skips the rest of the block, and that statement's error is raised.
         """
         pipeline = self._driver.pipeline()
         pipeline.__enter__()
         try:
             yield
         except BaseException:
-            with suppress(Exception):  # with an error in hand psycopg would log this one, values quoted
+            # Given the error, psycopg would log a second one that quotes values.
+            with suppress(Exception):
                 pipeline.__exit__(None, None, None)
             raise
         pipeline.__exit__(None, None, None)
 
     def roll_back(self) -> None:
-        """Undo the transaction under way.
+        """Roll back the transaction under way, if one was begun.
 
-        psycopg takes a statement for prepared when it has been sent; what a failed block has passed over never was. Its
-        own rollback forgets all of them, here and on the server. What was never begun needs none.
+        psycopg takes a statement for prepared once it has been sent, but the server prepared none of those that it
+        skipped in a failed block. psycopg's own rollback forgets all prepared statements, here and on the server.
         """
         self.exec_driver_sql = self._execute
         if self.pipelined and not self._driver.closed:
             self._driver.rollback()
-        elif not self.qmark or self._driver.in_transaction:  # SQLite refuses a ROLLBACK outside a transaction
+        # SQLite refuses a ROLLBACK outside a transaction.
+        elif not self.qmark or self._driver.in_transaction:
             self.exec_driver_sql("ROLLBACK")

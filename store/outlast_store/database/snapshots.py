@@ -1,4 +1,4 @@
-"""Several reads that see one state of the database."""
+"""Snapshots: several reads that see the same state of the database."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sqlalchemy import Connection
 
 @contextmanager
 def snapshot(connection: Connection) -> Generator[None]:
-    """All reads in the block see the same committed state; on both databases readers and writers don't wait.
+    """Let all reads in the block see the same committed state. Readers and writers do not wait for each other.
 
-    On SQLite the first read of a transaction fixes what it sees; PostgreSQL is asked for as much. In memory, where the
-    journal shares the connection, nothing else runs meanwhile.
+    On SQLite the first read of a transaction fixes what the transaction sees; on PostgreSQL the isolation level
+    ``REPEATABLE READ`` does. In memory, where the journal shares the connection, nothing else runs meanwhile.
     """
     sqlite = connection.dialect.name == "sqlite"
     connection.exec_driver_sql("BEGIN" if sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

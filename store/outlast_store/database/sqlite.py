@@ -1,4 +1,4 @@
-"""How Outlast opens SQLite: write-ahead log, full fsync, and the journal's own BEGIN and COMMIT."""
+"""Opening SQLite: the write-ahead log, full fsync, and transactions that the journal begins and commits itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WAL_RETRY_S: Final = 0.01
 
 
 def memory_engine() -> Engine:
-    """One connection for everyone, which is the database: it ends when the engine is disposed of."""
+    """Return an engine with one shared connection, which is the database: both end when the engine is disposed of."""
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -34,7 +34,7 @@ def memory_engine() -> Engine:
         connection.execute("PRAGMA temp_store = MEMORY")
         return connection
 
-    # A reader that returns the shared connection must not roll back what the writer has begun on it.
+    # When a reader returns the shared connection, that must not roll back what the writer has begun on it.
     return create_engine(
         "sqlite://",
         creator=connect,
@@ -49,7 +49,14 @@ def memory_engine() -> Engine:
 def writer_connect(
     url: DatabaseUrl, path: Path, synchronous: Synchronous, clock: Clock
 ) -> Callable[[], sqlite3.Connection]:
-    """What opens a connection for the journal: it creates the file, and finds out now whether it may write."""
+    """Return what opens the journal's connection: it creates the file, and checks at once that it may write.
+
+    Args:
+        url: The URL, for error messages.
+        path: The file.
+        synchronous: SQLite's durability.
+        clock: The process's clock.
+    """
 
     def connect() -> sqlite3.Connection:
         connection = _open(path, "rwc")
@@ -66,7 +73,7 @@ def writer_connect(
 
 
 def reader_connect(path: Path) -> Callable[[], sqlite3.Connection]:
-    """What opens a connection that reads committed rows while the journal writes; it never creates the file."""
+    """Return what opens a reader's connection: it sees committed rows while the journal writes, and creates no file."""
 
     def connect() -> sqlite3.Connection:
         connection = _open(path, "rw")
@@ -79,9 +86,15 @@ def reader_connect(path: Path) -> Callable[[], sqlite3.Connection]:
 def file_engines(
     url: DatabaseUrl, path: Path, synchronous: Synchronous, clock: Clock
 ) -> tuple[Engine, Engine]:
-    """The journal's engine, which pools nothing, and the readers'.
+    """Return the journal's engine, which pools nothing, and the readers'.
 
-    Readers are kept open, because opening one reads the schema again; there is no limit to wait for.
+    Readers are kept open, because opening one reads the schema again. Their number is not limited, so none waits.
+
+    Args:
+        url: The URL, for error messages.
+        path: The file.
+        synchronous: SQLite's durability.
+        clock: The process's clock.
     """
     writer = create_engine(
         "sqlite://",
@@ -117,13 +130,13 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _prove_writable(connection: sqlite3.Connection, url: DatabaseUrl) -> None:
-    """SQLite opens a file that it may not write without a word, and fails at the first write; so write now.
+    """Write once, because SQLite opens a file that it may not write without complaint and fails at the first write.
 
-    A lock held by another process proves as much, so there is no waiting for it.
+    A lock that another process holds proves the same, so this does not wait for it.
     """
     connection.execute("PRAGMA busy_timeout = 0")
     try:
-        # On a read-only file BEGIN IMMEDIATE quietly begins a read; only what writes finds out.
+        # On a read-only file BEGIN IMMEDIATE quietly begins a read; only a write fails.
         connection.execute("BEGIN IMMEDIATE")
         try:
             connection.execute("PRAGMA user_version = 0")
@@ -153,7 +166,7 @@ def _use_wal(connection: sqlite3.Connection, url: DatabaseUrl, clock: Clock) -> 
             continue
         if mode != "wal":
             raise StoreUnreachableError(
-                f"{url.display} cannot keep a write-ahead log (its journal mode stays {mode!r}): SQLite needs a local "
-                "file system for that; move the file to one, or use PostgreSQL"
+                f"{url.display} cannot use a write-ahead log (its journal mode stays {mode!r}): SQLite needs a local "
+                "file system for it; move the file to one, or use PostgreSQL"
             )
         return

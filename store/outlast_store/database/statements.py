@@ -1,15 +1,15 @@
-"""The hot path's SQL as text, several rows a statement, built once per shape.
+"""The hot path's SQL as text: several rows per statement, built once per shape.
 
-SQLAlchemy's tables say which columns there are; the text is made here and run by ``exec_driver_sql`` with tuples,
-because compiling (or binding by name) for each batch costs more than the database does. On SQLite many rows are one
-``VALUES`` list, cut into chunks of a few sizes so that there are few distinct texts. On PostgreSQL they are one array
-a column, so that there is one text whatever their number; a few are written as on SQLite, for to the driver and the
-server an array costs more than its values do, and a lone workflow writes few rows.
+SQLAlchemy's tables say which columns there are. The text is made here and run by ``exec_driver_sql`` with tuples,
+because compiling (or binding by name) for each batch costs more than the database's own work. On SQLite many rows are
+one ``VALUES`` list, cut into chunks of a few sizes so that there are few distinct texts. On PostgreSQL they are one
+array per column, so that one text serves any number. A few rows are written as on SQLite, because an array costs the
+driver and the server more than its values do, and a lone workflow writes few rows.
 
-An ``UPDATE`` here is a compare-and-set: it names the key *and* what the row is expected to be, and fails as a whole
-where it has not changed as many rows as it was given (:class:`StaleRows`). On PostgreSQL the server itself sees to that
-(:func:`_guarded`), so that a transaction's ``COMMIT`` can be sent behind its statements without waiting for what they
-answer: the server passes over it once one has failed.
+An ``UPDATE`` here is a compare-and-set: it names the key *and* what the row is expected to be, and it fails as a whole
+if it has not changed as many rows as it was given (:class:`StaleRows`). On PostgreSQL the server itself checks that
+(:func:`_guarded`), so a transaction's ``COMMIT`` can be sent behind its statements without waiting for their answers:
+the server skips it once a statement has failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sqlalchemy import BigInteger, Boolean, Integer, Table
 
@@ -25,28 +25,29 @@ from outlast_store.database.postgres_arrays import BigintArray, BooleanArray, Te
 from outlast_store.database.raw_connection import Executes
 from outlast_store.database.sql_text import Values, columns_of, with_percent_marks
 
-MOST_PARAMETERS = 8_000
-STALE = "stale rows of "
-"""How the error of a guarded statement on PostgreSQL begins; the table's name follows, and how many rows were right."""
-SIZES = (128, 64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
-"""How many rows a statement may have: few texts for large batches, a text for each number of rows of a small one."""
-FEW_VALUES = 50
-"""So many values are given to PostgreSQL one by one, more as arrays: a text with more is converted anew each time."""
+MOST_PARAMETERS: Final = 8_000
+"""How many values a statement on SQLite may have."""
+STALE: Final = "stale rows of "
+"""How the error of a guarded statement on PostgreSQL begins; the table's name and the number of right rows follow."""
+CHUNK_SIZES: Final = (128, 64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
+"""How many rows a statement may have: few texts for large batches, one text per number of rows for small ones."""
+FEW_VALUES: Final = 50
+"""Up to this many values go to PostgreSQL one by one. More go as arrays, because psycopg converts longer texts anew."""
 
 
 class StaleRows(Exception):
-    """A row was not what it was taken for (from PostgreSQL: the error that :func:`_guarded` makes)."""
+    """A row was not what was expected (on PostgreSQL: the error that :func:`_guarded` makes)."""
 
 
 class Statements(Protocol):
-    """What a database family must be able to do with many rows at once."""
+    """What a database family can do with many rows at once."""
 
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """Insert the rows (values in the table's column order)."""
         ...
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
-        """Insert those rows whose key (the first column) is not there yet; return the keys inserted."""
+        """Insert those rows whose key (the first column) is not there yet, and return the keys inserted."""
         ...
 
     def update(
@@ -60,20 +61,20 @@ class Statements(Protocol):
         """Set ``columns`` where the ``where`` columns equal; a row is the new values, then the expected ones.
 
         Raises:
-            StaleRows: fewer rows were changed than given; PostgreSQL says so by an error of its own.
+            StaleRows: Fewer rows were changed than given. PostgreSQL says so by an error of its own.
         """
         ...
 
     def delete(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> None:
-        """Delete by key."""
+        """Delete rows by key."""
         ...
 
     def read(
         self, connection: Executes, table: Table, keys: tuple[str, ...], rows: Sequence[Values]
     ) -> list[Values]:
-        """Read whole rows by key, in no order, without locks."""
+        """Return whole rows by key, in no order, without locks."""
         ...
 
     def lock(
@@ -85,18 +86,26 @@ class Statements(Protocol):
         *,
         skip: bool = False,
     ) -> list[Values]:
-        """Read whole rows by key, ordered by key and locked against other writers (``skip``: those not locked)."""
+        """Return whole rows by key, ordered by key and locked against other writers.
+
+        Args:
+            connection: A connection with a transaction.
+            table: Which table.
+            keys: The key's columns.
+            rows: The keys' values.
+            skip: Whether to pass over rows that another transaction has locked.
+        """
         ...
 
 
 def _chunks(rows: Sequence[Values], width: int) -> Sequence[Sequence[Values]]:
-    """The rows in chunks of a few sizes, the largest first."""
+    """Cut the rows into chunks of a few sizes, the largest first."""
     left = len(rows)
-    if left in SIZES and left * width <= MOST_PARAMETERS:
+    if left in CHUNK_SIZES and left * width <= MOST_PARAMETERS:
         return (rows,)
     chunks: list[Sequence[Values]] = []
     start = 0
-    for size in SIZES:
+    for size in CHUNK_SIZES:
         while size <= left and (size * width <= MOST_PARAMETERS or size == 1):
             chunks.append(rows[start : start + size])
             start += size
@@ -219,11 +228,11 @@ def _sqlite_select(table: Table, keys: tuple[str, ...], count: int) -> str:
 
 
 class PostgresStatements:
-    """Many rows as one array a column, few by their values; rows are locked in key order.
+    """Many rows as one array per column, few rows by their values; rows are locked in key order.
 
     Args:
-        skip_locked: Whether the database has ``SKIP LOCKED``. Where it has not, a claim waits for the transaction that
-            holds its candidates and then takes those that are still free: a compare-and-set either way.
+        skip_locked: Whether the database has ``SKIP LOCKED``. Without it a claim waits for the transaction that holds
+            its candidates, then takes those that are still free: a compare-and-set either way.
     """
 
     def __init__(self, *, skip_locked: bool = True) -> None:
@@ -285,7 +294,7 @@ class PostgresStatements:
 
 
 def _given(table: Table, names: tuple[str, ...], rows: Sequence[Values], few: int) -> Values:
-    """What a text for few rows takes (none: for any number, by arrays)."""
+    """Return the values for a text for a few rows; ``few`` is 0 if the text takes any number, by arrays."""
     return tuple(chain.from_iterable(rows)) if few else _arrays(table, names, rows)
 
 
@@ -293,7 +302,7 @@ _ARRAYS = {"text": TextArray, "bigint": BigintArray, "boolean": BooleanArray}
 
 
 def _arrays(table: Table, names: tuple[str, ...], rows: Sequence[Values]) -> tuple[Any, ...]:
-    """One array a column."""
+    """Return one array per column."""
     columns = zip(*rows, strict=True)
     return tuple([kind(column) for kind, column in zip(_kinds(table, names), columns, strict=True)])
 
@@ -341,9 +350,10 @@ def _postgres_update(table: Table, where: tuple[str, ...], columns: tuple[str, .
 
 
 def _guarded(update: str, table: str, wanted: str = "%s") -> str:
-    """The update, and an error of the server's unless it changes as many rows as are wanted: by default the last value.
+    """Return the update with a check: the server raises an error unless it changes as many rows as are wanted.
 
-    No SQL raises an error by a condition; a text that is no number, made only where the count is wrong, does.
+    By default that number is the statement's last value. SQL has no conditional error, so the check casts a text that
+    is no number, but only where the count is wrong.
     """
     wrong = f"('{STALE}{table}, ' || count(*) || ' found')::int"
     check = f"SELECT CASE WHEN count(*) = {wanted} THEN 0 ELSE {wrong} END FROM changed"
@@ -375,9 +385,9 @@ def _postgres_lock(table: Table, keys: tuple[str, ...], one: bool, skip: bool) -
 
 
 def advance(backend: str) -> tuple[str, str]:
-    """How a journal's row is brought from one number to another, by ``(to, journal_id, from)``.
+    """Return two statements that move a journal's row from one number to another, by ``(to, journal_id, from)``.
 
-    The first is for a transaction and fails where the row has another number; the second changes nothing then.
+    Where the row has another number, the first, which is for a transaction, fails; the second changes nothing.
     """
     text = "UPDATE journals SET batch_no = {0} WHERE journal_id = {0} AND batch_no = {0}"
     if backend == "sqlite":
@@ -386,5 +396,5 @@ def advance(backend: str) -> tuple[str, str]:
 
 
 def statements_for(backend: str, *, skip_locked: bool = True) -> Statements:
-    """The statements of a database family: ``sqlite`` or ``postgresql``."""
+    """Return the statements of a database family: ``sqlite`` or ``postgresql``."""
     return PostgresStatements(skip_locked=skip_locked) if backend == "postgresql" else SqliteStatements()

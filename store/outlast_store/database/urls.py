@@ -1,4 +1,4 @@
-"""Which database a URL names: the forms that are accepted, and when two of them name the same one."""
+"""Database URLs: which forms are accepted, and when two of them name the same database."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class DatabaseUrl:
     Attributes:
         backend: ``"sqlite"`` or ``"postgresql"``.
         memory: Whether it is SQLite in memory, which ends with the process.
-        path: The SQLite file, absolute (a later ``chdir`` changes nothing); None when there is no file.
-        sqlalchemy_url: The same as SQLAlchemy has it; for PostgreSQL with the psycopg driver.
+        path: The SQLite file, absolute (a later ``chdir`` changes nothing); ``None`` when there is no file.
+        sqlalchemy_url: The URL for SQLAlchemy; for PostgreSQL with the psycopg driver.
         display: The URL with its passwords hidden, fit for messages and logs.
-        identity: Equal for URLs that name the same database as the same user with the same options. In a process,
-            clients of one identity share one journal. The password takes no part in it.
+        identity: Equal for URLs that name the same database, user and options, whatever the password. Clients of one
+            process and identity share one journal.
     """
 
     backend: Backend
@@ -47,13 +47,13 @@ class DatabaseUrl:
 
     @classmethod
     def parse(cls, text: str) -> DatabaseUrl:
-        """Read a URL.
+        """Parse a URL.
 
         Args:
-            text: One of the forms that the error below lists.
+            text: A URL of one of the accepted forms.
 
         Raises:
-            InvalidUrlError: It is none of them; the message lists them and never shows a password.
+            InvalidUrlError: The URL has another form. The message lists the accepted ones and never shows a password.
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise _invalid(f"a database URL is text, not {type(text).__name__}")
@@ -64,7 +64,7 @@ class DatabaseUrl:
             return _sqlite(rest)
         if scheme in ("postgresql", "postgres"):
             return _postgresql(rest)
-        raise _invalid(f"there is no database by the scheme {scheme!r} here{_hint(scheme)}")
+        raise _invalid(f"the scheme {scheme!r} is not supported{_hint(scheme)}")
 
     def __str__(self) -> str:
         return self.display
@@ -96,7 +96,7 @@ def _sqlite(rest: str) -> DatabaseUrl:
         )
     if not rest.startswith("/"):
         raise _invalid(
-            f"'sqlite://{rest}' has two slashes, so {rest.partition('/')[0]!r} would be a host, and a file has three"
+            f"'sqlite://{rest}' has two slashes, so {rest.partition('/')[0]!r} would be a host; a file takes three"
         )
     name = rest[1:]
     if "?" in name or "#" in name or "\0" in name:
@@ -115,7 +115,7 @@ def _sqlite(rest: str) -> DatabaseUrl:
 
 
 def _postgresql(rest: str) -> DatabaseUrl:
-    """Let libpq read its own syntax, so that whatever ``psql`` takes is taken here, and means the same."""
+    """Let libpq parse its own syntax, so that every URL that ``psql`` takes is taken here and means the same."""
     try:
         parsed = conninfo_to_dict(f"postgresql://{rest}")
     except psycopg.Error as error:
@@ -134,7 +134,7 @@ def _postgresql(rest: str) -> DatabaseUrl:
 
 
 def _may_quote_a_secret(rest: str, message: str) -> bool:
-    """Libpq quotes what it could not read, and that may be a part of the password."""
+    """Return whether libpq's message may quote a part of the password: it quotes what it could not parse."""
     return "@" in rest or any(secret in rest for secret in _SECRETS) or "@" in message
 
 
@@ -146,7 +146,7 @@ def _sqlalchemy_url(options: dict[str, str]) -> URL:
     plain_host: str | None = None
     plain_port: int | None = None
     if host is not None and ("," in host or host.startswith(("/", "@"))):
-        # Several hosts, or a socket's folder: SQLAlchemy wants those among the options, with a port for each.
+        # SQLAlchemy wants several hosts, or a socket's folder, among the options, with a port for each.
         query["host"] = host
         if port is not None:
             ports = port.split(",")
@@ -176,7 +176,7 @@ def _display(url: URL) -> str:
 
 
 def _identity(options: dict[str, str]) -> str:
-    """Everything that can lead to other tables or another user's rights; a needless difference is harmless."""
+    """Return all that can lead to other tables or another user's rights; a needless difference does no harm."""
     key = {name: value for name, value in options.items() if name not in _SECRETS}
     key.pop("application_name", None)
     key["host"] = key.get("host", "").lower() if not key.get("host", "").startswith("/") else key["host"]
