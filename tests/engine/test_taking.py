@@ -10,7 +10,7 @@ from tests.conformance.changes import start
 
 from outlast import Client, activity, workflow
 from outlast.testing import TestEnvironment, VirtualLoop
-from outlast.worker.runs.claimer import ANYWAY_AFTER_S, MOST_CLAIMED
+from outlast.worker.runs.claimer import ANYWAY_AFTER_S, MOST_RUNS_CLAIMED
 from outlast_runs.claims import ClaimRuns, RegisterWorker
 from outlast_store.database.sql_text import fetch
 from outlast_workflow.errors import OutcomeUnknownError
@@ -63,7 +63,7 @@ async def test_where_slots_are_taken_for_hours_runs_are_taken_all_the_same() -> 
     async with TestEnvironment() as env:
         for number in range(2):
             await env.client.start(toiling, 3000, id=f"long{number}")
-        quick = MOST_CLAIMED + 20
+        quick = MOST_RUNS_CLAIMED + 20
         for number in range(quick):
             await env.client.start(at_once, number, id=f"w{number}")
         async with env.new_worker(
@@ -73,12 +73,12 @@ async def test_where_slots_are_taken_for_hours_runs_are_taken_all_the_same() -> 
             for wait in (ANYWAY_AFTER_S / 2, ANYWAY_AFTER_S, ANYWAY_AFTER_S):
                 await env.sleep(wait)
                 left.append(await unowned(env.client))
-            assert left == [quick, quick - MOST_CLAIMED, 0]
+            assert left == [quick, quick - MOST_RUNS_CLAIMED, 0]
 
 
 async def test_a_worker_without_slots_takes_all_runs() -> None:
     async with TestEnvironment() as env:
-        number = 3 * MOST_CLAIMED
+        number = 3 * MOST_RUNS_CLAIMED
         for place in range(number):
             await env.client.start(toiling, 0.1, id=f"w{place}")
         async with env.new_worker(workflows=[toiling], activities=[toil], max_concurrent_activities=0):
@@ -98,7 +98,7 @@ async def test_nothing_is_claimed_while_its_worker_is_not_registered() -> None:
             submit(change, callback)
 
         runtime.journal.submit = noted  # type: ignore[method-assign]
-        worker.local._declared_dead()
+        worker.local.lease.declared_dead()
         worker.local.owner.run_claimer.claim()
         await env.sleep(1)
         worker.local.owner.run_claimer.claim()
@@ -120,7 +120,7 @@ async def test_a_worker_that_can_not_know_whether_it_is_registered_tries_another
             return done
 
         runtime.journal.apply = unheard  # type: ignore[method-assign]
-        worker.local._declared_dead()
+        worker.local.lease.declared_dead()
         handle = await env.client.start(at_once, 1, id="w")
         await asyncio.wait_for(handle.result(), 60)
         assert len(set(tried)) == 2

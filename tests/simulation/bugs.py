@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from outlast.histories import retention
 from outlast.histories.deletion import delete_chain
-from outlast.worker import loop_worker
+from outlast.worker import lease
 from outlast.worker.runs import locked_close
 from outlast_activities import attempts, changes
 from outlast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
@@ -88,7 +88,7 @@ def lease_not_renewed(stack: ExitStack) -> None:
         return True
 
     right = renew_lease
-    _patch(stack, loop_worker, "renew_lease", wrong)
+    _patch(stack, lease, "renew_lease", wrong)
 
 
 @bug

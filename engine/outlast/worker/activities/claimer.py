@@ -1,7 +1,8 @@
-"""Claiming what waits: when something is known to wait, and a slot is free.
+"""The activity claimer: claims pending activities if some are known to wait and slots are free.
 
-A claim is made for as many as there are slots, which are taken before it and given back for what it did not find. One
-that comes back full is followed by another; after one that does not, it is looked up when the next thing will wait.
+A claim asks for as many activities as there are free slots. It reserves the slots first and releases those that it did
+not need. After a claim that filled its slots, another one follows; after one that did not, the claimer looks up when
+the next activity becomes available.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 from outlast.runtime.runtime import Runtime
 from outlast_activities.changes import ClaimActivities, Claimed
@@ -17,24 +19,26 @@ from outlast_workflow.errors import JournalClosedError, OutlastError
 
 logger = logging.getLogger("outlast.worker")
 
-MOST_CLAIMED = 200
-RETRY_AFTER = 0.5
+MOST_ACTIVITIES_CLAIMED: Final = 200
+"""How many activities one claim takes."""
+CLAIM_AGAIN_AFTER_S: Final = 0.5
+"""How long after a failed claim the next one is made."""
 
 
 class ActivityClaimer:
     """Claims activities of one kind for one worker.
 
     Args:
-        runtime: Where the claims go.
-        free: How many slots there are now.
-        take: Takes slots.
-        give_back: Gives slots back.
-        change: The claim of so many.
-        next_at: When the next one becomes available, by the database.
-        on_claimed: Told of what was claimed.
+        runtime: Where the claims are written.
+        free: Returns how many slots are free.
+        reserve: Reserves that many slots; returns whether it could.
+        release: Releases that many reserved slots.
+        change: Makes the claim of that many activities.
+        next_at: Reads when the next activity becomes available, in microseconds since the epoch.
+        on_claimed: Called with what was claimed.
 
     Attributes:
-        waiting: Whether something is known to wait.
+        waiting: Whether an activity is known to wait.
     """
 
     def __init__(
@@ -42,8 +46,8 @@ class ActivityClaimer:
         runtime: Runtime,
         *,
         free: Callable[[], int],
-        take: Callable[[int], bool],
-        give_back: Callable[[int], None],
+        reserve: Callable[[int], bool],
+        release: Callable[[int], None],
         change: Callable[[int], ClaimActivities],
         next_at: Callable[[], Awaitable[int | None]],
         on_claimed: Callable[[ClaimActivities, list[Claimed]], None],
@@ -52,8 +56,8 @@ class ActivityClaimer:
         self._runtime = runtime
         self._clock = runtime.environment.clock
         self._free = free
-        self._take = take
-        self._give_back = give_back
+        self._reserve = reserve
+        self._release = release
         self._change = change
         self._next_at = next_at
         self._on_claimed = on_claimed
@@ -63,7 +67,11 @@ class ActivityClaimer:
         self._timer_at = 0
 
     def expect(self, available_at: int) -> None:
-        """Something waits, or will from an instant on."""
+        """Claim once an activity becomes available.
+
+        Args:
+            available_at: When it does, in microseconds since the epoch.
+        """
         wait = available_at - self._clock.now()
         if wait <= 0:
             self.waiting = True
@@ -79,11 +87,11 @@ class ActivityClaimer:
         self.expect(self._timer_at)
 
     def claim(self) -> None:
-        """Claim as many as there are free slots, if something waits."""
+        """Claim as many activities as there are free slots, if any wait."""
         if not self.waiting or self._claiming or self._stopped:
             return
-        wanted = min(self._free(), MOST_CLAIMED)
-        if wanted <= 0 or not self._take(wanted):
+        wanted = min(self._free(), MOST_ACTIVITIES_CLAIMED)
+        if wanted <= 0 or not self._reserve(wanted):
             return
         self._claiming = True
         change = self._change(wanted)
@@ -93,21 +101,21 @@ class ActivityClaimer:
         self, change: ClaimActivities, wanted: int, claimed: list[Claimed] | None, error: BaseException | None
     ) -> None:
         self._claiming = False
-        self._give_back(wanted - len(claimed or ()))
+        self._release(wanted - len(claimed or ()))
         if claimed is None:
             if not isinstance(error, JournalClosedError):
                 logger.warning("no activities could be claimed: %s", error)
-                self._runtime.loop.call_later(RETRY_AFTER, self.claim)
+                self._runtime.loop.call_later(CLAIM_AGAIN_AFTER_S, self.claim)
             return
-        all_there_was = len(claimed) < wanted
-        if all_there_was:
+        emptied = len(claimed) < wanted
+        if emptied:
             self.waiting = False
         self._on_claimed(change, claimed)
-        if all_there_was:
-            self._runtime.spawn(self.look(), "outlast-look-ahead")
+        if emptied:
+            self._runtime.spawn(self._look_ahead(), "outlast-look-ahead")
 
-    async def look(self) -> None:
-        """Look up when the next one becomes available."""
+    async def _look_ahead(self) -> None:
+        """Look up when the next activity becomes available."""
         try:
             available_at = await self._next_at()
         except OutlastError:

@@ -1,12 +1,14 @@
-"""The activities of one worker: claiming what waits, starting it, sending on what comes out.
+"""The activity dispatcher: claims the activities of one worker, starts them, and passes on their outcomes.
 
-An activity gets here in two ways. *Eagerly*: the workflow task that scheduled it runs here too, a slot was free, and
-its row was written as running. Or *claimed*: its row waits, and this worker takes it. Claims ride in the journal's
-batches like everything else; one is made only when something is known to wait and a slot is free.
+An activity gets here in one of two ways:
 
-*Local* activities are for the worker that holds their run, and for nobody else. They begin eagerly whatever their
-queue, in slots that others leave free and in some of their own; a retry waits like any other, in a queue that only the
-owner of its run looks into.
+* *Eagerly*: the workflow task that scheduled it ran here, a slot was free, and its row was written as running.
+* *Claimed*: its row was pending, and this worker claims it. Claims go through the journal like every other write; one
+  is made only if an activity is known to wait and a slot is free.
+
+*Local* activities run only on the worker that owns their run. They start eagerly whatever their task queue, in slots
+that others leave free and in some slots of their own. A retry waits like any other, but only the owner of its run
+claims it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Final
 
 import orjson
 
@@ -35,11 +38,22 @@ from outlast_workflow.primitives.payloads import Payload
 
 logger = logging.getLogger("outlast.worker")
 
-RETRY_AFTER = 0.5
+RETRY_AFTER_S: Final = 0.5
+"""How long after a failed commit the end of an attempt is committed again."""
 
 
 class ActivityDispatcher:
-    """Claims and starts activities, and hands their results to whoever commits them."""
+    """Claims and starts activities, and passes their results to the owner of runs.
+
+    Args:
+        runtime: Where claims and ends of attempts are written.
+        settings: The worker's settings.
+        activities: The activity definitions, by type.
+        heartbeats: Collects the heartbeats of running activities.
+        on_result: Called with each attempt that succeeds, and its result.
+        workflow_types: The workflow types that the worker runs, and so may run local activities of.
+        on_run_claimed: Called with each run that was claimed together with its local activity.
+    """
 
     def __init__(
         self,
@@ -49,16 +63,16 @@ class ActivityDispatcher:
         heartbeats: Heartbeats,
         on_result: Callable[[ActivityTask, Payload], None],
         workflow_types: Iterable[str] = (),
-        on_taken: Callable[[str], None] | None = None,
+        on_run_claimed: Callable[[str], None] | None = None,
     ) -> None:
         self.runtime = runtime
         self.settings = settings
         self.types = frozenset(activities)
         self.queues = frozenset(settings.task_queues)
         self.workflow_types = frozenset(workflow_types)
-        self._on_taken = on_taken
+        self._on_run_claimed = on_run_claimed
         self.on_room: Callable[[], None] | None = None
-        """Called when there may be :attr:`room` again, if anybody waits for it."""
+        """Called when there may be :attr:`room` again; set by the run claimer while it waits for it."""
         self.heartbeats = heartbeats
         self._on_result = on_result
         self._clock = runtime.environment.clock
@@ -75,8 +89,8 @@ class ActivityDispatcher:
         self.queued = ActivityClaimer(
             runtime,
             free=lambda: self.runner.free,
-            take=self.runner.reserve,
-            give_back=self.give_back,
+            reserve=self.runner.reserve,
+            release=self.release_slots,
             change=self._claim,
             next_at=self._next,
             on_claimed=self._claimed,
@@ -84,8 +98,8 @@ class ActivityDispatcher:
         self.local = ActivityClaimer(
             runtime,
             free=lambda: self.runner.free_for_local,
-            take=partial(self.runner.reserve, local=True),
-            give_back=self.give_back,
+            reserve=partial(self.runner.reserve, local=True),
+            release=self.release_slots,
             change=self._claim_local,
             next_at=self._next_local,
             on_claimed=self._claimed,
@@ -93,15 +107,15 @@ class ActivityDispatcher:
 
     @property
     def room(self) -> int | None:
-        """How many activities could begin at once, were they scheduled now; ``None`` where none ever does."""
+        """How many activities could start now; ``None`` if the worker runs no activities."""
         if not self.types or not self.runner.max_concurrent:
             return None
         return 0 if self.queued.waiting else self.runner.free
 
-    # --- eager ones -------------------------------------------------------------------------------------------------
+    # --- eager activities -------------------------------------------------------------------------------------------
 
-    def take_for(self, event: ActivityScheduled) -> bool:
-        """Take a slot for an activity that is about to be scheduled, if it can run here now."""
+    def reserve_slot(self, event: ActivityScheduled) -> bool:
+        """Reserve a slot for an activity that is about to be scheduled; return whether it can start here."""
         if event.local:
             return not self._stopping and self.runner.reserve(local=True)
         return (
@@ -112,19 +126,25 @@ class ActivityDispatcher:
             and self.runner.reserve()
         )
 
-    def give_back(self, slots: int) -> None:
-        """Give slots back that were taken for nothing."""
+    def release_slots(self, slots: int) -> None:
+        """Release reserved slots that are not needed."""
         if slots:
             self.runner.free_slots(slots)
 
     def start_eager(self, row: ActivityRow, event: ActivityScheduled, run: RunRow) -> None:
-        """Start an activity whose row was written as running here; its slot was taken before."""
+        """Start an activity whose row was written as running here.
+
+        Args:
+            row: The activity, in the slot that was reserved for it.
+            event: The event that scheduled it.
+            run: Its run.
+        """
         self._start(
             ActivityTask(row, event.input, run.workflow_id, run.workflow_type, run.fence, event.headers)
         )
 
     def _start(self, task: ActivityTask) -> None:
-        """Start an attempt, unless so long after its claim that others may have taken it over, and ended it even."""
+        """Start an attempt, unless its claim is older than a lease: another worker may then have claimed it."""
         claimed_at = task.row.started_at
         lease = int(self.settings.lease_duration * 1_000_000)
         if claimed_at is not None and self._clock.now() - claimed_at >= lease:
@@ -132,10 +152,10 @@ class ActivityDispatcher:
         else:
             self.runner.start(task)
 
-    # --- news -------------------------------------------------------------------------------------------------------
+    # --- commits ----------------------------------------------------------------------------------------------------
 
     def on_commit(self, committed: Committed) -> None:
-        """A batch of this process is durable: is there anything to claim, or a handler to be told?"""
+        """Claim what a batch of this process left pending, and notify handlers whose attempt it ended or cancelled."""
         worker_id = self.settings.worker_id
         for row in committed.activities:
             if row.status == "pending":
@@ -149,16 +169,19 @@ class ActivityDispatcher:
                 if row.cancel_requested and row.claimed_by == worker_id:
                     self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "cancel_requested")
                 if committed.late and row.claimed_by == worker_id and row.started_at == committed.now:
-                    self._hand_back(row)
+                    self._release_unseen(row)
             elif row.status == "timed_out":
                 self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "timed_out")
             elif row.status == "cancelled":
                 self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "lost")
 
-    def _hand_back(self, row: ActivityRow) -> None:
-        """An attempt of ours that nobody started: its claim was committed, but that was known only late."""
+    def _release_unseen(self, row: ActivityRow) -> None:
+        """Release an attempt that nobody started, because its claim became known to be committed only late."""
         logger.info(
-            "attempt %d of activity %d of run %s was claimed unseen", row.attempt, row.activity_id, row.run_id
+            "attempt %d of activity %d of run %s was claimed but not started; it is released",
+            row.attempt,
+            row.activity_id,
+            row.run_id,
         )
         task = ActivityTask(row, Payload.of(None), "", "", None)
         self._end(task, HANDED_BACK)
@@ -186,17 +209,17 @@ class ActivityDispatcher:
                 document.get("headers"),
             )
             self._start(task)
-        if isinstance(change, ClaimLocalActivities) and self._on_taken is not None:
+        if isinstance(change, ClaimLocalActivities) and self._on_run_claimed is not None:
             for run_id in change.taken:
-                self._on_taken(run_id)
+                self._on_run_claimed(run_id)
 
     async def _next(self) -> int | None:
-        """When does the next waiting activity become available?"""
+        """Return when the next pending activity becomes available."""
         now = self._clock.now()
         return await self.runtime.read(next_activity_at, sorted(self.queues), sorted(self.types), now)
 
     async def _next_local(self) -> int | None:
-        """And the next local one?"""
+        """Return when the next pending local activity becomes available."""
         return await self.runtime.read(
             next_local_activity_at,
             self.settings.worker_id,
@@ -206,10 +229,10 @@ class ActivityDispatcher:
             self._clock.now(),
         )
 
-    # --- what comes out ---------------------------------------------------------------------------------------------
+    # --- outcomes ---------------------------------------------------------------------------------------------------
 
     def _ended(self, task: ActivityTask, outcome: Payload | AttemptEnd) -> None:
-        """A handler is done; its slot is free again."""
+        """A handler has ended and its slot is free: pass on the outcome, and claim again."""
         if isinstance(outcome, Payload):
             self._on_result(task, outcome)
         else:
@@ -232,7 +255,7 @@ class ActivityDispatcher:
         try:
             self.runtime.journal.submit(change, partial(self._attempt_closed, task, end, change))
         except JournalClosedError:
-            logger.debug("the client was closed before the end of %r could be told", task)
+            logger.debug("the client was closed before the end of %r could be written", task)
 
     def _attempt_closed(
         self,
@@ -252,9 +275,11 @@ class ActivityDispatcher:
             )
         elif error is not None and not isinstance(error, JournalClosedError):
             logger.warning("the end of an attempt of run %s could not be committed: %s", task.run_id, error)
-            if isinstance(error, StoreError):  # it belongs to this worker until a commit has acknowledged it
-                self.runtime.loop.call_later(RETRY_AFTER, self._submit_end, task, end, change)
-            elif end is not UNWRITABLE:  # the attempt has ended, whatever is wrong with the way to say so
+            if isinstance(error, StoreError):
+                # This worker keeps the end of the attempt until a commit has acknowledged it.
+                self.runtime.loop.call_later(RETRY_AFTER_S, self._submit_end, task, end, change)
+            elif end is not UNWRITABLE:
+                # The attempt has ended even though its outcome cannot be written.
                 change = EndAttempt(task.run_id, task.activity_id, task.attempt, UNWRITABLE)
                 self._submit_end(task, UNWRITABLE, change)
 

@@ -1,12 +1,12 @@
-"""Taking over runs: those that wait for an owner, and those that a live owner leaves waiting.
+"""The run claimer: claims runs that wait for an owner, and steals runs that a live owner leaves waiting.
 
-A worker takes over only as many runs as it has activity slots free, less those that are on their way. What it took
-over beyond that would schedule activities that wait, be evicted while they do, and be replayed once they have run; with
-several workers they would run in one process and their runs live in another. So the backlog stays where all can see
-it, and who has room takes from it.
+A worker claims only as many runs as it has free activity slots, less the claimed runs that are not running yet. Any
+further run would schedule activities that wait, be evicted meanwhile, and be replayed for each result; with several
+workers, the activities would run in one process and their runs live in another. So the backlog stays in the database,
+and the worker that has room claims from it.
 
-But a run need not begin with an activity, and slots may be taken for hours: :data:`ANYWAY_AFTER_S` seconds after the
-last claim some are taken over in any case.
+But a run need not start with an activity, and slots may be taken for hours. So :data:`ANYWAY_AFTER_S` after the last
+claim, the worker claims runs whether it has room or not.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
@@ -25,20 +26,23 @@ from outlast_store.schema.rows import RunRow
 
 logger = logging.getLogger("outlast.worker")
 
-MOST_CLAIMED = 100
-CLAIM_AGAIN_AFTER = 0.05
-ANYWAY_AFTER_S = 1.0
+MOST_RUNS_CLAIMED: Final = 100
+"""How many runs one claim takes."""
+CLAIM_AGAIN_AFTER_S: Final = 0.05
+"""How long to wait while another transaction holds the runs that could be claimed."""
+ANYWAY_AFTER_S: Final = 1.0
+"""How long a worker without room waits before it claims anyway."""
 
 
 class RunClaimer:
-    """Takes over runs for one worker, and has them loaded.
+    """Claims runs for one worker and has them loaded.
 
     Args:
-        runtime: Where the claims go.
-        settings: Whose they are, and of which queues.
-        types: The workflow types that the worker knows.
-        dispatcher: Knows how much room there is, and tells when there is some.
-        loader: Brings runs into memory.
+        runtime: Where the claims are written.
+        settings: The worker's settings.
+        types: The workflow types that the worker runs.
+        dispatcher: Knows how much room there is, and calls back when there is some.
+        loader: Loads what was claimed.
     """
 
     def __init__(
@@ -55,17 +59,18 @@ class RunClaimer:
         self._dispatcher = dispatcher
         self._loader = loader
         self.arriving: set[str] = set()
-        """Runs claimed and not activated yet: they may need slots."""
+        """Claimed runs that have not had a workflow task yet: they may need slots."""
         self._claiming = False
         self._again = False
         self._anyway: asyncio.TimerHandle | None = None
         self._stopped = False
         self.paused = False
-        """While its worker is not registered nothing is claimed: who claims it would be nobody."""
+        """Whether claims are off because the worker is not registered: its claims would belong to nobody."""
 
     def claim(self) -> None:
-        """Take over runs that wait for an owner, as there is room."""
-        if self._claiming:  # what waits now may have come behind its look
+        """Claim runs that wait for an owner, if there is room."""
+        if self._claiming:
+            # The claim in flight may have missed what waits now.
             self._again = True
         else:
             self._claim_for_room()
@@ -74,7 +79,7 @@ class RunClaimer:
         if self._stopped or self.paused or not self._types:
             return
         room = self._dispatcher.room
-        limit = MOST_CLAIMED if room is None else min(MOST_CLAIMED, room - len(self.arriving))
+        limit = MOST_RUNS_CLAIMED if room is None else min(MOST_RUNS_CLAIMED, room - len(self.arriving))
         if limit > 0:
             self._claim(limit)
             return
@@ -83,12 +88,12 @@ class RunClaimer:
             self._anyway = self._runtime.loop.call_later(ANYWAY_AFTER_S, self._claim_anyway)
 
     def _has_room(self) -> None:
-        """A slot is free: what waited for it is claimed, once the runs on their way have had their choice."""
+        """Claim for a slot that is free, once the runs claimed before have had their choice of it."""
         if not self.arriving:
             self.claim()
 
     def arrived(self, run_id: str) -> None:
-        """A run was activated, or will not be: it waits for slots no more than others do."""
+        """Count a claimed run no more: it has had its first workflow task, or will not get one."""
         self.arriving.discard(run_id)
         if self._dispatcher.on_room is not None:
             self._has_room()
@@ -97,7 +102,7 @@ class RunClaimer:
         self._anyway = None
         self.arriving.clear()
         if not self._claiming and not self._stopped and not self.paused:
-            self._claim(MOST_CLAIMED)
+            self._claim(MOST_RUNS_CLAIMED)
 
     def _claim(self, limit: int) -> None:
         if self._anyway is not None:
@@ -123,21 +128,22 @@ class RunClaimer:
                 self._loader.hand_in((run, history))
         if again or (change.more and runs):
             self._claim_for_room()
-        elif change.more:  # another transaction holds them all: it will be over soon
-            self._runtime.loop.call_later(CLAIM_AGAIN_AFTER, self.claim)
+        elif change.more:
+            # Another transaction holds all of them, and will end soon.
+            self._runtime.loop.call_later(CLAIM_AGAIN_AFTER_S, self.claim)
 
     def steal(self, run_ids: Sequence[str]) -> None:
-        """Take over runs that their owner leaves waiting."""
+        """Steal runs that their live owner leaves waiting."""
         if not self._stopped:
             self._runtime.journal.submit(StealRuns(self._settings.worker_id, run_ids), self._stolen)
 
     def _stolen(self, runs: list[RunRow] | None, error: BaseException | None) -> None:
         for run in runs or ():
-            logger.warning("run %s was awake for long; it is taken from its owner", run.run_id)
+            logger.warning("run %s was left waiting by its owner; it is stolen", run.run_id)
             self._loader.load(run.run_id)
 
     def stop(self) -> None:
-        """Take over nothing more."""
+        """Claim and steal nothing more."""
         self._stopped = True
         if self._anyway is not None:
             self._anyway.cancel()

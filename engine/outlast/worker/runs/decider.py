@@ -95,6 +95,6 @@ class Decider:
         if commands and commands[-1].terminal:
             return eager
         for command in commands:
-            if type(command) is ActivityScheduled and self._dispatcher.take_for(command):
+            if type(command) is ActivityScheduled and self._dispatcher.reserve_slot(command):
                 eager[command.command_id] = ActivityOptions.from_snapshot(command.options.json)
         return eager

@@ -104,7 +104,7 @@ class EagerStarts:
         cached_run.change = None
         eager = change.workflow_task.eager if change.workflow_task is not None else {}
         if value is None or value.applied is None:
-            self._dispatcher.give_back(len(eager))
+            self._dispatcher.release_slots(len(eager))
             self._cache.discard(cached_run)
         else:
             self._tasks.carry_on(cached_run, value.applied, eager)

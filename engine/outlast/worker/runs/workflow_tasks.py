@@ -155,7 +155,7 @@ class WorkflowTasks:
         cached_run.change = None
         own, cached_run.own_in_flight = cached_run.own_in_flight, []
         if applied is None:
-            self._dispatcher.give_back(len(change.workflow_task.eager))
+            self._dispatcher.release_slots(len(change.workflow_task.eager))
             self._refused(cached_run, own, error)
             return
         self.carry_on(cached_run, applied, change.workflow_task.eager)
@@ -169,7 +169,7 @@ class WorkflowTasks:
             eager: The activities whose slots were reserved, by command id.
         """
         run = cached_run.run
-        self._dispatcher.give_back(len(eager) - len(applied.claimed))
+        self._dispatcher.release_slots(len(eager) - len(applied.claimed))
         for row, event in applied.claimed:
             self._dispatcher.start_eager(row, event, run)
         self._locked_closer.forget(cached_run.run_id)
