@@ -1,0 +1,112 @@
+"""The versions: a migrated schema is the schema of the tables, and each step can be undone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+
+import outlast_migrations
+from outlast_migrations import HEAD, REVISIONS, current_revision, downgrade, head_revision, migrate
+from outlast_migrations.revisions import VERSION_TABLE
+from outlast_store.database.database import Database
+from outlast_store.schema.tables import TABLES, metadata
+
+_POSTGRESQL_SCHEMA = """
+SELECT c.relname, 'column', a.attname, a.attnum || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull
+       || ' ' || a.attidentity::text || ' ' || coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+  LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+ WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+UNION ALL
+SELECT conrelid::regclass::text, 'constraint', conname, pg_get_constraintdef(oid)
+  FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+UNION ALL
+SELECT tablename, 'index', indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'
+ORDER BY 1, 2, 3
+"""
+
+
+def _schema(connection: Connection) -> list[tuple[str, ...]]:
+    """Everything that the database itself knows of the tables, without the one that holds the version."""
+    if connection.dialect.name == "postgresql":
+        rows = connection.exec_driver_sql(_POSTGRESQL_SCHEMA)
+    else:
+        rows = connection.exec_driver_sql(
+            "SELECT tbl_name, type, name, sql FROM sqlite_master ORDER BY 1, 2, 3"
+        )
+    return [
+        tuple(re.sub(r"\s+", " ", str(part)).strip() for part in row)
+        for row in rows
+        if row[0] != VERSION_TABLE
+    ]
+
+
+def test_migrating_gives_exactly_the_tables(new_database: Callable[[], Database]) -> None:
+    migrated, fresh = new_database().writer(), new_database().writer()
+    migrate(migrated)
+    metadata.create_all(fresh)
+    assert _schema(migrated) == _schema(fresh)
+    migrated.close()
+    fresh.close()
+
+
+def test_alembic_finds_no_difference_either(empty: Connection) -> None:
+    migrate(empty)
+    context = MigrationContext.configure(
+        empty,
+        opts={
+            "version_table": VERSION_TABLE,
+            "compare_type": True,
+            "compare_server_default": True,
+        },
+    )
+    assert compare_metadata(context, metadata) == []
+
+
+def test_the_comparison_sees_what_it_is_for(empty: Connection) -> None:
+    migrate(empty)
+    schema = _schema(empty)
+    text = "\n".join(" ".join(row) for row in schema)
+    assert {row[0] for row in schema} == {table.name for table in TABLES}
+    assert text.count(" WHERE ") == sum(
+        index.dialect_options[empty.dialect.name]["where"] is not None
+        for table in TABLES
+        for index in table.indexes
+    )
+    if empty.dialect.name == "sqlite":
+        assert text.count("WITHOUT ROWID") == len(TABLES)
+        assert "NOT NULL" in text
+
+
+def test_down_and_up_again_comes_out_the_same(empty: Connection) -> None:
+    migrate(empty)
+    before = _schema(empty)
+    downgrade(empty)
+    assert inspect(empty).get_table_names() == [VERSION_TABLE]
+    assert current_revision(empty) is None
+    migrate(empty)
+    assert _schema(empty) == before
+    assert current_revision(empty) == HEAD
+
+
+def test_every_version_can_be_stopped_at(empty: Connection) -> None:
+    for revision in REVISIONS:
+        migrate(empty, revision)
+        assert current_revision(empty) == revision
+    for revision in reversed(REVISIONS):
+        downgrade(empty, revision)
+        assert current_revision(empty) == revision
+        downgrade(empty, "-1" if revision != REVISIONS[0] else "base")
+
+
+def test_the_versions_listed_are_the_files() -> None:
+    script = ScriptDirectory(Path(outlast_migrations.__file__).parent)
+    found = [revision.revision for revision in script.walk_revisions()]
+    assert tuple(reversed(found)) == REVISIONS
+    assert head_revision() == script.get_current_head()
