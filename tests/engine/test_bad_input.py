@@ -51,7 +51,7 @@ async def nothing_was_written(client: Client, workflow_id: str = "w") -> None:
 async def test_an_input_that_the_workflow_could_not_be_given(engine: MakeEnvironment) -> None:
     async with engine(workflows=[Sized]) as env:
         with pytest.raises(
-            DurableCallError, match=r"Sized can't be called so: parameter 'size' of Sized.run\(\)"
+            DurableCallError, match=r"Sized cannot be called like this: parameter 'size' of Sized.run\(\)"
         ):
             await env.client.start(cast("Any", Sized.run), "large", id="w")
         await nothing_was_written(env.client)

@@ -65,10 +65,10 @@ async def test_a_signal_that_its_handler_could_not_be_given_is_not_sent(talking:
     async with talking() as env:
         handle = await env.client.start(Approval.run, "o-1", id="a")
         with pytest.raises(
-            DurableCallError, match=r"note can't be called so: parameter 'text' of .*take_note\(\)"
+            DurableCallError, match=r"note cannot be called like this: parameter 'text' of .*take_note\(\)"
         ):
             await handle.signal(cast("Any", Approval.take_note), 7)
-        with pytest.raises(DurableCallError, match="approve can't be called so"):
+        with pytest.raises(DurableCallError, match="approve cannot be called like this"):
             await env.client.signal_with_start(
                 Approval.run, "o-1", id="a", signal=cast("Any", Approval.approve)(["ada"])
             )
@@ -87,7 +87,7 @@ async def test_a_workflow_sends_no_signal_that_could_not_be_handled(talking: Mak
         await env.settle()
         (failure, *_) = (await sender.describe()).failures
         assert failure.exception_class == "DurableCallError"
-        assert "signal 'approve' can't be called so: parameter 'by' of Approval.approve()" in failure.message
+        assert "signal 'approve' cannot be called like this: parameter 'by' of Approval.approve()" in failure.message
         assert (await target.describe()).run.task_failures == 0
 
 

@@ -358,7 +358,7 @@ UNWRITABLE = [
 @pytest.mark.parametrize(("value", "why"), UNWRITABLE, ids=range(len(UNWRITABLE)))
 def test_a_value_without_a_json_form_is_refused_by_name(value, why):
     for converter in CONVERTERS:
-        with pytest.raises(PayloadEncodeError, match=rf"^result of f\(\) can't be written as JSON: .*{why}"):
+        with pytest.raises(PayloadEncodeError, match=rf"^result of f\(\) cannot be written as JSON: .*{why}"):
             converter.encode(value, "result of f()")
         with pytest.raises(PayloadEncodeError, match=rf"^parameter 'amount' of takes\(\) .*{why}"):
             converter.encode_args([1, value], SIGNATURE)

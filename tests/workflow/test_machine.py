@@ -557,7 +557,7 @@ def test_a_result_that_cannot_be_read_names_the_activity():
     ("call", "message"),
     [
         (lambda: workflow.execute_activity(charge), r"takes 1 to 2 arguments"),
-        (lambda: workflow.execute_activity(charge, object()), "can't be written as JSON"),
+        (lambda: workflow.execute_activity(charge, object()), "cannot be written as JSON"),
         (
             lambda: workflow.execute_activity(charge, "o", start_to_close_timeout=-1),
             "start to close timeout|start-to",
@@ -859,5 +859,5 @@ async def has_a_wrong_child(number: int) -> None:
 @pytest.mark.parametrize("program", [continues_wrongly, has_a_wrong_child])
 def test_what_the_next_run_or_a_child_could_not_read_fails_the_task_while_it_can_be_mended(program):
     machine = new_machine(program)
-    with pytest.raises(DurableCallError, match=r"'number' .* can't be read as int"):
+    with pytest.raises(DurableCallError, match=r"'number' .* cannot be read as int"):
         machine.run_workflow_task([started(1)], START, history_events=1, history_bytes=1)

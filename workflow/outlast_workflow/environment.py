@@ -1,8 +1,8 @@
-"""The one door through which time, ids, randomness and threads come in.
+"""The one source of time, ids, randomness and threads.
 
-Everything that is not a pure function of the database asks the :class:`Environment` that it was given, never the
-standard library: a test (or a simulation) hands in another one and the whole engine runs on a virtual clock, with
-seeded ids, in one thread.
+Code that is not a pure function of the database uses the :class:`Environment` that it was given, never the standard
+library. A test or a simulation passes another one, and the whole engine runs on a virtual clock, with seeded ids, in
+one thread.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings of time: one that can jump (UTC) and one that cannot."""
+    """Two clocks: one that can jump (UTC) and one that cannot."""
 
     def now(self) -> int:
-        """Microseconds since the epoch, UTC."""
+        """Return the microseconds since the epoch, UTC."""
         ...
 
     def monotonic(self) -> float:
@@ -28,9 +28,9 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks; once it follows a database's clock, that one, in step with the monotonic clock.
+    """The machine's own clocks or, once it follows a database, the database's clock advanced by the monotonic one.
 
-    Whoever sets this machine's clock moves nothing then: between two measurements only the monotonic one counts.
+    Setting the machine's clock then has no effect: between two measurements only the monotonic clock counts.
     """
 
     __slots__ = ("_offset",)
@@ -39,7 +39,7 @@ class SystemClock:
         self._offset: int | None = None
 
     def follow(self, offset: int) -> None:
-        """From now on be so many microseconds ahead of the monotonic clock."""
+        """From now on, run ahead of the monotonic clock by this many microseconds."""
         self._offset = offset
 
     def now(self) -> int:
@@ -55,7 +55,7 @@ class SystemClock:
 class Ids:
     """Time-ordered UUIDv7 (RFC 9562), strictly rising within the process.
 
-    Rising ids make every insert an append to the right-hand edge of its index; random ones cost a page each.
+    Rising ids make every insert an append at the right-hand edge of its index; random ones touch a page each.
     The 74 bits below the millisecond are a 32-bit counter, seeded at random each millisecond, and 42 random bits.
     """
 
@@ -70,7 +70,7 @@ class Ids:
         self._head = ""
 
     def next(self) -> str:
-        """The next id, as canonical text."""
+        """Return the next id, as canonical text."""
         millisecond = self._clock.now() // 1000
         if millisecond > self._millisecond:
             self._millisecond = millisecond
@@ -81,7 +81,7 @@ class Ids:
                 self._millisecond += 1
                 self._counter = self._random.getrandbits(31)
         counter = self._counter
-        # The head changes once a millisecond at most times: it is made once for all ids that share it.
+        # The head usually changes once a millisecond: it is built once for all ids that share it.
         head_of = (self._millisecond, counter >> 20)
         if head_of != self._head_of:
             self._head_of = head_of
@@ -92,12 +92,12 @@ class Ids:
 
 
 class Environment:
-    """What the engine takes from the outside: a clock, ids, randomness, and whether it may start threads.
+    """What the engine takes from outside: a clock, ids, randomness, and whether it may start threads.
 
     ``threads=False`` promises that everything runs on the caller's event loop: lease renewal becomes a timer, the
-    journal commits inline, synchronous activities run in place. With an ``executor`` besides, commits, reads and
-    synchronous activities are handed to that instead, as they are to threads where there are some; it calls back on
-    the loop's thread, when it likes. ``pause`` is how the journal waits, blocking, where it can't do otherwise.
+    journal commits inline, synchronous activities run in place. With an ``executor`` as well, commits, reads and
+    synchronous activities are passed to that instead, as to threads if there were any; it may call back on the loop's
+    thread at any time. ``pause`` is how the journal blocks where it has no other way to wait.
     """
 
     __slots__ = ("clock", "executor", "ids", "pause", "pid", "random", "threads")

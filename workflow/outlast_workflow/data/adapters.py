@@ -36,7 +36,8 @@ CONFIG = ConfigDict(
 )
 
 
-# What pydantic says of the shape of a value. A validator's own words, and these, may quote the value.
+# The error types of pydantic whose messages describe only the shape of a value. A validator's own message, and those
+# of the types left out here, may quote the value.
 _SAFE_WORDS = frozenset(get_args(ErrorType)) - {
     "assertion_error",
     "get_attribute_error",
@@ -56,10 +57,10 @@ _adapters: dict[Any, TypeAdapter[tuple[Any, ...]]] = {}
 
 
 def adapter(hints: Sequence[Any]) -> TypeAdapter[tuple[Any, ...]]:
-    """What reads a JSON array whose items have these hints; cached.
+    """Return the adapter that reads a JSON array whose items have these hints. Cached.
 
     Raises:
-        UnreadableHintError: Pydantic knows no way for one of the hints.
+        UnreadableHintError: One of the hints cannot be read by pydantic.
     """
     key = tuple(hints)
     try:
@@ -80,7 +81,7 @@ def _adapter(hints: tuple[Any, ...]) -> TypeAdapter[tuple[Any, ...]]:
 
 
 def _for_pydantic(hint: Any) -> Any:
-    """The hint in a form that pydantic takes.
+    """Return the hint in a form that pydantic accepts.
 
     An ``Iterable`` is read as a list (pydantic would validate it lazily, and once); before Python 3.12 pydantic refuses
     the standard library's TypedDict, so it gets an equal one.
@@ -122,7 +123,7 @@ def _typed_dict(hint: Any) -> Any:
 
 
 def describe_error(error: ValidationError, hints: Sequence[Any]) -> tuple[int, str]:
-    """Which item of the array is wrong, and how, in words that hold no data."""
+    """Return which item of the array is wrong, and how, in words that contain no data."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     location = first["loc"]
     index = location[0] if location and isinstance(location[0], int) else 0
@@ -133,7 +134,7 @@ def describe_error(error: ValidationError, hints: Sequence[Any]) -> tuple[int, s
 
 
 def _path(hint: Any, location: Sequence[int | str]) -> str:
-    """Names of fields and places in lists, as far as the hint vouches that they are names: dict keys are data."""
+    """Return field names and list positions, as far as the hint shows that they are names: dict keys are data."""
     path = ""
     for step in location:
         hint = _without_optional(hint)

@@ -1,8 +1,8 @@
-"""User values to payloads and back: written by what they are, read by type hint.
+"""Conversion between user values and payloads: encoded by their class, decoded by type hint.
 
 History stays readable JSON unless a codec (compression, encryption) is given; then a payload is the envelope
 ``{"$codec": name, "data": base64}``. A user's own dict of that shape is wrapped as ``{"$codec": null, "data": dict}``,
-so that it is never mistaken for one.
+so that it is never mistaken for an envelope.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _ENVELOPE = {"$codec", "data"}
 
 @runtime_checkable
 class PayloadCodec(Protocol):
-    """A reversible change of the bytes of payloads: compression, encryption."""
+    """A reversible transformation of the bytes of payloads, such as compression or encryption."""
 
     @property
     def name(self) -> str:
-        """What history calls it; payloads say by which codec they were encoded."""
+        """Its name in history. Each payload names the codec that encoded it."""
         ...
 
     def encode(self, data: bytes) -> bytes:
-        """JSON text to what is stored."""
+        """Convert JSON text to what is stored."""
         ...
 
     def decode(self, data: bytes) -> bytes:
-        """What was stored to JSON text."""
+        """Convert what was stored to JSON text."""
         ...
 
 
 class DataConverter:
-    """Turns user values into payloads and back. Has no state but its codec; safe to share between threads.
+    """Converts user values to payloads and back. It has no state but its codec, and can be shared between threads.
 
     Args:
-        codec: Applied to every payload; payloads without its mark are read as plain JSON.
+        codec: Applied to every payload. Payloads without its mark are read as plain JSON.
     """
 
     __slots__ = ("codec",)
@@ -66,12 +66,12 @@ class DataConverter:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def encode(self, value: Any, what: str = "value") -> Payload:
-        """The payload of a value.
+        """Return the payload of a value.
 
         Args:
             value: Plain JSON, a dataclass, a pydantic model, and what
                 :mod:`outlast_workflow.data.writing` lists.
-            what: How messages call the value.
+            what: The value's name in messages.
 
         Raises:
             PayloadEncodeError: The value has no JSON form.
@@ -81,7 +81,7 @@ class DataConverter:
         try:
             data = dump(value)
         except UnwritableError as error:
-            raise PayloadEncodeError(f"{what} can't be written as JSON: {error}", what=what) from None
+            raise PayloadEncodeError(f"{what} cannot be written as JSON: {error}", what=what) from None
         if self.codec is not None:
             return self._encoded(data, what)
         if data[:1] == b"{" and b'"$codec":' in data and _is_envelope(orjson.loads(data)):
@@ -91,7 +91,7 @@ class DataConverter:
     def encode_args(
         self, args: Sequence[Any], signature: CallSignature | None = None, what: str = "input"
     ) -> Payload:
-        """The payload of a call's arguments: a JSON array. The number of arguments is not checked here.
+        """Return the payload of a call's arguments, a JSON array. The number of arguments is not checked here.
 
         Raises:
             PayloadEncodeError: An argument has no JSON form; the message names it.
@@ -105,10 +105,10 @@ class DataConverter:
         return Payload(data) if self.codec is None else self._encoded(data, what)
 
     def encode_request(self, args: Sequence[Any], signature: CallSignature | None, what: str) -> Payload:
-        """As :meth:`encode_args`, for what its receiver must be able to read: what it could not is refused here.
+        """Encode arguments like :meth:`encode_args`, but refuse those that their receiver could not decode.
 
         Raises:
-            DurableCallError: An argument is not what the receiver's type hint says.
+            DurableCallError: An argument does not match the receiver's type hint.
         """
         if signature is not None and args:
             reader: _ArgumentsReader = signature.readers.get(len(args)) or _reader(signature, len(args))
@@ -116,7 +116,7 @@ class DataConverter:
                 try:
                     reader.read(_plain_args(args, signature, what), list(args))
                 except PayloadDecodeError as error:
-                    raise DurableCallError(f"{what} can't be called so: {error}") from None
+                    raise DurableCallError(f"{what} cannot be called like this: {error}") from None
         return self.encode_args(args, signature, what)
 
     def _encoded(self, data: bytes, what: str) -> Payload:
@@ -126,7 +126,7 @@ class DataConverter:
             encoded = codec.encode(data)
         except Exception as error:
             raise PayloadEncodeError(
-                f"{what} can't be encoded: payload codec {codec.name!r} raised {type(error).__name__}",
+                f"{what} cannot be encoded: payload codec {codec.name!r} raised {type(error).__name__}",
                 what=what,
             ) from error
         return Payload.of({"$codec": codec.name, "data": b64encode(encoded).decode()})
@@ -134,11 +134,11 @@ class DataConverter:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def decode(self, payload: Payload, hint: Any = Any, what: str = "value") -> Any:
-        """The value of a payload, as the hint says; without a hint (``Any`` or None), plain JSON.
+        """Return the value of a payload, decoded by a hint; without one (``Any`` or None), plain JSON.
 
         Raises:
-            PayloadDecodeError: The payload is not what the hint says.
-            PayloadCodecError: Its codec is not at hand, or failed.
+            PayloadDecodeError: The payload does not match the hint.
+            PayloadCodecError: Its codec is not configured, or failed.
         """
         if payload.is_object_with("$codec"):
             payload = self._opened(payload, what)
@@ -152,12 +152,12 @@ class DataConverter:
         return _validated(b"[%b]" % payload.json, (hint,), (what,), (what,))[0]
 
     def decode_args(self, payload: Payload, signature: CallSignature | None = None) -> list[Any]:
-        """The arguments of a call; trailing ones that are missing take the function's defaults.
+        """Return the arguments of a call. Missing trailing ones take the function's defaults.
 
         Raises:
-            PayloadDecodeError: An argument is not what its hint says, or there are too many or too few; the message
-                names the parameter.
-            PayloadCodecError: Their codec is not at hand, or failed.
+            PayloadDecodeError: An argument does not match its hint, or there are too many or too few; the message names
+                the parameter.
+            PayloadCodecError: Their codec is not configured, or failed.
         """
         if payload.is_object_with("$codec"):
             payload = self._opened(payload, f"the input of {signature.name}()" if signature else "the input")
@@ -173,7 +173,7 @@ class DataConverter:
         return reader.read(payload, values)
 
     def _opened(self, payload: Payload, what: str) -> Payload:
-        """The payload inside the envelope, if there is one."""
+        """Return the payload inside the envelope, if there is one."""
         value = payload.value
         if not _is_envelope(value):
             return payload
@@ -192,13 +192,13 @@ class DataConverter:
             return opened
         except Exception as error:
             raise PayloadCodecError(
-                f"{what} can't be decoded: payload codec {name!r} raised {type(error).__name__}: "
+                f"{what} cannot be decoded: payload codec {name!r} raised {type(error).__name__}: "
                 "is its key the right one?"
             ) from error
 
 
 class _ArgumentsReader:
-    """How the arguments of one function are read, when so many are given."""
+    """Decodes the arguments of one function, for one number of arguments."""
 
     __slots__ = ("checks", "defaults", "hints", "labels", "names")
 
@@ -215,15 +215,16 @@ class _ArgumentsReader:
         self.checks = tuple(checks)
 
     def read(self, payload: Payload, values: list[Any]) -> list[Any]:
-        """The arguments: ``values`` as they are where that will do, else what pydantic makes of the payload."""
-        for value, classes in zip(values, self.checks, strict=True):  # as `takes`, without the call
+        """Return the arguments: ``values`` as they are if they match the hints, or else decoded by pydantic."""
+        # The same as `takes`, without the call.
+        for value, classes in zip(values, self.checks, strict=True):
             if classes is None or not isinstance(value, classes):
                 return [*_validated(payload.json, self.hints, self.names, self.labels), *self.defaults]
         values += self.defaults
         return values
 
     def takes(self, values: Sequence[Any]) -> bool:
-        """Whether values are what the hints say as they are."""
+        """Return whether values match the hints as they are."""
         for value, classes in zip(values, self.checks, strict=True):
             if classes is None or not isinstance(value, classes):
                 return False
@@ -231,7 +232,7 @@ class _ArgumentsReader:
 
 
 def _reader(signature: CallSignature, count: int) -> _ArgumentsReader:
-    """What reads so many arguments; made for the first call that has them, if they can be."""
+    """Return the reader for a number of arguments, created at its first use if that number is possible."""
     reader: _ArgumentsReader | None = signature.readers.get(count)
     if reader is None:
         if count != len(signature.names):
@@ -243,7 +244,7 @@ def _reader(signature: CallSignature, count: int) -> _ArgumentsReader:
 def _validated(
     array: bytes, hints: tuple[Any, ...], names: tuple[str, ...], labels: tuple[str, ...]
 ) -> tuple[Any, ...]:
-    """The items of a JSON array, each as its hint says; messages call them by their labels."""
+    """Return the items of a JSON array, each decoded by its hint. Messages name them by their labels."""
     from pydantic import ValidationError
 
     from outlast_workflow.data.adapters import UnreadableHintError, adapter, describe_error
@@ -254,7 +255,7 @@ def _validated(
         index, how = describe_error(error, hints)
         name = hint_name(hints[index])
         raise PayloadDecodeError(
-            f"{labels[index]} can't be read as {name}: {how}: "
+            f"{labels[index]} cannot be read as {name}: {how}: "
             "make the type hint accept what was recorded, or fix what is sent",
             parameter=names[index],
             hint=name,
@@ -262,7 +263,7 @@ def _validated(
     except UnreadableHintError as error:
         name = ", ".join(hint_name(hint) for hint in hints)
         raise PayloadDecodeError(
-            f"{' or '.join(labels)} can't be read: no way is known to read JSON as {name} ({error}): use plain "
+            f"{' or '.join(labels)} cannot be read: no way is known to read JSON as {name} ({error}): use plain "
             "data, a dataclass or a pydantic model",
             parameter=names[0] if len(names) == 1 else None,
             hint=name,
@@ -292,7 +293,7 @@ def _check_count(signature: CallSignature, count: int) -> None:
 
 
 def _plain_args(args: Sequence[Any], signature: CallSignature, what: str) -> Payload:
-    """The payload of a call's arguments without a codec."""
+    """Return the payload of a call's arguments without a codec."""
     try:
         return Payload(dump(list(args)))
     except UnwritableError as error:
@@ -311,8 +312,8 @@ def _unwritable_argument(
                 if signature
                 else f"argument {index + 1} of {what}"
             )
-            return PayloadEncodeError(f"{label} can't be written as JSON: {found}", what=label)
-    return PayloadEncodeError(f"{what} can't be written as JSON: {error}", what=what)
+            return PayloadEncodeError(f"{label} cannot be written as JSON: {found}", what=label)
+    return PayloadEncodeError(f"{what} cannot be written as JSON: {error}", what=what)
 
 
 _NULL = Payload(b"null", None)

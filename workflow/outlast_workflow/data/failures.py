@@ -1,10 +1,10 @@
-"""Failures as JSON documents, and the exceptions that they were and become again.
+"""Failures: exceptions as JSON documents, and their restoration.
 
 A document has ``category``, ``type`` (the class name, or what an :class:`ApplicationError` calls itself), ``class``
-(qualified), ``message`` and ``stack``; then the facts of the error, and ``cause``, another document. The engine's own
-errors are marked by a ``class`` under ``outlast.errors`` and come back as themselves; every other exception comes back
-as an :class:`ApplicationError` with the same type and message. What was read once reads the same ever after: a failure
-may pass through any number of histories. Categories come from classes, never from the text of a message.
+(qualified), ``message`` and ``stack``; then the attributes of the error, and ``cause``, another document. The engine's
+own errors are marked by a ``class`` under ``outlast.errors`` and come back as themselves; every other exception comes
+back as an :class:`ApplicationError` with the same type and message. Reading is stable: a failure may pass through any
+number of histories and reads the same each time. Categories come from classes, never from the text of a message.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import from_datetime, from_iso, iso, to_datetime
 
 MAX_CAUSES = 20
-"""How many causes of causes a document keeps."""
+"""How deep a document's chain of causes may be."""
 MAX_TIMEOUT_CAUSES = 2
-"""… and under an activity's timeout, which every retry would otherwise lengthen."""
+"""The same under an activity's timeout, whose chain every retry would otherwise lengthen."""
 MAX_STACK_LINES = 30
 """How many of the innermost calls a stack keeps."""
 
@@ -47,7 +47,7 @@ _CANCELLED = "asyncio.CancelledError"
 
 
 def category_of(exc: BaseException) -> FailureCategory:
-    """What kind of failure an exception is, by its class; of a group, what all its exceptions are, if they agree."""
+    """Return the category of an exception, by its class; of a group, that of all its exceptions, if they agree."""
     if isinstance(exc, OutlastError):
         return exc.category
     if isinstance(exc, asyncio.CancelledError):
@@ -60,15 +60,15 @@ def category_of(exc: BaseException) -> FailureCategory:
 
 
 def failure_of(exc: BaseException, converter: DataConverter) -> Failure:
-    """The document of an exception and its causes. Never raises: details that have no JSON form are named instead."""
+    """Return the document of an exception and its causes. Never raises: details without JSON form are named."""
     return _document(exc, converter, MAX_CAUSES)
 
 
 def exception_of(failure: Failure, converter: DataConverter) -> BaseException:
-    """The exception of a document, its causes chained.
+    """Return the exception of a document, with its causes chained.
 
     Raises:
-        PayloadDecodeError: Details were encoded by a codec that is not at hand.
+        PayloadCodecError: Details were encoded by a codec that is not configured.
     """
     exc = _exception(failure, converter)
     cause = failure.get("cause")
@@ -80,7 +80,7 @@ def exception_of(failure: Failure, converter: DataConverter) -> BaseException:
 def activity_error(
     event: ActivityFailed | ActivityTimedOut, activity_type: str, converter: DataConverter
 ) -> ActivityError:
-    """What workflow code sees of an activity that ended without a result."""
+    """Return what workflow code sees when an activity ends without a result."""
     retry_state = RetryState(event.retry_state)
     error: ActivityError
     cause: Failure | None
@@ -119,15 +119,15 @@ def activity_timeout_failure(
     heartbeat_details: Payload | None = None,
     cause: Failure | None = None,
 ) -> Failure:
-    """The document of an activity's timeout, made from rows: no user code and no data converter is needed.
+    """Return the document of an activity's timeout, built from rows, without user code or a data converter.
 
     Args:
         timeout_kind: Which deadline passed.
-        deadline_at: When, in microseconds.
+        deadline_at: The deadline, in microseconds since the epoch.
         activity_type: The activity's name.
         activity_id: Its command id.
-        attempt: The attempt, as users count.
-        retry_state: Why it is not tried again; None while it is.
+        attempt: The attempt, as users count it.
+        retry_state: Why it is not retried; None if it is.
         heartbeat_details: The payload of the last heartbeat.
         cause: The previous attempt's failure; its own causes are cut off at the second level.
     """
@@ -160,12 +160,12 @@ def activity_timeout_failure(
 
 
 def plain_failure(category: FailureCategory, type: str, message: str, **facts: Any) -> Failure:
-    """The document of a failure that no exception stands for: a lost worker, a limit, a terminate."""
+    """Return the document of a failure without an exception: a lost worker, a limit, a termination."""
     return {"category": category, "type": type, "message": message, **facts}
 
 
 def clipped(failure: Failure, causes: int) -> Failure:
-    """The document with at most so many causes of causes."""
+    """Return the document with its chain of causes cut to a depth."""
     cause = failure.get("cause")
     if cause is None:
         return failure
@@ -218,12 +218,12 @@ def _message(exc: BaseException) -> str:
     try:
         text = str(exc)
     except Exception:
-        text = f"(the message of this {type(exc).__name__} can't be shown)"
+        text = f"(the message of this {type(exc).__name__} cannot be shown)"
     return _clean(text)
 
 
 def _clean(text: str) -> str:
-    """Text that JSON and every database can hold, of bounded length: PostgreSQL has no NUL in text."""
+    """Return text of bounded length that JSON and every database can hold: PostgreSQL accepts no NUL in text."""
     if len(text) > MAX_TEXT:
         text = f"{text[: MAX_TEXT - 100]}… ({len(text) - MAX_TEXT + 100:,} more characters)"
     text = text.replace("\x00", "\ufffd")
@@ -231,7 +231,7 @@ def _clean(text: str) -> str:
 
 
 def _stack(exc: BaseException) -> str | None:
-    """File, line and function of the innermost calls; what was recorded elsewhere stays."""
+    """Return file, line and function of the innermost calls. A stack that was recorded elsewhere stays as it is."""
     if isinstance(exc, OutlastError) and exc.stack is not None:
         return exc.stack or None
     if exc.__traceback__ is None or isinstance(exc, ActivityError | asyncio.CancelledError):

@@ -1,8 +1,8 @@
-"""Headers: text by name that travels beside a call, for interceptors: a trace, a tenant, who asked.
+"""Headers: text by name that travels with a call, for interceptors: a trace, a tenant, the caller's identity.
 
-They are not payloads: no codec touches them and they stand in history as they are. A run keeps those that it was
-started with, through continue-as-new and retries; a call has those that interceptors give it, and without interceptors
-none. Where there are none, nothing is stored.
+They are not payloads: no codec applies to them, and history stores them as they are. A run keeps those that it was
+started with, through continue-as-new and retries. A call has those that interceptors set, so none without interceptors.
+If there are none, nothing is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADERS = "$headers"
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, Any] | None:
-    """The headers as an event keeps them; ``None`` where there are none.
+    """Return headers as an event stores them; ``None`` if there are none.
 
     Raises:
         InvalidOptionError: A name or a value is not text, or they are too large.
@@ -55,14 +55,14 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def stored(input: Payload, headers: dict[str, Any] | None) -> str:
-    """What the row of a request keeps: the input, and the headers beside it where there are any."""
+    """Return what the row of a request stores: the input and, if there are any, the headers."""
     if headers is None:
         return input.json.decode()
     return dumps({_HEADERS: headers, "input": input}).decode()
 
 
 def taken_apart(text: str) -> tuple[Payload, dict[str, Any] | None]:
-    """The input and the headers of a request's row."""
+    """Return the input and the headers of a request's row."""
     input = Payload(text.encode())
     if not input.is_object_with(_HEADERS):  # arguments are an array, or what a codec made of one
         return input, None

@@ -20,12 +20,12 @@ NONE = type(None)
 
 
 def is_untyped(hint: Any) -> bool:
-    """Whether a hint asks for nothing: plain JSON is handed over as it is."""
+    """Return whether a hint places no demand: plain JSON is passed on as it is."""
     return hint is Any or hint is None or hint is object or hint is NONE
 
 
 def simple_types(hint: Any) -> tuple[type, ...] | None:
-    """The classes one of which a plain JSON value must have, if that is all that the hint says."""
+    """Return the classes of which a plain JSON value must be one, if the hint says no more than that."""
     try:
         simple = _SIMPLE.get(hint)
     except TypeError:  # unhashable
@@ -50,7 +50,7 @@ def simple_types(hint: Any) -> tuple[type, ...] | None:
 
 
 def hint_name(hint: Any) -> str:
-    """A hint as messages show it."""
+    """Return a hint as messages show it."""
     return (
         hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
     )

@@ -1,4 +1,4 @@
-"""What a function takes and returns, looked at once per function."""
+"""Signatures of functions: parameters and result, inspected once per function."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class CallSignature:
     """The positional parameters of a function and its type hints; compared by identity.
 
     Attributes:
-        name: The function's name, as messages call it.
+        name: The function's name in messages.
         names: Its positional parameters.
-        hints: Their type hints, ``Any`` where there is none or it can't be resolved.
+        hints: Their type hints, ``Any`` if there is none or it cannot be resolved.
         defaults: The default values of the last parameters, in order.
         required: How many parameters have no default.
         var_positional: Whether it takes ``*args``; ``var_hint`` is their type hint.
-        result_hint: What it returns; for ``async`` functions, what awaiting it returns.
-        readers: A cache of the data converter, by number of arguments.
+        result_hint: The type of its result; for ``async`` functions, of the awaited result.
+        readers: A cache of the data converter, keyed by the number of arguments.
     """
 
     __slots__ = (
@@ -67,14 +67,14 @@ class CallSignature:
 
     @classmethod
     def of(cls, fn: Callable[..., Any], *, skip_first: bool = False) -> CallSignature:
-        """The signature of a function or method.
+        """Return the signature of a function or method.
 
         Args:
             fn: A function, method, partial, callable object or class.
-            skip_first: It is a method: leave out the first parameter (``self``), and call it by its class too.
+            skip_first: Whether it is a method: leave out the first parameter (``self``), and name its class too.
 
         Raises:
-            DurableCallError: A keyword-only parameter has no default (a durable call could never give it), or Python
+            DurableCallError: A keyword-only parameter has no default (a durable call could never pass it), or Python
                 knows no signature.
         """
         name = getattr(fn, "__name__", None) or type(fn).__name__
@@ -116,21 +116,21 @@ class CallSignature:
         )
 
     def check(self, args: Sequence[Any], name: str | None = None) -> None:
-        """See that a call with these arguments can be made.
+        """Check that a call with these arguments can be made.
 
         Args:
             args: The arguments.
-            name: What the message calls the function, if not by its own name.
+            name: The function's name in the message, if not its own.
 
         Raises:
-            DurableCallError: There are too few or too many.
+            DurableCallError: There are too few or too many arguments.
         """
         count = len(args)
         if count < self.required or (count > len(self.names) and self.var_positional is None):
             raise DurableCallError(self.arity_message(count, name))
 
     def arity_message(self, given: int, name: str | None = None) -> str:
-        """How a call with the wrong number of arguments is refused."""
+        """Return the message for a call with the wrong number of arguments."""
         takes = str(self.required)
         if self.var_positional is not None:
             takes = f"at least {self.required}"
@@ -142,13 +142,13 @@ class CallSignature:
         return f"{name or self.name}() takes {takes} argument{plural}{listed}, {given} given"
 
     def parameter(self, index: int) -> str:
-        """What messages call the argument at an index."""
+        """Return the name in messages of the argument at an index."""
         if index < len(self.names):
             return self.names[index]
         return f"*{self.var_positional}" if self.var_positional else f"argument {index + 1}"
 
     def hint(self, index: int) -> Any:
-        """The type hint of the argument at an index."""
+        """Return the type hint of the argument at an index."""
         return self.hints[index] if index < len(self.names) else self.var_hint
 
     def __repr__(self) -> str:
@@ -156,7 +156,7 @@ class CallSignature:
 
 
 def _awaited(hint: Any) -> Any:
-    """The T of ``Awaitable[T]`` and ``Coroutine[…, …, T]``: what a function that returns one gives in the end."""
+    """Return the T of ``Awaitable[T]`` and ``Coroutine[…, …, T]``: the awaited result of a function."""
     if get_origin(hint) in _AWAITABLES:
         args = get_args(hint)
         return args[-1] if args else Any
@@ -164,7 +164,7 @@ def _awaited(hint: Any) -> Any:
 
 
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Type hints, ``Any`` for what can't be resolved (a name under ``TYPE_CHECKING``, or gone out of scope)."""
+    """Return type hints, ``Any`` for those that cannot be resolved (names under ``TYPE_CHECKING`` or out of scope)."""
     target: Any = fn
     while isinstance(target, functools.partial):
         target = target.func
@@ -182,7 +182,7 @@ def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _resolved(target: Any, name: str, hint: Any, names: dict[str, Any]) -> Any:
-    """One annotation, through the same door as all: ``get_type_hints`` of something that has no other."""
+    """Resolve one annotation in the same way as all: ``get_type_hints`` of an object that has no other."""
 
     def alone() -> None: ...
 
@@ -197,7 +197,7 @@ def _resolved(target: Any, name: str, hint: Any, names: dict[str, Any]) -> Any:
 
 
 def _names_in_sight(target: Any) -> dict[str, Any]:
-    """What annotations may name besides globals and builtins: the function's closure, and last its class."""
+    """Return what annotations may name other than globals and builtins: the function's closure, then its class."""
     function: Any = getattr(target, "__func__", target)
     names: dict[str, Any] = {}
     known = getattr(function, "__globals__", {})

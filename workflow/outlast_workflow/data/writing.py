@@ -1,11 +1,11 @@
-"""Writing Python values as JSON by what they are: one pass of orjson, with a hook for what it does not know.
+"""Writing Python values as JSON by their class: one pass of orjson, with a hook for classes that it does not know.
 
-Dataclasses become objects of their fields, models what pydantic makes of them, bytes base64 text, sets and tuples
-arrays, enums their values, decimals text, timedeltas ISO 8601 durations. A second, slower way serves dicts whose keys
-are no text.
+Dataclasses become objects of their fields, models what pydantic serialises them to, bytes base64 text, sets and tuples
+arrays, enums their values, decimals text, timedeltas ISO 8601 durations. A second, slower path handles dicts whose keys
+are not text.
 
-What does not survive: the subclass of a str, list or dict; which member of a union it was, where two have the same JSON
-form (``bytes | str``); an enum whose value is a tuple; the name of a time zone (its offset does).
+What is lost: the subclass of a str, list or dict; which member of a union it was, if two have the same JSON form
+(``bytes | str``); an enum whose value is a tuple; the name of a time zone (its offset does).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import orjson
 from outlast_workflow.primitives.payloads import Payload
 
 # Dataclasses pass through the hook because orjson skips fields that begin with an underscore; instants, because it
-# rounds offsets to the minute, and that of Amsterdam in 1890 had seconds.
+# rounds offsets to the minute, and some historical offsets have seconds (Amsterdam in 1890).
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _MINUTE = timedelta(minutes=1)
 _MIN_INTEGER = -(2**63)
@@ -33,11 +33,11 @@ _MAX_INTEGER = 2**64 - 1
 
 
 class UnwritableError(TypeError):
-    """A value has no JSON form; the message says why and what to do, and holds no data."""
+    """A value has no JSON form. The message says why and what to do, and contains no data."""
 
 
 def dump(value: Any) -> bytes:
-    """A value as JSON text.
+    """Return a value as JSON text.
 
     Raises:
         UnwritableError: There is no JSON form that could be read back.
@@ -82,7 +82,7 @@ _encoders: dict[type, Callable[[Any], Any]] = {}
 
 
 def _known(value: Any) -> Any:
-    """The hook of orjson: what a value of a class that it doesn't know is written as."""
+    """The hook of orjson: return what a value of a class that it does not know is written as."""
     cls = value.__class__
     encoder = _encoders.get(cls)
     if encoder is None:
@@ -93,7 +93,7 @@ def _known(value: Any) -> Any:
 def _encoder(cls: type) -> Callable[[Any], Any]:
     if issubclass(cls, Payload):
         return _embed
-    # A model or a dataclass of pydantic, told without importing pydantic.
+    # A model or a dataclass of pydantic, recognised without importing pydantic.
     if hasattr(cls, "__pydantic_serializer__"):
         return _model_encoder(cls)
     if dataclasses.is_dataclass(cls):
@@ -111,7 +111,7 @@ def _model_encoder(cls: Any) -> Callable[[Any], Any]:
             return serializer.to_python(value, mode="json", by_alias=True, round_trip=True, warnings="error")
         except Exception as error:
             raise UnwritableError(
-                f"the model {cls.__name__} can't be serialised ({type(error).__name__}): "
+                f"the model {cls.__name__} cannot be serialised ({type(error).__name__}): "
                 "check that its fields hold what they declare; for binary data set "
                 "model_config = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64')"
             ) from None
@@ -155,7 +155,7 @@ def _timedelta(value: timedelta) -> str:
 def _decimal(value: Decimal) -> str:
     if not value.is_finite():
         raise UnwritableError(
-            "it holds a Decimal that is NaN or infinite, which can't be read back: pass None or text"
+            "it holds a Decimal that is NaN or infinite, which cannot be read back: pass None or text"
         )
     return str(value)
 
@@ -182,7 +182,7 @@ _BASES: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
 
 
 def _plain(value: Any) -> Any:
-    """The same value of plain lists, dicts with text keys, and leaves."""
+    """Return the same value made of plain lists, dicts with text keys, and leaves."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, Enum):
@@ -196,7 +196,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         plain = {_key(key): _plain(item) for key, item in value.items()}
         if len(plain) != len(value):
-            raise UnwritableError("it holds a dict two keys of which are the same as text")
+            raise UnwritableError("it holds a dict with two keys that are the same as text")
         return plain
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in value]
@@ -205,7 +205,7 @@ def _plain(value: Any) -> Any:
 
 
 def _key(key: Any) -> str:
-    """A dict key as text that pydantic reads back by hint."""
+    """Return a dict key as text that pydantic can read back by its hint."""
     if isinstance(key, Enum):
         return _key(key.value)
     if isinstance(key, str):
@@ -224,7 +224,7 @@ def _key(key: Any) -> str:
 
 
 def _refuse_non_finite(value: Any) -> None:
-    """Look for the floats that JSON does not have."""
+    """Raise UnwritableError if a value holds a float that JSON does not have."""
     todo: list[Any] = [value]
     seen: set[int] = set()
     while todo:

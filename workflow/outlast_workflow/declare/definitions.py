@@ -1,9 +1,9 @@
 """Declaring workflows: ``@workflow.defn`` on a class with one ``@workflow.run``, or on a function.
 
-``Order.run``, asked of the class, is a typed reference without ``self``, which ``client.start(Order.run, "o-1")``
-takes; asked of an instance, it is the bound method. Mistakes are found when the class is made, not when a run starts.
+On the class, ``Order.run`` is a typed reference without ``self``, as ``client.start(Order.run, "o-1")`` takes it. On an
+instance, it is the bound method. Mistakes are found when the class is created, not when a run starts.
 
-The code is ``async def`` or plain ``def``; what is plain runs in a greenlet (:mod:`~outlast_workflow.loop.greenlets`),
+The code is ``async def`` or plain ``def``. Plain code runs in a greenlet (:mod:`~outlast_workflow.loop.greenlets`),
 where the calls of ``workflow.blocking`` block.
 """
 
@@ -42,21 +42,21 @@ class WorkflowDefinition:
     """Where the code is, as ``file:line``."""
     handlers: HandlerSet = field(default_factory=HandlerSet)
     takes_input: bool = False
-    """Whether the constructor is given the input too."""
+    """Whether the constructor takes the input too."""
     is_async: bool = True
-    """Whether it is coroutines; plain code, its plain handlers too, may block."""
+    """Whether the run method is a coroutine function. Plain code, including plain handlers, may block."""
     interceptors: Chain = field(default_factory=Chain)
     """What stands around its code: :class:`outlast_workflow.run.interceptors.WorkflowInterceptor`."""
 
     def instance(self, args: tuple[Any, ...]) -> object | None:
-        """What the code of a run runs on; ``None`` for a function."""
+        """Return the instance that the code of a run runs on; ``None`` for a function."""
         if self.cls is None:
             return None
         made: object = self.cls(*args) if self.takes_input else self.cls()
         return made
 
     def enter(self, instance: object | None, args: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
-        """The coroutine of a run on its instance."""
+        """Return the coroutine of a run on its instance."""
         if self.cls is not None:
             args = (instance, *args)
         coroutine: Coroutine[Any, Any, Any] = self.fn(*args) if self.is_async else in_greenlet(self.fn, *args)
@@ -64,7 +64,7 @@ class WorkflowDefinition:
 
 
 class RunReference(Generic[P, T]):
-    """``Order.run``: a workflow's entry point as the class shows it, typed without ``self``."""
+    """``Order.run``: a workflow's entry point on the class, typed without ``self``."""
 
     __slots__ = ("definition", "fn")
 
@@ -73,7 +73,7 @@ class RunReference(Generic[P, T]):
         self.fn = fn
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        """Run it as plain code on a fresh instance; a durable call in it needs a run around it."""
+        """Run it as plain code on a fresh instance. A durable call in it needs a run around it."""
         definition = self.definition
         if definition.takes_input and kwargs:
             given = inspect.signature(self.fn).bind(None, *args, **kwargs).args[1:]
@@ -93,7 +93,7 @@ class RunReference(Generic[P, T]):
 
 
 class PlainWorkflow(RunReference[P, T]):
-    """A plain function that is a workflow: typed as a coroutine, for it is started like one; ``.fn`` is the code."""
+    """A plain function that is a workflow, typed as a coroutine because it is started like one; ``.fn`` is the code."""
 
     __slots__ = ("__dict__",)
 
@@ -107,7 +107,7 @@ async def _run_plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 class _RunMethod(Generic[P, T]):
-    """What ``@workflow.run`` makes of a method."""
+    """What ``@workflow.run`` turns a method into."""
 
     __slots__ = ("fn",)
 
@@ -137,7 +137,7 @@ class RunMethod(_RunMethod[P, T]):
 
 
 class PlainRunMethod(_RunMethod[P, T]):
-    """… of a plain ``def``: of the class it is a coroutine like any other, of an instance it is plain."""
+    """… of a plain ``def``: on the class a coroutine like any other, on an instance plain."""
 
     __slots__ = ()
 
@@ -152,7 +152,7 @@ class PlainRunMethod(_RunMethod[P, T]):
         return self._get(instance, owner)
 
 
-# What overlaps is decided by the order: a class before what is callable, a coroutine before any other result.
+# The order resolves overlaps: a class before a callable, a coroutine before any other result.
 @overload
 def run(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
     fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
@@ -194,11 +194,11 @@ def defn(target: Any = None, /, *, name: str | None = None) -> Any:
 
     Args:
         target: A class with one method marked ``@workflow.run``, or a function.
-        name: The workflow type that histories hold; the class's or function's name if not given. Keep it when you
-            rename the code.
+        name: The workflow type, which histories record; by default the name of the class or function. Keep it when
+            you rename the code.
 
     Raises:
-        InvalidOptionError: The target or the name can't be a workflow; says why.
+        InvalidOptionError: The target is not a workflow, or the name is not allowed; the message says why.
     """
     if target is None:
         return _Decorator(name)
@@ -206,7 +206,7 @@ def defn(target: Any = None, /, *, name: str | None = None) -> Any:
 
 
 class _Decorator:
-    """``@workflow.defn(name=…)``, waiting for its target."""
+    """``@workflow.defn(name=…)``, before it is applied to its target."""
 
     __slots__ = ("name",)
 
@@ -239,7 +239,7 @@ class _Decorator:
 
 
 def definition_of(workflow: object) -> WorkflowDefinition:
-    """The definition behind a workflow class, its ``run``, a workflow function or a definition.
+    """Return the definition of a workflow class, its ``run``, a workflow function or a definition.
 
     Raises:
         InvalidOptionError: It is none of these.
@@ -250,7 +250,7 @@ def definition_of(workflow: object) -> WorkflowDefinition:
         return workflow.definition
     if isinstance(workflow, MethodType):
         workflow = type(workflow.__self__)
-    # A class that inherits from a workflow isn't one until it is declared: two types must not share a name by accident.
+    # A class that inherits from a workflow is no workflow until declared: two types must not share a name by accident.
     definition = getattr(workflow, "__dict__", {}).get(_ATTRIBUTE)
     if isinstance(definition, WorkflowDefinition):
         return definition
@@ -287,7 +287,7 @@ def _class_definition(cls: type, name: str | None) -> WorkflowDefinition:
 
 
 def _run_methods(cls: type) -> dict[str, _RunMethod[Any, Any]]:
-    """The marked methods by name; a subclass's attribute hides the one it overrides, marked or not."""
+    """Return the marked methods by name. A subclass's attribute hides the one it overrides, marked or not."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         found.update(vars(base))
@@ -310,11 +310,11 @@ def _function_definition(fn: Callable[..., Any], name: str | None) -> WorkflowDe
 def _check_returns(fn: Callable[..., Any], decorator: str) -> None:
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
         kind = "an async generator" if inspect.isasyncgenfunction(fn) else "a generator"
-        raise InvalidOptionError(f"{decorator}: {fn.__qualname__} is {kind}: return a value, don't yield")
+        raise InvalidOptionError(f"{decorator}: {fn.__qualname__} is {kind}: return a value, do not yield")
 
 
 def _check_constructor(cls: type, takes: CallSignature | None) -> None:
-    """The constructor takes nothing, or (``@workflow.init``) just what the run method takes."""
+    """Check that the constructor takes nothing or, with ``@workflow.init``, exactly what the run method takes."""
     if takes is not None:
         own = CallSignature.of(cls.__init__, skip_first=True)  # type: ignore[misc]
         if (own.names, own.required, own.var_positional) != (

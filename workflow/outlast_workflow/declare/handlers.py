@@ -1,8 +1,8 @@
-"""Declaring how a workflow is spoken to: ``@workflow.signal``, ``@workflow.query``, ``@workflow.update``.
+"""Declaring the handlers of a workflow: ``@workflow.signal``, ``@workflow.query``, ``@workflow.update``.
 
-Asked of the class, ``Order.approve`` is a typed reference without ``self``: it names the handler and knows its
-arguments, so ``handle.signal(Order.approve, "ada")`` is checked; called, it is a *call* to be sent elsewhere
-(``Order.approve("ada")``). Asked of an instance, it is the plain bound method.
+On the class, ``Order.approve`` is a typed reference without ``self``: it names the handler and knows its arguments, so
+``handle.signal(Order.approve, "ada")`` is checked. Called, it returns a *call* to be sent elsewhere
+(``Order.approve("ada")``). On an instance, it is the plain bound method.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TAKES_INPUT = "__outlast_init__"
 
 
 class HandlerCall:
-    """A handler's name and what it is called with."""
+    """A handler's name and the arguments of one call."""
 
     __slots__ = ("args", "name", "result_hint", "signature")
 
@@ -47,7 +47,7 @@ class HandlerCall:
 
 
 class SignalCall(HandlerCall):
-    """A signal with its arguments: what ``Order.approve("ada")`` is."""
+    """A signal with its arguments, as ``Order.approve("ada")`` returns it."""
 
     __slots__ = ()
 
@@ -89,16 +89,16 @@ class HandlerSet:
     dynamic: dict[str, Handler] = field(default_factory=dict)
 
     def of(self, kind: str) -> dict[str, Handler]:
-        """The named handlers of a kind."""
+        """Return the named handlers of a kind."""
         return {"signal": self.signals, "query": self.queries, "update": self.updates}[kind]
 
     def find(self, kind: str, name: str) -> Handler | None:
-        """The handler of a name, or the dynamic one of its kind."""
+        """Return the handler of a name, or the dynamic one of its kind."""
         return self.of(kind).get(name) or self.dynamic.get(kind)
 
 
 class _Reference(Generic[P]):
-    """A handler as its class shows it."""
+    """A handler on its class."""
 
     __slots__ = ("method",)
 
@@ -107,7 +107,7 @@ class _Reference(Generic[P]):
 
     @property
     def name(self) -> str:
-        """The name that it is sent under."""
+        """Return the name under which it is sent."""
         name = self.method.name
         if name is None:
             raise InvalidOptionError("a dynamic handler has no name of its own: give the name as text")
@@ -130,7 +130,7 @@ class SignalReference(_Reference[P]):
     __slots__ = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> SignalCall:
-        """The signal with its arguments, to be sent."""
+        """Return the signal with its arguments, to be sent."""
         call: SignalCall = self._call(SignalCall, args, kwargs)
         return call
 
@@ -141,7 +141,7 @@ class QueryReference(_Reference[P], Generic[P, T]):
     __slots__ = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> QueryCall[T]:
-        """The query with its arguments, to be asked."""
+        """Return the query with its arguments, to be sent."""
         call: QueryCall[T] = self._call(QueryCall, args, kwargs)
         return call
 
@@ -152,13 +152,13 @@ class UpdateReference(_Reference[P], Generic[P, T]):
     __slots__ = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> UpdateCall[T]:
-        """The update with its arguments, to be asked."""
+        """Return the update with its arguments, to be sent."""
         call: UpdateCall[T] = self._call(UpdateCall, args, kwargs)
         return call
 
 
 class _Method:
-    """What a decorator makes of a method."""
+    """What a decorator turns a method into."""
 
     kind = ""
 
@@ -175,7 +175,7 @@ class _Method:
         self._handler: Handler | None = None
 
     def handler(self) -> Handler:
-        """The handler; its type hints are read when it is first asked for, when all names are there."""
+        """Return the handler. Its type hints are read at first use, when all names are defined."""
         if self._handler is None:
             fn = self.fn
             signature = CallSignature.of(fn, skip_first=True)
@@ -189,7 +189,7 @@ class _Method:
         return self._handler
 
     def checker(self) -> Callable[..., Any] | None:
-        """The validator, of an update that has one."""
+        """Return the validator of an update that has one."""
         return None
 
 
@@ -218,7 +218,7 @@ class QueryMethod(_Method, Generic[P, T]):
         super().__init__(fn, name, dynamic=dynamic)
         if inspect.iscoroutinefunction(fn):
             raise InvalidOptionError(
-                f"@workflow.query: {fn.__qualname__} must be a plain `def`: a query only looks, it can't wait"
+                f"@workflow.query: {fn.__qualname__} must be a plain `def`: a query only reads, it cannot wait"
             )
 
     @overload
@@ -242,10 +242,10 @@ class UpdateMethod(_Method, Generic[P, T]):
         self._validator: Callable[..., Any] | None = None
 
     def validator(self, fn: Callable[Concatenate[Any, P], None]) -> Callable[Concatenate[Any, P], None]:
-        """Mark the method that may refuse the update, by raising, before it becomes part of the history."""
+        """Mark the method that may reject the update, by raising, before the update becomes part of the history."""
         if not inspect.isfunction(fn) or inspect.iscoroutinefunction(fn):
             raise InvalidOptionError(
-                f"the validator of update {self.fn.__qualname__} must be a plain `def`: it only looks"
+                f"the validator of update {self.fn.__qualname__} must be a plain `def`: it only reads"
             )
         if self._validator is not None:
             raise InvalidOptionError(f"update {self.fn.__qualname__} has a validator already")
@@ -322,12 +322,12 @@ def signal(*, dynamic: Literal[True]) -> _SignalDecorator: ...
 
 
 def signal(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False) -> Any:
-    """Mark a method, plain or ``async``, that takes a signal.
+    """Mark a method, plain or ``async``, that handles a signal.
 
     Args:
         fn: The method.
-        name: What the signal is called; the method's name if not given. Keep it when you rename the code.
-        dynamic: The method takes every signal that no other takes, as ``(self, name, args)``.
+        name: The signal's name; by default the method's name. Keep it when you rename the code.
+        dynamic: Whether the method handles every signal that has no other handler, as ``(self, name, args)``.
     """
     made = _SignalDecorator(name, dynamic=dynamic)
     return made if fn is None else made(fn)
@@ -346,12 +346,12 @@ def query(*, dynamic: Literal[True]) -> _QueryDecorator: ...
 
 
 def query(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False) -> Any:
-    """Mark a plain method that answers a query. It may look at anything and change nothing.
+    """Mark a plain method that answers a query. It may read anything, but must change nothing.
 
     Args:
         fn: The method.
-        name: What the query is called; the method's name if not given.
-        dynamic: The method answers every query that no other does, as ``(self, name, args)``.
+        name: The query's name; by default the method's name.
+        dynamic: Whether the method answers every query that has no other handler, as ``(self, name, args)``.
     """
     made = _QueryDecorator(name, dynamic=dynamic)
     return made if fn is None else made(fn)
@@ -374,19 +374,19 @@ def update(*, dynamic: Literal[True]) -> _UpdateDecorator: ...
 
 
 def update(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False) -> Any:
-    """Mark a method, plain or ``async``, that takes an update and answers it.
+    """Mark a method, plain or ``async``, that handles an update and returns its result.
 
     Args:
-        fn: The method. ``@<its name>.validator`` marks another that may refuse the update.
-        name: What the update is called; the method's name if not given.
-        dynamic: The method takes every update that no other takes, as ``(self, name, args)``.
+        fn: The method. ``@<its name>.validator`` marks another that may reject the update.
+        name: The update's name; by default the method's name.
+        dynamic: Whether the method handles every update that has no other handler, as ``(self, name, args)``.
     """
     made = _UpdateDecorator(name, dynamic=dynamic)
     return made if fn is None else made(fn)
 
 
 def init(fn: F) -> F:
-    """Mark a workflow's ``__init__`` that is given the run's input, as the run method is.
+    """Mark a workflow's ``__init__`` that takes the run's input, as the run method does.
 
     Signals that arrive before the first workflow task then find an instance that knows its input.
     """
@@ -397,7 +397,7 @@ def init(fn: F) -> F:
 
 
 def call_of(kind: type[K], target: object, args: tuple[Any, ...]) -> K:
-    """The call that a caller means: of ``Order.approve`` with arguments, of a call, or of a name with arguments.
+    """Return the call of ``Order.approve`` with arguments, of a call, or of a name with arguments.
 
     Args:
         kind: :class:`SignalCall`, :class:`QueryCall` or :class:`UpdateCall`.
@@ -405,7 +405,7 @@ def call_of(kind: type[K], target: object, args: tuple[Any, ...]) -> K:
         args: The arguments that came with it.
 
     Raises:
-        InvalidOptionError: It is nothing of the kind.
+        InvalidOptionError: The target is not of that kind.
         DurableCallError: The number of arguments is wrong.
     """
     noun = kind.__name__.removesuffix("Call").lower()
@@ -425,15 +425,15 @@ def call_of(kind: type[K], target: object, args: tuple[Any, ...]) -> K:
 
 
 def takes_input(cls: type) -> bool:
-    """Whether the constructor of a class is marked with ``@workflow.init``."""
+    """Return whether the constructor of a class is marked with ``@workflow.init``."""
     return bool(getattr(cls.__init__, _TAKES_INPUT, False))  # type: ignore[misc]
 
 
 def handlers_of(cls: type) -> HandlerSet:
-    """The handlers of a workflow class; a subclass's attribute hides the one that it overrides.
+    """Return the handlers of a workflow class. A subclass's attribute hides the one that it overrides.
 
     Raises:
-        InvalidOptionError: Two handlers of a kind have one name, or an override lost its decorator.
+        InvalidOptionError: Two handlers of a kind have the same name, or an override has lost its decorator.
     """
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):

@@ -152,7 +152,7 @@ class _Checker:
         if event.type not in TRANSITIONS[noun].get(state, ()):
             who = noun if key[1] is None else f"{noun} {key[1]}"
             said = "nothing yet" if state == START else state
-            self.say(seq, event, f"can't be: the last word on {who} was {said}")
+            self.say(seq, event, f"cannot be: the last word on {who} was {said}")
         if state != START and (noun, event.type) in _ENDS_TWICE and state in _closed_states(noun):
             self.states[key] = event.type + "*"
         else:

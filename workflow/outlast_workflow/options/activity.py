@@ -1,4 +1,4 @@
-"""What a durable call of an activity may say: where it runs, how long it may take, how it is retried."""
+"""Options of an activity call: where it runs, how long it may take, how it is retried."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _ORDER = (
 
 
 class ActivityOptions(Value):
-    """Options of an activity call. All are optional; what is not given comes from the decorator or the worker.
+    """Options of an activity call. All are optional; missing ones come from the decorator or the worker.
 
     Args:
-        task_queue: The queue it waits in; by default the workflow's.
+        task_queue: The task queue; by default the workflow's.
         schedule_to_start_timeout: How long an attempt may wait for a worker.
         start_to_close_timeout: How long an attempt may run.
         schedule_to_close_timeout: How long all attempts together may take.
-        heartbeat_timeout: How long a running attempt may be silent.
-        retry_policy: By default 1 s, doubled, at most 100 s, without end.
+        heartbeat_timeout: How long a running attempt may go without a heartbeat.
+        retry_policy: By default 1 s, doubling up to 100 s, unlimited.
         priority: 0 (first) to 9; by default the workflow's.
         cancellation_type: What cancelling the call does: ``try`` (the default), ``wait`` or ``abandon``; see
             :class:`CancellationType`.
@@ -86,7 +86,7 @@ class ActivityOptions(Value):
     schedule_to_close_us: int | None
     heartbeat_us: int | None
     is_bounded: bool
-    """Whether one attempt, or all together, must end some time: by start-to-close, schedule-to-close or heartbeat."""
+    """Whether a timeout bounds one attempt or all together: start-to-close, schedule-to-close or heartbeat."""
     _snapshot: Payload | None
 
     def __init__(
@@ -146,11 +146,11 @@ class ActivityOptions(Value):
 
     @property
     def policy(self) -> RetryPolicy:
-        """The retry policy, the default one if none was given."""
+        """Return the retry policy, or the default one if none was given."""
         return self.retry_policy or DEFAULT_RETRY_POLICY
 
     def merged(self, over: ActivityOptions) -> ActivityOptions:
-        """These options where ``over`` says nothing, validated together. Cached.
+        """Return these options overridden by ``over``, validated together. Cached.
 
         Raises:
             InvalidOptionError: The two contradict each other.
@@ -159,7 +159,7 @@ class ActivityOptions(Value):
 
     @property
     def snapshot(self) -> Payload:
-        """What ``ActivityScheduled`` keeps, so that a deploy alters nothing: timeouts in seconds and retry policy."""
+        """Return what ``ActivityScheduled`` records, unaffected by deploys: timeouts in seconds, and retry policy."""
         if self._snapshot is None:
             object.__setattr__(self, "_snapshot", Payload(_snapshot_json(self)))
         assert self._snapshot is not None
@@ -167,41 +167,41 @@ class ActivityOptions(Value):
 
     @classmethod
     def from_snapshot(cls, document: dict[str, Any] | str | bytes) -> ActivityOptions:
-        """The options of a snapshot (a document, or its JSON text: cached), not validated again."""
+        """Return the options of a snapshot (a document, or its JSON text: cached), without validating them again."""
         if isinstance(document, dict):
             return _read(document)
         return _read_text(document)
 
     def with_task_queue(self, task_queue: str | None) -> Self:
-        """The same with another task queue."""
+        """Return a copy with another task queue."""
         return self.replace(task_queue=task_queue)
 
     def with_schedule_to_start_timeout(self, timeout: float | timedelta | None) -> Self:
-        """The same with another limit on an attempt's wait for a worker."""
+        """Return a copy with another limit on an attempt's wait for a worker."""
         return self.replace(schedule_to_start_timeout=timeout)
 
     def with_start_to_close_timeout(self, timeout: float | timedelta | None) -> Self:
-        """The same with another limit on one attempt."""
+        """Return a copy with another limit on one attempt."""
         return self.replace(start_to_close_timeout=timeout)
 
     def with_schedule_to_close_timeout(self, timeout: float | timedelta | None) -> Self:
-        """The same with another limit on all attempts together."""
+        """Return a copy with another limit on all attempts together."""
         return self.replace(schedule_to_close_timeout=timeout)
 
     def with_heartbeat_timeout(self, timeout: float | timedelta | None) -> Self:
-        """The same with another limit on silence."""
+        """Return a copy with another heartbeat timeout."""
         return self.replace(heartbeat_timeout=timeout)
 
     def with_retry_policy(self, retry_policy: RetryPolicy | None) -> Self:
-        """The same with another retry policy."""
+        """Return a copy with another retry policy."""
         return self.replace(retry_policy=retry_policy)
 
     def with_priority(self, priority: int | None) -> Self:
-        """The same with another priority, 0 (first) to 9."""
+        """Return a copy with another priority, 0 (first) to 9."""
         return self.replace(priority=priority)
 
     def with_cancellation_type(self, cancellation_type: CancellationType | str | None) -> Self:
-        """The same with another way to be cancelled."""
+        """Return a copy with another cancellation type."""
         return self.replace(cancellation_type=cancellation_type)
 
 

@@ -1,4 +1,4 @@
-"""How large things may grow before the engine refuses."""
+"""Structural limits: how large things may grow before the engine refuses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIB = 1024 * _KIB
 _ADVICE = {
     "payload_bytes": "keep large data elsewhere and pass a reference to it",
     "memo_bytes": "keep large data in the input or elsewhere",
-    "search_attributes_bytes": "keep in them what runs are found by, and the rest in the memo",
+    "search_attributes_bytes": "keep in them only what runs are searched by, and the rest in the memo",
     "unhandled_signals": "let the workflow handle them first, or raise this limit in StructuralLimits",
     "open_updates": "let the workflow answer them first, or raise this limit in StructuralLimits",
     "history_events": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
@@ -27,8 +27,8 @@ _ADVICE = {
 class StructuralLimits:
     """The engine's limits, by kind; 0 switches one off. A value *greater* than its limit is refused.
 
-    ``…_bytes`` are bytes of JSON; the others are counts. The last two are no limits: beyond them
-    ``workflow.info()`` suggests to continue as new.
+    ``…_bytes`` are bytes of JSON; the others are counts. The last two are not limits: beyond them
+    ``workflow.info()`` suggests continuing as new.
     """
 
     payload_bytes: int = 2 * _MIB
@@ -55,13 +55,13 @@ class StructuralLimits:
                 )
 
     def check(self, kind: str, value: int, *, whose: str = "", warned: set[str] | None = None) -> None:
-        """Refuse a value over its limit; log a warning from 80 % on.
+        """Refuse a value over its limit, and log a warning from 80 % on.
 
         Args:
             kind: A field of this class.
             value: Bytes or a count, as the field is.
-            whose: What the warning names, for example a workflow id.
-            warned: The kinds that were already warned of: a warning is logged only if it adds one.
+            whose: The subject that the warning names, such as a workflow id.
+            warned: The kinds already warned about. A warning is logged only for a kind that is not in it.
 
         Raises:
             StructuralLimitError: The value is greater than the limit.
@@ -71,9 +71,9 @@ class StructuralLimits:
             self._near(kind, value, limit, whose, warned)
 
     def check_next(self, kind: str, count: int, *, whose: str = "") -> None:
-        """As :meth:`check`, for a count that grows by one where nobody remembers what was warned of.
+        """Check a count that grows by one, where no record is kept of past warnings.
 
-        A warning is logged at 80 %, and again at every twentieth of the limit from there on.
+        A warning is logged at 80 %, and then at every further twentieth of the limit.
         """
         limit: int = getattr(self, kind)
         if limit and (count > limit or (count - 1) * 20 // limit < count * 20 // limit):
@@ -97,4 +97,4 @@ class StructuralLimits:
 
 
 DEFAULT_LIMITS = StructuralLimits()
-"""What holds where nobody says otherwise."""
+"""The limits that apply by default."""

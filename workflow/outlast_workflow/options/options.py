@@ -1,6 +1,6 @@
-"""The options of every way in, and the one validator that they share.
+"""The option classes, and the one validator that they share.
 
-Values are immutable, compare by value, and were checked when they were made: whoever holds one need not look again.
+Values are immutable, compare by value, and are validated when created, so that no later code needs to check them again.
 """
 
 from outlast_workflow.options.activity import ActivityOptions

@@ -1,4 +1,4 @@
-"""When to try again, and after how long."""
+"""When to retry, and after how long."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from outlast_workflow.primitives.value_object import Value
 
 
 class RetryPolicy(Value):
-    """How a failed attempt is followed by another: exponential backoff, capped.
+    """How failed attempts are retried: capped exponential backoff.
 
     Args:
         initial_interval: The first wait, in seconds or a timedelta.
-        backoff_coefficient: By how much each wait exceeds the one before; at least 1.
+        backoff_coefficient: The factor by which each wait exceeds the one before; at least 1.
         max_interval: The longest wait, in seconds or a timedelta.
-        max_attempts: How many attempts in all; 0 is unlimited.
+        max_attempts: The number of attempts in all; 0 is unlimited.
         jitter: The fraction (0 to 1) by which a wait is spread at random, both ways, never beyond ``max_interval``.
-        non_retryable_error_types: Class names (or classes) of errors that are not tried again.
+        non_retryable_error_types: Class names (or classes) of errors that are not retried.
 
     Raises:
         InvalidOptionError: A field is out of range.
@@ -106,18 +106,18 @@ class RetryPolicy(Value):
         )
 
     def allows(self, attempt_just_made: int) -> bool:
-        """Whether there may be another attempt after this one (counted from 1)."""
+        """Return whether another attempt may follow this one (counted from 1)."""
         return self.max_attempts == 0 or attempt_just_made < self.max_attempts
 
     def is_non_retryable(self, failure: dict[str, Any]) -> bool:
-        """Whether a failure document forbids another attempt: by its own flag, or because its type is listed."""
+        """Return whether a failure document forbids another attempt, by its own flag or by its type."""
         if failure.get("non_retryable"):
             return True
         listed = self.non_retryable_error_types
         return bool(listed) and (failure.get("type") in listed or failure.get("class") in listed)
 
     def delay_us(self, attempt: int, jitter_unit: float) -> int:
-        """How long to wait after an attempt, in microseconds.
+        """Return how long to wait after an attempt, in microseconds.
 
         Args:
             attempt: The attempt that just ended, counted from 1.
@@ -135,14 +135,14 @@ class RetryPolicy(Value):
         return math.ceil(delay)
 
     def to_document(self) -> dict[str, Any]:
-        """The policy as JSON, intervals in seconds."""
+        """Return the policy as a JSON document, with intervals in seconds."""
         document = self.given()
         document["non_retryable_error_types"] = list(self.non_retryable_error_types)
         return document
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Self:
-        """The policy that :meth:`to_document` wrote, not validated again."""
+        """Return the policy that :meth:`to_document` wrote, without validating it again."""
         policy = cls.__new__(cls)
         policy._fill(
             document["initial_interval"],
@@ -171,4 +171,4 @@ def _type_names(types: Iterable[str | type[BaseException]]) -> tuple[str, ...]:
 
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
-"""What an activity has that names no policy: 1 s, doubled, at most 100 s, without end."""
+"""The policy of an activity that names none: 1 s, doubling up to 100 s, unlimited."""

@@ -1,10 +1,10 @@
-"""Search attributes: typed facts about a run by which it is found.
+"""Search attributes: typed values by which runs are found.
 
 A value is text, a whole number, a float, a boolean, an instant or a list of texts; its type is that of the value, and
-nothing need be declared. In events, rows and options they are a *document*: a JSON object in which an instant is
-``{"datetime": "…"}``, so that it is told apart from text, and in which ``null`` takes an attribute away.
+needs no declaration. In events, rows and options they form a *document*: a JSON object in which an instant is
+``{"datetime": "…"}``, to distinguish it from text, and in which ``null`` removes an attribute.
 
-They are not encoded by a payload codec: what is to be found by must be readable in the database.
+Payload codecs do not apply to them: what the database searches by must be readable there.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from outlast_workflow.options.validation import refuse_reserved
 from outlast_workflow.primitives.times import from_datetime
 
 SearchValue = str | int | float | bool | datetime | list[str]
-"""What an attribute may be."""
+"""The types that an attribute may have."""
 
 Document = dict[str, Any]
 """Attributes as plain JSON values."""
 
 MOST_NAME_BYTES: Final = 200
 MOST_TEXT_BYTES: Final = 2_000
-"""Name, value and run id together are a key of an index, and PostgreSQL's hold 2,704 bytes."""
+"""Name, value and run id together are an index key, and one of PostgreSQL holds at most 2,704 bytes."""
 MOST_ITEMS: Final = 100
 LEAST_INTEGER: Final = -(2**63)
 MOST_INTEGER: Final = 2**63 - 1
 
 
 def checked_attributes(given: Any, *, removals: bool = False, reserved: bool = False) -> dict[str, Any]:
-    """What was given, checked, in its one normal form: instants in UTC, lists of plain texts, no repeats in them.
+    """Return attributes, validated, in their normal form: instants in UTC, lists of plain text without repeats.
 
     Args:
         given: Names and values.
-        removals: Whether ``None`` (and an empty list, which is the same) may stand for an attribute to take away; it
-            is left out otherwise.
-        reserved: Whether names that are reserved for the engine may occur: in what the engine wrote, they may.
+        removals: Whether ``None`` (or an empty list, which is the same) marks an attribute to remove; such a value is
+            left out otherwise.
+        reserved: Whether names that are reserved for the engine are allowed, as in what the engine wrote.
 
     Raises:
-        InvalidOptionError: A name or a value that can't be; the message has no value in it.
+        InvalidOptionError: A name or a value is not allowed; the message contains no value.
     """
     if not isinstance(given, Mapping):
         raise _bad(f"search attributes must be a dict of names and values, not {type(given).__name__}")
@@ -62,7 +62,7 @@ def checked_attributes(given: Any, *, removals: bool = False, reserved: bool = F
 
 
 def checked_name(name: Any) -> str:
-    """An attribute's name: printable text of at most 200 bytes."""
+    """Return an attribute's name: printable text of at most 200 bytes."""
     if not isinstance(name, str):
         raise _bad(f"a search attribute's name must be text, not {type(name).__name__}")
     if not name.strip() or any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
@@ -73,7 +73,7 @@ def checked_name(name: Any) -> str:
 
 
 def checked_value(name: str, value: Any) -> SearchValue:
-    """One value in its normal form."""
+    """Return one value in its normal form."""
     what = f"search attribute {name!r}"
     if isinstance(value, list | tuple):
         items = [_text(f"each item of {what}", item) for item in value]
@@ -84,7 +84,7 @@ def checked_value(name: str, value: Any) -> SearchValue:
 
 
 def checked_scalar(what: str, value: Any) -> str | int | float | bool | datetime:
-    """One value that is no list, in its normal form."""
+    """Return one value that is not a list, in its normal form."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -112,7 +112,7 @@ def _text(what: str, value: Any) -> str:
     if not isinstance(value, str):
         raise _bad(f"{what} must be text, not {type(value).__name__}")
     if "\x00" in value:
-        raise _bad(f"{what} must not hold NUL (U+0000), which PostgreSQL does not take")
+        raise _bad(f"{what} must not hold NUL (U+0000), which PostgreSQL does not accept")
     size = len(_utf8(what, value))
     if size > MOST_TEXT_BYTES:
         raise _bad(f"{what} must be at most {MOST_TEXT_BYTES:,} bytes of UTF-8, not {size:,}: it is a key")
@@ -134,7 +134,7 @@ def _bad(message: str) -> InvalidOptionError:
 
 
 def to_document(attributes: Mapping[str, Any]) -> Document:
-    """Checked attributes as plain JSON values."""
+    """Return validated attributes as plain JSON values."""
     return {
         name: {"datetime": value.isoformat()} if isinstance(value, datetime) else value
         for name, value in attributes.items()
@@ -142,7 +142,7 @@ def to_document(attributes: Mapping[str, Any]) -> Document:
 
 
 def from_document(document: Mapping[str, Any] | None) -> dict[str, SearchValue]:
-    """The attributes of a document; those that it takes away are left out."""
+    """Return the attributes of a document, without those that it removes."""
     return {
         name: datetime.fromisoformat(value["datetime"]) if isinstance(value, dict) else value
         for name, value in (document or {}).items()
@@ -151,10 +151,10 @@ def from_document(document: Mapping[str, Any] | None) -> dict[str, SearchValue]:
 
 
 def merged(before: Mapping[str, Any] | None, given: Mapping[str, Any]) -> Document:
-    """A document with another one over it."""
+    """Return a document overridden by another one."""
     return {name: value for name, value in {**(before or {}), **given}.items() if value is not None}
 
 
 def size_of(document: Mapping[str, Any]) -> int:
-    """How many bytes of JSON a document is: what the limit counts."""
+    """Return the size of a document in bytes of JSON, as the limit counts it."""
     return len(orjson.dumps(document))

@@ -1,4 +1,4 @@
-"""What a start of a workflow may say."""
+"""Options of a workflow's start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outlast_workflow.primitives.value_object import Value
 
 
 class StartOptions(Value):
-    """Options of a workflow's start; immutable, made at once or step by step.
+    """Options of a workflow's start. Immutable; created at once or step by step.
 
     ``StartOptions(execution_timeout=7200) == StartOptions().with_execution_timeout(7200)``.
 
@@ -26,9 +26,9 @@ class StartOptions(Value):
         execution_timeout: How long all runs of the chain together may take, start delay included; at least 1 second.
         run_timeout: How long each run may take; at least 1 second. It may exceed the execution timeout.
         retry_policy: If given, a failed run is followed by another, within the same execution deadline.
-        memo: JSON-able values that are kept with the run and shown by ``describe``.
-        search_attributes: What the run is found by: text, numbers, booleans, datetimes, lists of texts, by name.
-        start_delay: How long to wait before the first run begins; a signal, update or cancel ends it.
+        memo: JSON-compatible values that are stored with the run and shown by ``describe``.
+        search_attributes: Attributes to find the run by: text, numbers, booleans, datetimes, lists of texts, by name.
+        start_delay: How long to wait before the first run starts; a signal, update or cancel request ends the wait.
         priority: 0 (first) to 9; inherited by activities and children.
         duplicate_policy: What to do if the workflow id is taken.
 
@@ -134,35 +134,35 @@ class StartOptions(Value):
 
     @classmethod
     def terminate_existing(cls) -> Self:
-        """If the id's run is open, terminate it; start in any case, in one change."""
+        """If the id's run is open, terminate it and start a new one, in one transaction."""
         return cls(duplicate_policy=DuplicatePolicy.TERMINATE_EXISTING)
 
     def with_execution_timeout(self, timeout: float | timedelta | None) -> Self:
-        """The same with another limit on all runs of the chain together."""
+        """Return a copy with another limit on all runs of the chain together."""
         return self.replace(execution_timeout=timeout)
 
     def with_run_timeout(self, timeout: float | timedelta | None) -> Self:
-        """The same with another limit on each run."""
+        """Return a copy with another limit on each run."""
         return self.replace(run_timeout=timeout)
 
     def with_retry_policy(self, retry_policy: RetryPolicy | None) -> Self:
-        """The same with another retry policy for failed runs."""
+        """Return a copy with another retry policy for failed runs."""
         return self.replace(retry_policy=retry_policy)
 
     def with_memo(self, memo: Mapping[str, Any] | None) -> Self:
-        """The same with another memo."""
+        """Return a copy with another memo."""
         return self.replace(memo=memo)
 
     def with_search_attributes(self, attributes: Mapping[str, SearchValue | None] | None) -> Self:
-        """The same with other search attributes."""
+        """Return a copy with other search attributes."""
         return self.replace(search_attributes=attributes)
 
     def with_start_delay(self, delay: float | timedelta | None) -> Self:
-        """The same with another wait before the first run."""
+        """Return a copy with another wait before the first run."""
         return self.replace(start_delay=delay)
 
     def with_priority(self, priority: int) -> Self:
-        """The same with another priority, 0 (first) to 9."""
+        """Return a copy with another priority, 0 (first) to 9."""
         return self.replace(priority=priority)
 
 

@@ -1,7 +1,7 @@
-"""One validator for every way in: options, client, command line.
+"""One validator for all inputs: options, client, command line.
 
-Each function returns the value in its one normal form or raises :class:`InvalidOptionError`, a ``ValueError`` whose
-message begins with the field's name. Nothing has been written then.
+Each function returns the value in its normal form or raises :class:`InvalidOptionError`, a ``ValueError`` whose message
+begins with the field's name. Nothing has been written then.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, timedelta
 E = TypeVar("E", bound=StrEnum)
 
 Seconds = float | timedelta
-"""A duration as users give it: seconds, or a timedelta."""
+"""A duration as users give it: seconds or a timedelta."""
 
 MAX_SECONDS = 100 * 31_557_600
-"""100 years."""
+"""100 years in seconds."""
 
 MAX_INTEGER = 2**53 - 1
-"""What a column and any reader of JSON can hold."""
+"""The largest integer that a column and every JSON reader can hold."""
 
 MAX_NAME_LENGTH = 200
 
 RESERVED_PREFIX = "outlast"
-"""The engine's own prefix: neither it, nor what continues it with a dot or an underscore, is a user's to choose."""
+"""The engine's own prefix. Users cannot choose it, nor a name that continues it with a dot or an underscore."""
 
 MAX_REASON_LENGTH = 10_000
 
 
 def duration_seconds(field: str, value: Any) -> int | float:
-    """A duration in seconds, not negative: an int when whole.
+    """Return a duration in seconds, not negative: an int if whole.
 
     Raises:
-        InvalidOptionError: Not a number or timedelta, not finite, negative, or over 100 years.
+        InvalidOptionError: It is not a number or timedelta, not finite, negative, or over 100 years.
     """
     seconds: int | float
     if isinstance(value, timedelta):
@@ -64,15 +64,15 @@ def duration_seconds(field: str, value: Any) -> int | float:
 
 
 def timeout_seconds(field: str, value: Any, *, minimum_seconds: int | None = None) -> int | float:
-    """A timeout in seconds: an int when whole.
+    """Return a timeout in seconds: an int if whole.
 
     Args:
-        field: How messages call it, in words: ``execution timeout``.
+        field: Its name in messages, in words: ``execution timeout``.
         value: Seconds (int or float) or a timedelta.
-        minimum_seconds: The least it may be; without one it must be positive.
+        minimum_seconds: The minimum in seconds; without one, it must be positive.
 
     Raises:
-        InvalidOptionError: Not a number or timedelta, not finite, too small, or over 100 years.
+        InvalidOptionError: It is not a number or timedelta, not finite, too small, or over 100 years.
     """
     negative = (
         isinstance(value, timedelta | int | float) and not isinstance(value, bool) and _is_negative(value)
@@ -95,7 +95,7 @@ def _is_negative(value: timedelta | int | float) -> bool:
 
 
 def integer(field: str, value: Any, minimum: int, maximum: int | None = None) -> int:
-    """A whole number within a range; no booleans."""
+    """Return a whole number within a range; booleans are refused."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise _bad(field, f"must be a whole number, not {type(value).__name__}")
     if value < minimum or (maximum is not None and value > maximum):
@@ -107,7 +107,7 @@ def integer(field: str, value: Any, minimum: int, maximum: int | None = None) ->
 
 
 def number(field: str, value: Any, minimum: float, maximum: float | None = None) -> int | float:
-    """A finite number within a range: an int when whole; no booleans."""
+    """Return a finite number within a range: an int if whole; booleans are refused."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _bad(field, f"must be a number, not {type(value).__name__}")
     if isinstance(value, float) and not math.isfinite(value):
@@ -121,17 +121,17 @@ def number(field: str, value: Any, minimum: float, maximum: float | None = None)
 
 
 def priority(value: Any) -> int:
-    """A priority: 0 (first) to 9."""
+    """Return a priority: 0 (first) to 9."""
     return integer("priority", value, 0, 9)
 
 
 def valid_cancellation_type(value: Any) -> CancellationType:
-    """A cancellation type: try, wait or abandon."""
+    """Return a cancellation type: try, wait or abandon."""
     return _one_of(CancellationType, "cancellation type", value)
 
 
 def valid_parent_close_policy(value: Any) -> ParentClosePolicy:
-    """A parent close policy: terminate, abandon or request_cancel."""
+    """Return a parent close policy: terminate, abandon or request_cancel."""
     return _one_of(ParentClosePolicy, "parent close policy", value)
 
 
@@ -143,10 +143,10 @@ def _one_of(kind: type[E], field: str, value: Any) -> E:
 
 
 def validate_name(field: str, value: Any) -> str:
-    """A name or id: text, not empty, printable, short enough to be a key in every database.
+    """Return a name or id: text, not empty, printable, short enough to be a key in every database.
 
     Raises:
-        InvalidOptionError: Otherwise.
+        InvalidOptionError: It is not.
     """
     if not isinstance(value, str):
         raise _bad(field, f"must be text, not {type(value).__name__}")
@@ -223,10 +223,10 @@ def validate_task_queue(value: Any) -> str:
 
 
 def validate_reason(value: Any) -> str | None:
-    """Why a person cancels or terminates a run: any text that every database can hold, or none.
+    """Return the reason for a cancel request or a termination: any text that every database can hold, or none.
 
     Raises:
-        InvalidOptionError: Otherwise.
+        InvalidOptionError: It is not.
     """
     if value is None:
         return None
@@ -235,7 +235,7 @@ def validate_reason(value: Any) -> str | None:
     if len(value) > MAX_REASON_LENGTH:
         raise _bad("reason", f"must be at most {MAX_REASON_LENGTH:,} characters, not {len(value):,}")
     if "\x00" in value:
-        raise _bad("reason", "must not hold NUL (U+0000), which PostgreSQL does not take")
+        raise _bad("reason", "must not hold NUL (U+0000), which PostgreSQL does not accept")
     for char in value:
         if 0xD800 <= ord(char) <= 0xDFFF:
             raise _bad("reason", f"must be valid Unicode text (it has the lone surrogate U+{ord(char):04X})")

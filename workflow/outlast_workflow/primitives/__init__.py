@@ -1,1 +1,1 @@
-"""Enums, times, payloads and value objects: what everything else is made of."""
+"""Enums, times, payloads and value objects: the building blocks of all other modules."""

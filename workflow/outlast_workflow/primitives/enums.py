@@ -1,4 +1,4 @@
-"""The closed sets of words that rows, events and errors are made of: what each field of that name may say."""
+"""The closed sets of values in rows, events and errors, one enum per field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RunStatus(StrEnum):
-    """What a run is doing, or how it ended."""
+    """The status of a run: what it is doing, or how it ended."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -19,7 +19,7 @@ class RunStatus(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Whether the run can still take events."""
+        """Whether the run can still receive events."""
         return self in OPEN_RUN_STATUSES
 
 
@@ -27,7 +27,7 @@ OPEN_RUN_STATUSES = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
 
 
 class ActivityStatus(StrEnum):
-    """What an activity execution (all its attempts together) is doing, or how it ended."""
+    """The status of an activity execution (all its attempts together): what it is doing, or how it ended."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -57,7 +57,7 @@ class TimeoutKind(StrEnum):
 
 
 class RetryState(StrEnum):
-    """Why an activity or a workflow was not tried again."""
+    """Why an activity or a workflow was not retried."""
 
     MAXIMUM_ATTEMPTS_REACHED = "maximum_attempts_reached"
     TIMEOUT = "timeout"
@@ -66,7 +66,7 @@ class RetryState(StrEnum):
 
 
 class FailureCategory(StrEnum):
-    """What kind of thing went wrong."""
+    """The kind of a failure."""
 
     APPLICATION = "application"
     TIMEOUT = "timeout"
@@ -80,7 +80,7 @@ class FailureCategory(StrEnum):
 
 
 class PropagationKind(StrEnum):
-    """Through what a failure reached the run that it is written for."""
+    """The source through which a failure reached the run that it is recorded for."""
 
     ACTIVITY = "activity"
     CHILD = "child"
@@ -90,11 +90,11 @@ class PropagationKind(StrEnum):
     CANCELLED = "cancelled"
     TERMINATED = "terminated"
     TASK = "task"
-    """It did not: it kept the run's task from being done, which is tried again."""
+    """The run's own workflow task, which failed and is retried."""
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt that did not succeed ended."""
+    """How an unsuccessful attempt ended."""
 
     FAILED = "failed"
     TIMED_OUT = "timed_out"
@@ -104,7 +104,7 @@ class AttemptOutcome(StrEnum):
 
 
 class DuplicatePolicy(StrEnum):
-    """What starting a workflow id that exists already does."""
+    """What starting an existing workflow id does."""
 
     ALLOW_DUPLICATE = "allow_duplicate"
     REJECT_DUPLICATE = "reject_duplicate"
@@ -123,8 +123,8 @@ class ParentClosePolicy(StrEnum):
 class CancellationType(StrEnum):
     """What cancelling a durable call does.
 
-    ``try``: ask what was called to stop, and go on at once. ``wait``: ask, and wait until it has ended. ``abandon``:
-    ask nothing, and go on at once.
+    ``try``: request a stop and continue at once. ``wait``: request a stop and wait until it has ended. ``abandon``:
+    request nothing and continue at once.
     """
 
     TRY = "try"
@@ -133,7 +133,7 @@ class CancellationType(StrEnum):
 
 
 class Attention(StrEnum):
-    """Why a run needs a person."""
+    """Why a run needs attention."""
 
     TASK_KEEPS_FAILING = "task_keeps_failing"
     OWNERS_KEEP_DYING = "owners_keep_dying"

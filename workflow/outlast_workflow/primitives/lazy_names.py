@@ -1,6 +1,6 @@
-"""Names of a package that are imported when somebody first asks for them (PEP 562).
+"""Names of a package that are imported at first use (PEP 562).
 
-A process pays for what it uses: code that only declares workflows loads no database driver, and a client no worker.
+A process pays only for what it uses: code that declares workflows loads no database driver, and a client no worker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def lazy_names(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[st
 
     Args:
         package: The package's ``__name__``.
-        homes: Names by the module that holds them. A name that is a module of its own stands under the package itself.
+        homes: Names by the module that holds them. Submodules are listed under the package itself.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 

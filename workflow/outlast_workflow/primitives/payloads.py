@@ -1,7 +1,7 @@
 """A payload: one JSON value on its way between user code and history.
 
-It is text when it was just encoded and a plain Python value when it was just read; whichever form is missing is made
-when first asked for, so a value is written once and parsed once however many hands it passes through.
+It is JSON text when just encoded, and a plain Python value when just decoded. The missing form is made at first use, so
+a value is written once and parsed once however often it is passed on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _UNSET: Any = object()
 
 
 class Payload:
-    """One JSON value; immutable by rule."""
+    """One JSON value; immutable by convention."""
 
     __slots__ = ("_json", "_value")
 
@@ -24,26 +24,26 @@ class Payload:
 
     @classmethod
     def of(cls, value: Any) -> Payload:
-        """A payload of a plain JSON value (``None``, booleans, numbers, text, lists, dicts with text keys)."""
+        """Return the payload of a plain JSON value (``None``, booleans, numbers, text, lists, dicts with text keys)."""
         return cls(None, value)
 
     @property
     def json(self) -> bytes:
-        """The value as JSON text, UTF-8."""
+        """Return the value as JSON text in UTF-8."""
         if self._json is None:
             self._json = orjson.dumps(self._value)
         return self._json
 
     @property
     def value(self) -> Any:
-        """The value as plain Python; not to be changed by the caller."""
+        """Return the value as plain Python, which the caller must not change."""
         if self._value is _UNSET:
             assert self._json is not None
             self._value = orjson.loads(self._json)
         return self._value
 
     def take(self) -> Any:
-        """The value as plain Python of the caller's own, to be changed at will."""
+        """Return the value as plain Python that the caller owns and may change."""
         if self._value is _UNSET:
             assert self._json is not None
             return orjson.loads(self._json)
@@ -52,7 +52,7 @@ class Payload:
         return self._value
 
     def is_object_with(self, key: str) -> bool:
-        """Whether the value is a JSON object that has this (plain ASCII) key."""
+        """Return whether the value is a JSON object with this (plain ASCII) key."""
         if self._value is _UNSET:
             assert self._json is not None
             if self._json[:1] != b"{" or f'"{key}"'.encode() not in self._json:
@@ -71,16 +71,16 @@ class Payload:
 
 
 NOT_NEEDED = Payload(b"null", None)
-"""What stands in a command that is made only to be compared."""
+"""The placeholder payload of commands that are created only to be compared."""
 
 
 def embed(value: Any) -> Any:
-    """``default=`` for :func:`orjson.dumps`: a payload inside a document is embedded as the text that it is."""
+    """``default=`` for :func:`orjson.dumps`: a payload inside a document is embedded as its JSON text."""
     if isinstance(value, Payload):
         return orjson.Fragment(value.json)
-    raise TypeError(f"a history event can't hold a {type(value).__name__}")
+    raise TypeError(f"a history event cannot hold a {type(value).__name__}")
 
 
 def dumps(document: dict[str, Any]) -> bytes:
-    """A document with payloads in it, as JSON text."""
+    """Return a document that may hold payloads as JSON text."""
     return orjson.dumps(document, default=embed)

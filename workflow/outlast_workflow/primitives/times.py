@@ -1,7 +1,7 @@
-"""Instants and durations: integer microseconds inside, ISO 8601 (UTC) outside.
+"""Instants and durations: integer microseconds internally, ISO 8601 (UTC) externally.
 
-Durations are rounded *up* to the microsecond, so that nothing fires early. A float means the shortest decimal that is
-that float: ``0.1`` is 100,000 µs, although the float itself lies a hair above.
+Durations are rounded *up* to the microsecond, so that nothing fires early. A float means the shortest decimal that
+denotes it: ``0.1`` is 100,000 µs, although the float itself lies slightly above.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ MICROSECONDS_PER_SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _EXACTLY = Context(prec=400, rounding=ROUND_CEILING, traps=[])
-"""Wide enough for any float's shortest decimal, times a million; the caller's context is left alone."""
+"""Wide enough for any float's shortest decimal, times a million. The caller's context stays untouched."""
 
 
 def to_datetime(us: int) -> datetime:
-    """The aware datetime (UTC) of microseconds since the epoch."""
+    """Return the aware datetime (UTC) of microseconds since the epoch."""
     return _EPOCH + timedelta(microseconds=us)
 
 
 def from_datetime(moment: datetime) -> int:
-    """Microseconds since the epoch of an aware datetime, exactly.
+    """Return the exact microseconds since the epoch of an aware datetime.
 
     Raises:
-        ValueError: If the datetime is naive: it names no instant.
+        ValueError: The datetime is naive, so it names no instant.
     """
     if moment.tzinfo is None:
         raise ValueError(
@@ -35,21 +35,21 @@ def from_datetime(moment: datetime) -> int:
 
 
 def iso(us: int) -> str:
-    """An instant as ISO 8601 text that ends in ``+00:00``; microseconds are written only if there are any."""
+    """Return an instant as ISO 8601 text that ends in ``+00:00``. Microseconds appear only if they are not zero."""
     return to_datetime(us).isoformat()
 
 
 def from_iso(text: str) -> int:
-    """Microseconds since the epoch of ISO 8601 text with an offset.
+    """Return the microseconds since the epoch of ISO 8601 text with an offset.
 
     Raises:
-        ValueError: If the text is not ISO 8601 or has no offset.
+        ValueError: The text is not ISO 8601, or has no offset.
     """
     return from_datetime(datetime.fromisoformat(text))
 
 
 def microseconds(seconds: float) -> int:
-    """A duration in whole microseconds, rounded up."""
+    """Return a duration in whole microseconds, rounded up."""
     if isinstance(seconds, int):
         return seconds * MICROSECONDS_PER_SECOND
     near = round(seconds * MICROSECONDS_PER_SECOND)
@@ -60,12 +60,12 @@ def microseconds(seconds: float) -> int:
 
 
 def timedelta_microseconds(duration: timedelta) -> int:
-    """A timedelta in microseconds, exactly."""
+    """Return the exact microseconds of a timedelta."""
     return duration // _MICROSECOND
 
 
 def seconds(microseconds: int | None) -> int | float | None:
-    """A duration in seconds, as JSON has it: an integer where it is whole."""
+    """Return a duration in seconds, as JSON holds it: an integer if it is whole."""
     if microseconds is None:
         return None
     whole, rest = divmod(microseconds, MICROSECONDS_PER_SECOND)

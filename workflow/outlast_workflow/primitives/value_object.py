@@ -1,4 +1,4 @@
-"""What the option classes share: slots, compared by value, never changed once made."""
+"""The base of the option classes: slotted, compared by value, immutable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Value:
     """An immutable value of named, slotted fields.
 
     A subclass lists its public fields in ``fields`` and calls :meth:`_set` at the end of its ``__init__``. Other slots
-    (what is derived from the fields) take no part in comparison.
+    (derived from the fields) take no part in comparison.
     """
 
     __slots__ = ("_hash",)
@@ -24,11 +24,11 @@ class Value:
         put(self, "_hash", hash((type(self).__name__, key)))
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, validated as a whole."""
+        """Return a copy with some fields changed, validated as a whole."""
         return type(self)(**{**self.given(), **changes})
 
     def given(self) -> dict[str, Any]:
-        """The fields by name."""
+        """Return the fields by name."""
         return {name: getattr(self, name) for name in self.fields}
 
     def __setattr__(self, name: str, value: Any) -> None:
