@@ -87,7 +87,10 @@ async def test_a_workflow_sends_no_signal_that_could_not_be_handled(talking: Mak
         await env.settle()
         (failure, *_) = (await sender.describe()).failures
         assert failure.exception_class == "DurableCallError"
-        assert "signal 'approve' cannot be called like this: parameter 'by' of Approval.approve()" in failure.message
+        assert (
+            "signal 'approve' cannot be called like this: parameter 'by' of Approval.approve()"
+            in failure.message
+        )
         assert (await target.describe()).run.task_failures == 0
 
 

@@ -169,7 +169,9 @@ async def test_an_update_that_its_handler_cannot_be_given_is_rejected(answering:
 async def test_an_update_that_its_handler_could_not_be_given_is_not_sent(answering: MakeEnvironment) -> None:
     async with answering() as env:
         handle = await env.client.start(Cart.run, "ada", id="c")
-        with pytest.raises(DurableCallError, match=r"put cannot be called like this: parameter 'line' of .*put\(\)"):
+        with pytest.raises(
+            DurableCallError, match=r"put cannot be called like this: parameter 'line' of .*put\(\)"
+        ):
             await handle.execute_update(cast("Any", Cart.put), {"nome": "tea"})
         assert await handle.execute_update(cast("Any", Cart.put), {"name": "tea"}) == 1
 
