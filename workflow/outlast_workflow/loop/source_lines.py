@@ -10,7 +10,12 @@ from typing import Any
 
 from outlast_workflow.loop.greenlets import frames_of, in_greenlet
 
-_NOT_THE_USERS = frozenset({"asyncio", "contextlib", "outlast", "outlast_activities", "outlast_workflow"})
+ENGINE_PACKAGES = frozenset(
+    {"outlast", "outlast_activities", "outlast_runs", "outlast_store", "outlast_watchdog", "outlast_workflow"}
+)
+"""The packages whose frames are never the user's code."""
+
+_NOT_THE_USERS = ENGINE_PACKAGES | {"asyncio", "contextlib"}
 _LOOP = "outlast_workflow.loop.loop"
 
 Place = tuple[CodeType, int] | None

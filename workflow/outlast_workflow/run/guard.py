@@ -28,7 +28,7 @@ from types import FrameType
 from typing import Any, Final
 
 from outlast_workflow.errors.task import RestrictedWorkflowAccessError
-from outlast_workflow.loop.source_lines import Place, line_of
+from outlast_workflow.loop.source_lines import ENGINE_PACKAGES, Place, line_of
 from outlast_workflow.run.machine import RunLoop, WorkflowMachine
 
 _ACTIVITY: Final = "do it in an activity, or read it once with `workflow.side_effect(…)`"
@@ -88,7 +88,7 @@ _TRUSTED: Final = frozenset(
     }
 )
 _OURS: Final = frozenset({"outlast_workflow.data.converter", "outlast_workflow.api.markers"})
-_NOT_THE_USERS: Final = sys.stdlib_module_names | {"outlast", "outlast_activities", "outlast_workflow"}
+_NOT_THE_USERS: Final = sys.stdlib_module_names | ENGINE_PACKAGES
 _LOOP: Final = "outlast_workflow.loop.loop"
 _SLEEP_IS_SEEN: Final = sys.version_info >= (3, 13)
 
