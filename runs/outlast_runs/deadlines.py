@@ -14,30 +14,40 @@ from outlast_workflow.primitives.enums import TimeoutKind
 
 @dataclass(slots=True)
 class Enforced:
-    """A deadline that was enforced: which, when it was, and when that was done (microseconds)."""
+    """A deadline that was enforced.
+
+    Attributes:
+        kind: Its kind.
+        deadline_at: The deadline, in microseconds.
+        at: When it was enforced, in microseconds.
+        closed: Whether the run or activity ended by it; an activity may be retried instead.
+    """
 
     kind: TimeoutKind
     deadline_at: int
     at: int
     closed: bool = True
-    """Whether the run or activity ended by it; an activity may be tried again."""
 
 
 class EnforceRunDeadline(BaseChange):
-    """End a run whose execution or run deadline has passed; a retry policy may start the next one.
+    """End a run whose execution or run deadline has passed; its retry policy may start the next one.
 
-    ``retries=False`` spares the lock on the instance where the run has no retry policy.
+    Args:
+        run_id: The run.
+        workflow_id: Its workflow id.
+        retries: Whether the run has a retry policy; without one the lock on its instance is spared.
     """
 
     needs_locks = True
 
     def __init__(self, run_id: str, workflow_id: str, *, retries: bool = True) -> None:
         self.runs = self.closes = (run_id,)
-        if retries:  # the next run changes the instance, whose lock comes before the run's
+        # The next run changes the instance, whose lock comes before the run's.
+        if retries:
             self.instances = (workflow_id,)
 
     def apply(self, batch: Batch) -> Enforced | None:
-        """Returns what was enforced; ``None`` where the run is gone, closed or has time left."""
+        """Return what was enforced; ``None`` where the run is gone, closed or has time left."""
         run = batch.run(self.runs[0])
         if run is None:
             return None

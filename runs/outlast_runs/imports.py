@@ -1,4 +1,4 @@
-"""Writing the runs of an imported workflow, as one change that looks again that nobody has its id."""
+"""Importing a workflow: one change writes all its runs, and checks again that its id is free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outlast_workflow.errors.history import HistoryExistsError
 
 
 class ImportWorkflow(BaseChange):
-    """All runs of a workflow id that the database does not have."""
+    """Insert all runs of a workflow id that the database does not have."""
 
     def __init__(self, runs: Sequence[PortableRun]) -> None:
         self.imported = runs

@@ -1,14 +1,13 @@
-"""Resetting a workflow: a new run of its chain that takes the history up again at a point.
+"""Resetting a workflow: a new run of its chain that continues the history from a point.
 
-The new run's history is that of the old one up to the point, event by event under the same numbers, so that replay
-brings the code back to where it was. Only its ``WorkflowStarted`` is its own: it has the new run's place in the
-chain, its run deadline, and in ``reset`` the run and event that it was taken from and the *seed that holds from there
-on*. What was decided before the point keeps the old seed (of a run that was reset before: seeds), or replay would not
-find it.
+The new run's history is that of the old run up to the point, event by event under the same numbers, so that replay
+brings the code back to where it was. Only its ``WorkflowStarted`` differs: it has the new run's place in the chain, its
+run deadline, and in ``reset`` the run and event that it was taken from, with the *seed from there on*. Everything
+decided before the point keeps the old seed (or seeds, if the run was reset before); otherwise replay would differ.
 
-What was open at the point is open again: timers under their old times, activities from their first attempt. Signals
-that came after it follow in order. An open run ends in the same change, by ``WorkflowReset``; a closed one stays as it
-ended. All of it is one compare-and-set on the run that stands for the id.
+What was open at the point is open again: timers with their old times, activities from their first attempt. Signals that
+came after the point follow in order. An open run ends in the same change, by ``WorkflowReset``; a closed run stays as
+it ended. The whole is one compare-and-set on the current run of the id.
 """
 
 from __future__ import annotations
@@ -32,6 +31,12 @@ from outlast_workflow.primitives.times import iso, seconds
 
 
 def replaced_run(run_id: str, current: str) -> ResetRefusedError:
+    """Return the error for resetting a run that is not the current one.
+
+    Args:
+        run_id: The run.
+        current: The current run of its workflow id.
+    """
     return ResetRefusedError(
         f"run {run_id} no longer stands for its workflow, run {current} does: "
         "look at what that one does, and reset it if need be"
@@ -39,7 +44,16 @@ def replaced_run(run_id: str, current: str) -> ResetRefusedError:
 
 
 class ResetRun(BaseChange):
-    """Start a new run from a point of the latest one's history, which ends if it is open."""
+    """Start a new run from a point of the latest one's history, and end that run if it is open.
+
+    Args:
+        run: The latest run.
+        history: Its history.
+        plan: What the new run keeps.
+        reason: Why, for the history.
+        timeout: A new execution timeout from now, in microseconds; ``None`` keeps the chain's deadline.
+        signals: Whether the signals after the point move to the new run.
+    """
 
     def __init__(
         self,
@@ -60,14 +74,13 @@ class ResetRun(BaseChange):
         self.reason = reason
         self.timeout = timeout
         self.signals = signals
-        """Whether those after the point go along."""
         self.weight = 4096 + plan.size
 
     def apply(self, batch: Batch) -> str:
-        """Returns the new run's id.
+        """Write the new run and return its id, or that of the run that a retry policy has started instead.
 
         Raises:
-            ResetRefusedError: Another run stands for the workflow by now, or its execution deadline has passed.
+            ResetRefusedError: Another run is current by now, or the execution deadline has passed.
         """
         batch.require_locks()
         run = batch.run(self.run_id)
@@ -133,7 +146,8 @@ class ResetRun(BaseChange):
             row.execution_deadline_at = batch.now + self.timeout
             row.next_deadline_at = earliest(row.execution_deadline_at, row.run_deadline_at)
         if not was_open:
-            row.parent_command_id = None  # its parent has been told of an end
+            # The parent's history has an end of this child already.
+            row.parent_command_id = None
         return batch.add_run(row)
 
     def _started(self, batch: Batch, run: RunRow, row: RunRow) -> WorkflowStarted:
@@ -156,7 +170,7 @@ class ResetRun(BaseChange):
         return started
 
     def _copy(self, batch: Batch, run: RunRow, row: RunRow) -> None:
-        """Write what the new run takes over: events, activities, attempts, timers."""
+        """Copy what the new run keeps: events, activities, attempts, timers."""
         plan = self.plan
         payload = self._started(batch, run, row).to_json()
         recorded_at = self.history[0][2]

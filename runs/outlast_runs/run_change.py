@@ -1,4 +1,4 @@
-"""What a client asks of a run from outside: to cancel, to end."""
+"""Changes of one open run that a client asks for: to cancel it, to terminate it; and the base of all such changes."""
 
 from __future__ import annotations
 

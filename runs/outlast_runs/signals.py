@@ -1,4 +1,4 @@
-"""Signals on their way into histories: from clients, with a start, and from other workflows."""
+"""Signals: how they enter histories from clients, with a start, and from other workflows."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _PLAIN = DataConverter()
 
 
 def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: StructuralLimits) -> bool:
-    """Append a signal to an open run and wake it; ``False`` where one with its key was there already.
+    """Append a signal to an open run and wake it; return ``False`` if the chain has a signal of the same key already.
 
     Args:
         batch: The batch.
         run: The run, open.
         signal: The signal.
-        limits: Say how many signals may wait.
+        limits: How many signals may wait.
 
     Raises:
-        StructuralLimitError: Too many signals wait already: this one is refused alone.
+        StructuralLimitError: Too many signals wait already; only this one is refused.
     """
     if was_delivered(batch, run, signal):
         return False
-    # Each signal is an event: a shorter history can't have so many.
+    # Each signal is an event, so a shorter history cannot have that many waiting.
     most = limits.unhandled_signals
     if most and (run.last_seq + 1) * 5 >= most * 4:
         waiting = requests.unhandled_signals(batch, run) + 1
@@ -56,7 +56,7 @@ def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: Structura
 
 
 def was_delivered(batch: Batch, run: RunRow, signal: SignalReceived) -> bool:
-    """Whether a signal with the same key has reached the chain before."""
+    """Return whether a signal of the same key has reached the chain before."""
     if signal.request_id is None:
         return False
     return requests.find(batch, (run.first_run_id, "signal", signal.request_id)) is not None
@@ -69,7 +69,8 @@ def _row(batch: Batch, run: RunRow, signal: SignalReceived, request_id: str) -> 
         request_id=request_id,
         run_id=run.run_id,
         name=signal.name,
-        input="null",  # it is in the history
+        # The input is in the history.
+        input="null",
         state=DELIVERED,
         answer=None,
         answer_seq=run.last_seq + 1,
@@ -81,7 +82,14 @@ def _row(batch: Batch, run: RunRow, signal: SignalReceived, request_id: str) -> 
 def signal_other(
     batch: Batch, run: RunRow, command: ExternalSignalRequested, limits: StructuralLimits
 ) -> None:
-    """Deliver what a workflow sends to another one, in the same change, and tell it what became of it."""
+    """Deliver a signal from one workflow to another in the sender's change, and append the outcome to the sender.
+
+    Args:
+        batch: The batch.
+        run: The sender's run.
+        command: The signal and its target.
+        limits: How many signals may wait in the target.
+    """
     signal = SignalReceived(command.name, command.input, headers=command.headers)
     answer: Event
     try:
@@ -95,7 +103,7 @@ def signal_other(
 
 
 def _target(batch: Batch, command: ExternalSignalRequested) -> RunRow:
-    """The open run that a signal is for."""
+    """Return the open run that a signal is for."""
     workflow_id, run_id = command.workflow_id, command.run_id
     if run_id is None:
         instance = batch.lock_instance(workflow_id)
@@ -116,7 +124,7 @@ def _target(batch: Batch, command: ExternalSignalRequested) -> RunRow:
 
 
 class SendSignal(RunChange):
-    """Append a signal to a run, once for each key."""
+    """Send a signal to a run, once for each key."""
 
     def __init__(
         self, workflow_id: str, run_id: str, signal: SignalReceived, limits: StructuralLimits

@@ -1,4 +1,4 @@
-"""Starting a workflow: the rows of a chain's first run, and what becomes of an id that exists already.
+"""Starting a workflow: the rows of a chain's first run, and what the duplicate policy makes of an id in use.
 
 =================== ====================== ==================
 policy              the id is open         the id is closed
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from outlast_runs.signals import deliver
 from outlast_runs.task_commit import apply_workflow_task
-from outlast_runs.updates import UpdateRequest, ask, known_update
+from outlast_runs.updates import UpdateRequest, add_update, known_update
 from outlast_runs.workflow_task import Applied, WorkflowTask
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
@@ -33,8 +33,14 @@ from outlast_workflow.primitives.enums import DuplicatePolicy
 
 @dataclass(slots=True)
 class Started:
-    """What a start did: the run that stands for the id, and what became of its first workflow task if it was folded
-    in.
+    """What a start did.
+
+    Attributes:
+        run_id: The current run of the id.
+        first_run_id: The first run of its chain.
+        created: Whether the start created it.
+        applied: What became of its first workflow task, if that was folded into the start.
+        update: The update that was sent with the start.
     """
 
     run_id: str
@@ -42,11 +48,19 @@ class Started:
     created: bool
     applied: Applied | None = None
     update: RequestRow | None = None
-    """The update that was asked with the start."""
 
 
 class StartRun(BaseChange):
-    """Start a workflow; with ``workflow_task`` (an *eager* start) its first task is part of the same change."""
+    """Start a workflow.
+
+    Args:
+        run: The first run's row.
+        started: Its first event.
+        policy: What to do if the id is in use.
+        workflow_task: Its first workflow task, to be part of the same change (an *eager* start).
+        signal: A signal to send to the run that is current then, whether it is new or not.
+        update: An update to send to that run; not both.
+    """
 
     def __init__(
         self,
@@ -59,9 +73,7 @@ class StartRun(BaseChange):
         update: UpdateRequest | None = None,
     ) -> None:
         self.signal = signal
-        """What to send to the run that stands for the id then, be it new or not."""
         self.update = update
-        """What to ask of that run; not both."""
         self.limits = DEFAULT_LIMITS
         self.run = run
         self.started = started
@@ -81,10 +93,10 @@ class StartRun(BaseChange):
         ]
 
     def apply(self, batch: Batch) -> Started:
-        """Start it, or return the run that stands for the id already.
+        """Start the workflow, or return the run that is current already.
 
         Raises:
-            WorkflowAlreadyStartedError: by the duplicate policy; nothing was written.
+            WorkflowAlreadyStartedError: The duplicate policy refuses it; nothing was written.
         """
         run = self.run
         instance = batch.instance(run.workflow_id)
@@ -95,14 +107,13 @@ class StartRun(BaseChange):
         if current is not None:
             if self.update is not None:
                 known = known_update(batch, current, self.update)
-                if (
-                    known is not None
-                ):  # whether it has ended since or not: asked again, it gets the same answer
+                # An update that is sent again gets the same answer, whether its run has ended since or not.
+                if known is not None:
                     return Started(current.run_id, current.first_run_id, created=False, update=known)
             current = self._enforce_deadline(batch, current)
             if current.is_open:
-                if self._speaks and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
-                    row = self._speak(batch, current)
+                if self._has_message and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
+                    row = self._send_message(batch, current)
                     return Started(current.run_id, current.first_run_id, created=False, update=row)
                 if self.policy is DuplicatePolicy.RETURN_EXISTING:
                     return Started(current.run_id, current.first_run_id, created=False)
@@ -120,17 +131,17 @@ class StartRun(BaseChange):
         return WorkflowAlreadyStartedError(self.run.workflow_id, run_id=current.run_id, status=current.status)
 
     @property
-    def _speaks(self) -> bool:
-        """Whether there is something to send to the run, or to ask of it."""
+    def _has_message(self) -> bool:
+        """Whether a signal or an update is to be sent to the run."""
         return self.signal is not None or self.update is not None
 
     def _enforce_deadline(self, batch: Batch, current: RunRow) -> RunRow:
-        """Return the run that stands for the id once a deadline of ``current`` that has passed is enforced.
+        """Return the current run of the id, once a deadline of ``current`` that has passed is enforced.
 
         Raises:
             WorkflowAlreadyStartedError: The policy refuses this start: then it enforces nothing either.
         """
-        only_starts = self.policy is DuplicatePolicy.ALLOW_DUPLICATE and not self._speaks
+        only_starts = self.policy is DuplicatePolicy.ALLOW_DUPLICATE and not self._has_message
         refuses = only_starts or self.policy is DuplicatePolicy.REJECT_DUPLICATE
         if refuses and current.is_open and deadline_passed(current, batch.now) is not None:
             raise self._refused(current)
@@ -139,15 +150,15 @@ class StartRun(BaseChange):
             return current
         return batch.run(found.next_run_id) or current
 
-    def _speak(self, batch: Batch, run: RunRow) -> RequestRow | None:
+    def _send_message(self, batch: Batch, run: RunRow) -> RequestRow | None:
         if self.signal is not None:
             deliver(batch, run, self.signal, self.limits)
-        return ask(batch, run, self.update) if self.update is not None else None
+        return add_update(batch, run, self.update) if self.update is not None else None
 
     def _begin(self, batch: Batch) -> Started:
         row = batch.add_run(self.run)
         batch.append(row, self.started)
-        update = self._speak(batch, row) if self._speaks else None
+        update = self._send_message(batch, row) if self._has_message else None
         if self.workflow_task is None:
             return Started(row.run_id, row.run_id, created=True, update=update)
         applied = apply_workflow_task(batch, row, self.workflow_task)
@@ -158,10 +169,10 @@ _DEFAULTS = StartOptions()
 
 
 def start_options(options: object) -> StartOptions:
-    """The options that a caller gave, or none.
+    """Return the options that a caller gave, or the defaults.
 
     Raises:
-        InvalidOptionError: it gave something else.
+        InvalidOptionError: They are not ``StartOptions``.
     """
     if options is None:
         return _DEFAULTS

@@ -1,9 +1,9 @@
-"""Updates on their way: from a client to a run that is open, from its owner back to whoever waits for the answer.
+"""Updates: how they reach an open run, and how its owner's answers reach the callers.
 
-An update is a row of ``workflow_requests`` before it is anything else: it wakes the run and bumps its ``inbox``, and
-has no event. The owner sees that the inbox is not what it has seen, reads what waits and asks the code. What the code
-accepts becomes ``UpdateAccepted``, in the change of the workflow task that begins to handle it; what it rejects leaves
-nothing but the answer in the row. The key of the row makes an update with one id happen once in a whole chain.
+An update is first a row of ``workflow_requests``. It wakes the run and bumps its ``inbox``, but has no event. The owner
+notices that the inbox has changed, reads what waits, and calls the validators. An update that is accepted becomes
+``UpdateAccepted``, in the change of the workflow task that starts its handler; one that is rejected leaves only the
+answer in its row. The key of the row makes an update of one id happen once in a whole chain.
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ from outlast_workflow.run.handler_tasks import Considered
 
 @dataclass(frozen=True, slots=True)
 class UpdateRequest:
-    """What a client asks."""
+    """An update as a client sends it.
+
+    Attributes:
+        update_id: Its id.
+        name: Its name.
+        input: Its arguments.
+        limits: How many updates may be open.
+        headers: Its headers.
+    """
 
     update_id: str
     name: str
     input: Payload
     limits: StructuralLimits
-    """They say how many updates may be open."""
     headers: dict[str, Any] | None = None
 
     @property
@@ -42,22 +49,28 @@ class UpdateRequest:
 
 
 def known_update(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow | None:
-    """The update of the same id that the chain was asked before."""
+    """Return the update of the same id that the chain got before, if any."""
     return requests.find(batch, (run.first_run_id, "update", update.update_id))
 
 
-def ask(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
-    """Leave an update for an open run and wake it; returns its row, or the one of the same id that was there.
+def add_update(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
+    """Add an update to an open run and wake it; return its row, or the row of the same id that was there already.
+
+    Args:
+        batch: The batch.
+        run: The run, open.
+        update: The update.
 
     Raises:
-        StructuralLimitError: Too many updates are open: this one is refused alone.
+        StructuralLimitError: Too many updates are open already; only this one is refused.
     """
     known = known_update(batch, run, update)
     if known is not None:
         return known
     limits = update.limits
     most = limits.open_updates
-    if most and (run.inbox + 1) * 5 >= most * 4:  # the inbox counts all that there ever were
+    # The inbox counts all updates that there ever were, so a smaller one cannot have that many open.
+    if most and (run.inbox + 1) * 5 >= most * 4:
         limits.check_next(
             "open_updates", requests.count_open_updates(batch, run.run_id) + 1, whose=run.workflow_id
         )
@@ -74,7 +87,8 @@ def ask(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
         created_at=batch.now,
         expires_at=None,
     )
-    if not requests.add(batch, row):  # by another process, whose commit this one waited for
+    # Another process may have added it, whose commit this one waited for.
+    if not requests.add(batch, row):
         taken = known_update(batch, run, update)
         assert taken is not None
         return taken
@@ -85,24 +99,33 @@ def ask(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
 
 
 def acceptance(row: RequestRow) -> UpdateAccepted:
-    """The event that an update becomes if it is accepted."""
+    """Return the event that an update becomes if it is accepted."""
     input, headers = taken_apart(row.input)
     return UpdateAccepted(row.request_id, row.name, input, headers)
 
 
 def answer_updates(batch: Batch, run: RunRow, considered: Considered) -> None:
-    """Write what became of the updates that a workflow task was given: before its record, which counts them."""
+    """Write the outcomes of the updates that a workflow task was given.
+
+    This comes before the record of the workflow task, which counts them.
+
+    Args:
+        batch: The batch.
+        run: The run.
+        considered: The updates that were accepted and rejected.
+    """
     for update_id, failure in considered.rejected:
         requests.rejected(batch, (run.first_run_id, "update", update_id), failure)
     for event in considered.accepted:
         seq = batch.append(run, event)
         if not requests.accepted(batch, (run.first_run_id, "update", event.update_id), seq):
-            batch.require_locks()  # the owner that another one replaced; under the lock its fence will be refused
+            # Another owner has replaced this one: with locked rows its fence will be refused.
+            batch.require_locks()
             raise AssertionError(f"update {event.update_id} was accepted twice")
 
 
 class SendUpdate(RunChange):
-    """Leave an update for a run, once for each id."""
+    """Send an update to a run, once for each id."""
 
     def __init__(self, workflow_id: str, run_id: str, update: UpdateRequest) -> None:
         super().__init__(workflow_id, run_id)
@@ -116,4 +139,4 @@ class SendUpdate(RunChange):
         if row is not None:
             return row
         run = self.open_run(batch)
-        return run if isinstance(run, Ended) else ask(batch, run, self.update)
+        return run if isinstance(run, Ended) else add_update(batch, run, self.update)

@@ -1,4 +1,4 @@
-"""Forgets the journals of processes that are long gone: what was there an hour ago, and has not changed."""
+"""Forgets the journals of processes that are long gone: rows that are old and have not changed for an hour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_AT_ONCE: Final = 500
 
 
 class DeadJournals:
-    """Looks now and then; see :mod:`outlast_store.transitions.dead_journals` for why this is safe."""
+    """Polls the journals once an hour; :mod:`outlast_store.transitions.dead_journals` says why this is safe."""
 
     def __init__(self, runtime: WatchedRuntime) -> None:
         self._runtime = runtime
@@ -25,13 +25,13 @@ class DeadJournals:
         self._seen: dict[str, int] = {}
 
     async def forget(self, now: float) -> int:
-        """Delete the rows that have not changed since the last look, if that was long enough ago; returns how many.
+        """Delete the rows that have not changed since the last poll, if that was an hour ago; return how many.
 
         Args:
             now: The clock's monotonic time, in seconds.
 
         Raises:
-            StoreError: The database can't be read or written.
+            StoreError: The database cannot be read or written.
         """
         if now - self._polled_at < POLL_EVERY_S:
             return 0

@@ -1,10 +1,10 @@
-"""The changes that the watchdog makes. Each looks again, under the row's lock, at what a scan saw.
+"""The changes of the watchdog. Each checks again, under the row's lock, what a scan saw.
 
 Whatever came first wins: a result, a heartbeat, a renewed lease or another watchdog. A change that finds nothing to do
-says so by its value (``None``, or an empty list); it is refused only where a row is not what it can be, and whoever
-asked sets such a row aside.
+returns ``None`` or an empty list. It is refused only where a row is in a state that should not occur; the pass sets
+such a row aside.
 
-A run's own deadline beats whatever else is due: a change that finds it passed ends the run instead.
+A run's own deadline beats anything else that is due: a change that finds it passed ends the run instead.
 """
 
 from __future__ import annotations
@@ -30,29 +30,37 @@ from outlast_workflow.primitives.enums import ActivityStatus
 
 @dataclass(slots=True)
 class Fired:
-    """What became of a run's due timers."""
+    """What became of a run's due timers.
+
+    Attributes:
+        at: When they fired, in microseconds.
+        timers: ``(timer_id, fire_at)`` of those that fired.
+        run: The run's own deadline, if it had passed and ended the run instead.
+    """
 
     at: int
     timers: list[tuple[int, int]] = field(default_factory=list)
-    """``(timer_id, fire_at)`` of those that fired."""
     run: Enforced | None = None
-    """The run's own deadline, which had passed: it ended instead."""
 
 
 @dataclass(slots=True)
 class Rescued:
-    """What became of an activity whose worker died."""
+    """What became of an activity whose worker died.
+
+    Attributes:
+        closed: Whether the activity ended.
+        enforced: The deadline that had passed meanwhile and was enforced instead, if any.
+    """
 
     closed: bool
     enforced: Enforced | None = None
-    """The deadline that had passed meanwhile, and was enforced instead."""
 
 
 # --- deadlines ------------------------------------------------------------------------------------------------------
 
 
 class EnforceActivityDeadline(BaseChange):
-    """End the attempt (or the wait) of an activity one of whose deadlines has passed."""
+    """End the attempt of an activity, or its wait for a worker, when one of its deadlines has passed."""
 
     needs_locks = True
 
@@ -61,7 +69,7 @@ class EnforceActivityDeadline(BaseChange):
         self.activities = ((run_id, activity_id),)
 
     def apply(self, batch: Batch) -> Enforced | None:
-        """Returns what was enforced; ``None`` where a heartbeat, a result or another watchdog came first."""
+        """Return what was enforced; ``None`` where a heartbeat, a result or another watchdog came first."""
         run = batch.run(self.runs[0])
         row = batch.activity(*self.activities[0])
         if row is None:
@@ -76,7 +84,7 @@ class EnforceActivityDeadline(BaseChange):
             batch.require_locks()
             refresh(row)
             return None
-        run = _open_run(run, f"activity {row.activity_id}", row.run_id)
+        run = _run_of(run, f"activity {row.activity_id}", row.run_id)
         ended = enforce_run(batch, run)
         if ended is not None:
             return ended
@@ -86,7 +94,7 @@ class EnforceActivityDeadline(BaseChange):
 
 
 class FireTimers(BaseChange):
-    """Fire some timers of one run, those that are still there and due; never early."""
+    """Fire timers of one run that are still open and due; never early."""
 
     def __init__(self, run_id: str, timer_ids: Sequence[int]) -> None:
         self.runs = (run_id,)
@@ -102,7 +110,7 @@ class FireTimers(BaseChange):
         fired = Fired(batch.now)
         if not due:
             return fired
-        run = _open_run(batch.run(run_id), f"timer {due[0][1]}", run_id)
+        run = _run_of(batch.run(run_id), f"timer {due[0][1]}", run_id)
         fired.run = enforce_run(batch, run)
         if fired.run is not None:
             return fired
@@ -114,8 +122,8 @@ class FireTimers(BaseChange):
         return fired
 
 
-def _open_run(run: RunRow | None, what: str, run_id: str) -> RunRow:
-    """The run of something that is open: it must be open too."""
+def _run_of(run: RunRow | None, what: str, run_id: str) -> RunRow:
+    """Return the run of an open activity or timer; refuse where the run is not open too."""
     if run is None or not run.is_open:
         status = run.status if run is not None else "gone"
         raise RefusedError("closed_run", f"{what} of run {run_id} is open, but the run is {status}")
@@ -123,7 +131,7 @@ def _open_run(run: RunRow | None, what: str, run_id: str) -> RunRow:
 
 
 def check_readable(row: ActivityRow) -> None:
-    """Refuse an activity whose row can't be read, before anything is written: only it is in trouble then."""
+    """Refuse an activity whose row cannot be decoded before anything is written, so that only it is set aside."""
     try:
         options_of(row)
         for text in (row.last_failure, row.heartbeat_details):
@@ -132,28 +140,30 @@ def check_readable(row: ActivityRow) -> None:
     except Exception as error:
         raise RefusedError(
             "undecodable",
-            f"activity {row.activity_id} of run {row.run_id} can't be read: {type(error).__name__}",
+            f"activity {row.activity_id} of run {row.run_id} cannot be read: {type(error).__name__}",
         ) from error
 
 
-# --- the children of chains that have ended ---------------------------------------------------------------------------
+# --- parent close policy ----------------------------------------------------------------------------------------------
 
 
 class ApplyClosePolicy(BaseChange):
-    """One step of parent-close policy: at most a hundred children of a chain that has ended, then the next step.
+    """Apply one step of parent close policy: to at most a hundred children of a chain that has ended.
 
-    ``children`` are those that a scan saw, named so that rows are locked in one order; which they are is looked at
-    again.
+    Args:
+        run_id: The closed run.
+        children: The children that a scan saw, named so that rows are locked in one order; they are read again.
     """
 
-    needs_locks = True  # a process that owned the run may know it as it was, and find nothing to do for ever
+    # A process that owned the run may have an old state of it cached, and find nothing to do forever.
+    needs_locks = True
 
     def __init__(self, run_id: str, children: Sequence[str]) -> None:
         self.runs = (run_id, *children)
         self.weight = 512 * (1 + len(self.runs))
 
     def apply(self, batch: Batch) -> AppliedClosePolicy | None:
-        """Returns what was done; ``None`` where another watchdog came first."""
+        """Return what was done; ``None`` where another watchdog came first."""
         run = batch.run(self.runs[0])
         if run is None or run.cascade_at is None or run.cascade_at > batch.now:
             return None
@@ -168,18 +178,18 @@ class ApplyClosePolicy(BaseChange):
 
 
 class DeclareWorkerLost(BaseChange):
-    """Declare a worker dead whose lease is over: its row goes, so it can't renew and must register anew."""
+    """Declare a worker dead whose lease has ended: its row is deleted, so it cannot renew and must register anew."""
 
     def __init__(self, worker_id: str) -> None:
         self.worker_id = worker_id
 
     def apply(self, batch: Batch) -> bool:
-        """Returns whether it was; a lease renewed meanwhile wins."""
+        """Delete its row; return ``False`` where its lease was renewed meanwhile."""
         return delete_lapsed_worker(batch, self.worker_id)
 
 
 class RescueActivity(BaseChange):
-    """Hand the activity of a dead worker to another: at once, not charged, a few times at most."""
+    """Release the activity of a dead worker to another: at once, not counted as an attempt, three times at most."""
 
     needs_locks = True
 
@@ -189,13 +199,13 @@ class RescueActivity(BaseChange):
         self.worker_id = worker_id
 
     def apply(self, batch: Batch) -> Rescued | None:
-        """Returns what became of it; ``None`` where it is no longer that worker's, or the worker lives."""
+        """Return what became of it; ``None`` where it is no longer that worker's, or the worker is alive."""
         row = batch.activity(*self.activities[0])
         if row is None or row.status != ActivityStatus.RUNNING or row.claimed_by != self.worker_id:
             return None
         if is_alive(batch, self.worker_id):
             return None
-        run = _open_run(batch.run(row.run_id), f"activity {row.activity_id}", row.run_id)
+        run = _run_of(batch.run(row.run_id), f"activity {row.activity_id}", row.run_id)
         ended = enforce_run(batch, run)
         if ended is not None:
             return Rescued(True, ended)
@@ -206,14 +216,13 @@ class RescueActivity(BaseChange):
 
 
 class ReleaseLostRuns(BaseChange):
-    """Let go of the runs of a dead worker. Whatever it may still send is refused: the fence rises.
+    """Release the runs of a dead worker. Their fences rise, so that whatever it may still send is refused.
 
-    A run that was awake when its owner died may be the cause: from its second owner on it waits, each time twice as
-    long, before it gets a workflow task again, and from the third it needs a person. One that was asleep is not to
-    blame.
+    :func:`outlast_runs.claims.release` delays and flags a run that was awake, since it may have caused the crash.
     """
 
-    needs_locks = True  # as above: a process may take itself for the owner still
+    # The dead worker's process may still have the runs cached as its own.
+    needs_locks = True
 
     def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
         self.worker_id = worker_id
@@ -221,7 +230,7 @@ class ReleaseLostRuns(BaseChange):
         self.weight = 256 * (1 + len(self.runs))
 
     def apply(self, batch: Batch) -> list[str]:
-        """Returns the runs that were still its own. One whose time is over is left to what ends it."""
+        """Return the runs that were released. One past its deadline is left to the change that ends it."""
         if is_alive(batch, self.worker_id):
             return []
         released: list[str] = []

@@ -1,4 +1,4 @@
-"""The watchdog's log: one line per enforcement, with its facts as attributes of the record, never a payload."""
+"""The watchdog's log: one line per enforcement, with attributes on the record and never a payload."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ MOST_REMEMBERED = 10_000
 
 
 class EventLog:
-    """Writes the log; remembers which rows it has complained of."""
+    """Writes the log, and remembers which rows it has named as set aside."""
 
     def __init__(self) -> None:
         self._known: set[tuple[Any, ...]] = set()
 
     def enforced(self, enforced: Enforced, **ids: Any) -> None:
-        """A deadline was enforced."""
+        """Log that a deadline was enforced.
+
+        Args:
+            enforced: The deadline.
+            **ids: The ids of the run, and of the activity if it is one's.
+        """
         if not logger.isEnabledFor(logging.INFO):
             return
         lateness = (enforced.at - enforced.deadline_at) / 1_000_000
-        facts = {
+        attributes = {
             **ids,
             "timeout_kind": enforced.kind.value,
             "deadline_at": iso(enforced.deadline_at),
@@ -38,48 +43,78 @@ class EventLog:
             "%s %s timed out: %s, %.3f s late",
             noun,
             ids["run_id"],
-            facts["timeout_kind"],
+            attributes["timeout_kind"],
             lateness,
-            extra=facts,
+            extra=attributes,
         )
 
     def timer_fired(self, run_id: str, timer_id: int, fire_at: int, at: int) -> None:
-        """A timer fired."""
+        """Log that a timer fired.
+
+        Args:
+            run_id: The run.
+            timer_id: The timer.
+            fire_at: When it was due, in microseconds.
+            at: When it fired, in microseconds.
+        """
         if not logger.isEnabledFor(logging.DEBUG):
             return
         lateness = (at - fire_at) / 1_000_000
-        facts = {"run_id": run_id, "timer_id": timer_id, "deadline_at": iso(fire_at), "lateness_s": lateness}
-        logger.debug("timer %s of run %s fired, %.3f s late", timer_id, run_id, lateness, extra=facts)
+        attributes = {
+            "run_id": run_id,
+            "timer_id": timer_id,
+            "deadline_at": iso(fire_at),
+            "lateness_s": lateness,
+        }
+        logger.debug("timer %s of run %s fired, %.3f s late", timer_id, run_id, lateness, extra=attributes)
 
     def close_policy_applied(self, run_id: str, applied: AppliedClosePolicy) -> None:
-        """A step of parent-close policy."""
-        facts = {
+        """Log one step of parent close policy.
+
+        Args:
+            run_id: The closed run.
+            applied: What was done to its children.
+        """
+        attributes = {
             "run_id": run_id,
             "terminated": len(applied.terminated),
             "cancel_requested": len(applied.cancel_requested),
             "timed_out": len(applied.timed_out),
         }
         logger.info(
-            "run %s has ended, and %d of its children met their close policy",
+            "run %s has ended: parent close policy applied to %d of its children",
             run_id,
             applied.done,
-            extra=facts,
+            extra=attributes,
         )
 
     def worker_lost(self, worker_id: str, lease_expired_at: int, at: int) -> None:
-        """A worker was declared dead."""
+        """Log that a worker was declared dead.
+
+        Args:
+            worker_id: The worker.
+            lease_expired_at: When its lease ended, in microseconds.
+            at: When it was declared dead, in microseconds.
+        """
         lateness = (at - lease_expired_at) / 1_000_000
-        facts = {"worker_id": worker_id, "deadline_at": iso(lease_expired_at), "lateness_s": lateness}
+        attributes = {"worker_id": worker_id, "deadline_at": iso(lease_expired_at), "lateness_s": lateness}
         logger.warning(
             "worker %s is lost: its lease ended %.3f s ago; its work goes to others",
             worker_id,
             lateness,
-            extra=facts,
+            extra=attributes,
         )
 
     def rescued(self, worker_id: str, *, run_id: str, activity_id: int, closed: bool) -> None:
-        """An activity was taken from a dead worker."""
-        facts = {"worker_id": worker_id, "run_id": run_id, "activity_id": activity_id, "closed": closed}
+        """Log that an activity was rescued from a dead worker.
+
+        Args:
+            worker_id: The worker.
+            run_id: The run.
+            activity_id: The activity.
+            closed: Whether the activity ended, because it was rescued too often.
+        """
+        attributes = {"worker_id": worker_id, "run_id": run_id, "activity_id": activity_id, "closed": closed}
         what = "ended" if closed else "goes to another worker"
         logger.info(
             "activity %s of run %s lost its worker %s and %s",
@@ -87,18 +122,29 @@ class EventLog:
             run_id,
             worker_id,
             what,
-            extra=facts,
+            extra=attributes,
         )
 
     def released(self, worker_id: str, run_ids: list[str]) -> None:
-        """Runs were taken from a dead worker."""
-        facts = {"worker_id": worker_id, "run_ids": run_ids}
+        """Log that runs of a dead worker were released.
+
+        Args:
+            worker_id: The worker.
+            run_ids: The runs.
+        """
+        attributes = {"worker_id": worker_id, "run_ids": run_ids}
         logger.info(
-            "worker %s was lost; runs that wait for another: %d", worker_id, len(run_ids), extra=facts
+            "worker %s was lost; runs that wait for another: %d", worker_id, len(run_ids), extra=attributes
         )
 
     def set_aside(self, reason: str, error: Exception, **ids: Any) -> None:
-        """A row can't be handled; said once."""
+        """Log once that a row cannot be handled.
+
+        Args:
+            reason: Why, in a word.
+            error: The error.
+            **ids: The ids of the row.
+        """
         key = (reason, *ids.values())
         if key in self._known:
             return
@@ -108,7 +154,7 @@ class EventLog:
         # The text of a foreign error may quote what it could not read.
         message = str(error) if isinstance(error, RefusedError) else type(error).__name__
         logger.error(
-            "the watchdog can't handle a row and sets it aside: %s (%s)",
+            "the watchdog cannot handle a row and sets it aside: %s (%s)",
             message,
             ", ".join(f"{name} {value}" for name, value in ids.items()),
             extra={**ids, "reason": reason},

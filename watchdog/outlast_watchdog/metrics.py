@@ -1,10 +1,10 @@
-"""What the watchdog says in numbers, through the OpenTelemetry API.
+"""The watchdog's metrics, through the OpenTelemetry API.
 
-The API alone does nothing: without an SDK in the process (``set_meter_provider``) each call is a no-op. With one,
-whatever it exports to gets the instruments of :data:`METRICS`.
+The API alone does nothing: without an SDK in the process (``set_meter_provider``) each call is a no-op. With an SDK,
+the instruments of :data:`METRICS` are exported.
 
-Open deadlines are counted only when somebody collects: a collection asks for a count, the next pass brings it (of each
-kind up to 10,000, so that it costs the same however many there are), and the collection after that shows it.
+Open deadlines are counted only when a reader collects. A collection requests a count, the next pass makes it (up to
+10,000 of each kind, so that the cost is bounded), and the following collection shows it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class WatchdogMetrics:
         self._set_aside = SET_ASIDE.counter(meter)
         self._lateness = LATENESS.histogram(meter, LATENESS_BUCKETS_S)
         self._duration = PASS_DURATION.histogram(meter, DURATION_BUCKETS_S)
-        self._lock = threading.Lock()  # a reader collects on a thread of its own
+        # A reader collects on a thread of its own.
+        self._lock = threading.Lock()
         self._samples: WeakKeyDictionary[object, dict[str, int]] = WeakKeyDictionary()
         self._unasked: WeakSet[object] = WeakSet()
         meter.create_observable_gauge(
@@ -91,11 +92,16 @@ class WatchdogMetrics:
         )
 
     def late(self, kind: str, microseconds: int) -> None:
-        """A deadline was enforced, or a timer fired, so much after its time."""
+        """Record how late a deadline was enforced or a timer fired.
+
+        Args:
+            kind: The kind of deadline.
+            microseconds: How late.
+        """
         self._lateness.record(microseconds / 1_000_000, {"kind": kind})
 
     def passed(self, report: WatchdogReport) -> None:
-        """A pass has ended."""
+        """Record a pass that has ended."""
         for kind, number in report.counts.items():
             if kind in ENFORCED_KINDS:
                 self._enforced.add(number, {"kind": kind})
@@ -107,11 +113,11 @@ class WatchdogMetrics:
         self._duration.record(report.duration_s, {"outcome": outcome})
 
     def failed(self, duration_s: float) -> None:
-        """A pass could not be finished."""
+        """Record a pass that failed, with its duration in seconds."""
         self._duration.record(duration_s, {"outcome": "failed"})
 
     def wants_open(self, database: object) -> bool:
-        """Whether somebody has collected since the last sample of a database."""
+        """Return whether a reader has collected since the last count of a database."""
         with self._lock:
             if database in self._samples:
                 return database not in self._unasked
@@ -120,7 +126,12 @@ class WatchdogMetrics:
             return False
 
     def sampled(self, database: object, counts: dict[str, int]) -> None:
-        """How many deadlines a database has open, by what they are of."""
+        """Keep the number of open deadlines of a database.
+
+        Args:
+            database: The database.
+            counts: The numbers by what the deadlines are of.
+        """
         with self._lock:
             self._samples[database] = counts
             self._unasked.add(database)
@@ -136,7 +147,7 @@ class WatchdogMetrics:
 
 
 class MeasuringEventLog(EventLog):
-    """A event log that also measures how late each thing was that it writes down."""
+    """An event log that also records how late each enforcement was."""
 
     def __init__(self, metrics: WatchdogMetrics) -> None:
         super().__init__()
@@ -158,7 +169,7 @@ _own: list[WatchdogMetrics] = []
 
 
 def watchdog_metrics(provider: MeterProvider | None = None) -> WatchdogMetrics:
-    """The metrics of a provider; without one, of the process's own, be it set already or later."""
+    """Return the metrics of a provider; by default the process's own, whether it is set already or later."""
     if provider is None:
         if not _own:
             _own.append(WatchdogMetrics(get_meter(METER)))

@@ -1,17 +1,17 @@
-"""One pass: what is due, in the order that keeps every promise.
+"""One pass: everything that is due, in the order that keeps every promise.
 
-1. run deadlines, so that nothing else is done for a run whose time is over;
-2. activity deadlines, before any rescue could restart what has expired;
+1. run deadlines, so that nothing else is done for a run past its deadline;
+2. activity deadlines, before a rescue could restart what has expired;
 3. due timers;
-4. parent-close policy: the children of chains that have ended, at most a hundred a change;
-5. lost workers: each is declared dead first (its row goes, so it can no longer renew), then what it held is found
-   by its name being gone. A pass that dies in between loses nothing: the next one, in whatever process, finds the
-   same.
+4. parent close policy: the children of chains that have ended, at most a hundred a change;
+5. lost workers: each is declared dead first (its row is deleted, so it can no longer renew). Then its runs and
+   activities are found because their worker has no row. A pass that dies in between loses nothing: the next one, in
+   any process, finds the same.
 
-The first three are found by one read, and their changes are handed to the journal in that order without waiting for
-one another, so that one commit takes all; what is more than a batch follows batch by batch. A row whose change is
-refused or fails for a reason of its own is *set aside*: counted, named once in the log, passed over by the cursor. Only
-an error of the database itself ends the pass.
+The first three are found by one read. Their changes are handed to the journal in that order without waiting for one
+another, so that one commit takes them all; the rest follows batch by batch. A row whose change is refused, or fails for
+a reason of its own, is *set aside*: counted, named once in the log, and passed over by the cursor. Only an error of the
+database itself ends the pass.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ RowT = TypeVar("RowT")
 RUNS_IN_A_CHANGE = 100
 RUN_KINDS = (TimeoutKind.EXECUTION_TIMEOUT, TimeoutKind.RUN_TIMEOUT)
 NOT_THE_ROWS = (ForkedConnectionError, JournalClosedError, OutcomeUnknownError, StoreReadOnlyError)
-"""What keeps a change from being written whatever row it is for."""
+"""Errors that keep any change from being written, whichever row it is for."""
 
 
 class WatchedRuntime(Protocol):
@@ -77,7 +77,7 @@ class WatchedRuntime(Protocol):
 
     @property
     def journal(self) -> Journal:
-        """The process's one writer."""
+        """The journal, the process's group-commit writer."""
         ...
 
     @property
@@ -88,12 +88,23 @@ class WatchedRuntime(Protocol):
     async def read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Ask a query of the database."""
+        """Run a read on the database and return its result.
+
+        Args:
+            query: The read: a function of a connection.
+            *args: Its further arguments.
+            **kwargs: Its further arguments by name.
+        """
         ...
 
 
 async def apply_all(journal: Journal, changes: Sequence[Change[Any]]) -> list[Any]:
-    """Hand changes over together; each one's value or error, in order."""
+    """Hand changes over together; return the value or error of each, in order.
+
+    Args:
+        journal: The journal.
+        changes: The changes.
+    """
     outcomes: list[Any] = [None] * len(changes)
     missing = len(changes)
     settled: asyncio.Future[None] = journal.loop.create_future()
@@ -113,7 +124,7 @@ async def apply_all(journal: Journal, changes: Sequence[Change[Any]]) -> list[An
 
 
 async def together(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Take steps at once, each as far as it gets, in their order; raises what the first one raised."""
+    """Run steps concurrently to their ends, then raise what the first failed one raised."""
     for outcome in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
@@ -124,12 +135,12 @@ class Pass:
 
     Args:
         runtime: Database, journal and clock.
-        event log: Writes the log.
+        event_log: Writes the log.
         batch: How many rows are read, and handled together, at a time.
         limit: How many of each kind are handled at most; ``None`` handles all.
         declare: Whether it may declare workers dead.
-        ahead: How far it reads ahead where something is due, in microseconds: what becomes due while its changes wait
-            for the commit before them goes with them. A change that comes to its turn early does nothing.
+        ahead: How far it reads ahead where something is due, in microseconds. What becomes due while its changes wait
+            for the previous commit then goes with them. A change that is applied too early does nothing.
     """
 
     def __init__(
@@ -154,7 +165,11 @@ class Pass:
         self._runs_ended = False
 
     async def run(self) -> WatchdogReport:
-        """Do what is due. Raises ``StoreError`` where the database can't be read or written."""
+        """Do everything that is due, and return what was done.
+
+        Raises:
+            StoreError: The database cannot be read or written.
+        """
         report, now, runtime = self.report, self.now, self._runtime
         first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
         found = await runtime.read(scans.scan, now, self._until, first)
@@ -170,7 +185,8 @@ class Pass:
         due = bool(steps)
         await together(steps)
         if self._runs_ended or (peek.cascades is not None and peek.cascades <= now):
-            due = True  # children that end take their deadlines with them
+            # Children that end take their deadlines with them.
+            due = True
             await self._drain("cascades", self._due_close_policies, self._apply_close_policies)
         lapsed = peek.leases is not None and peek.leases <= now
         if lapsed and not self._declare:
@@ -179,7 +195,8 @@ class Pass:
         if lapsed:
             await self._drain("workers", scans.lapsed_workers, self._declare_lost)
         if lapsed or peek.lost_claimers:
-            due = True  # what is rescued gets other deadlines
+            # Rescued activities get other deadlines.
+            due = True
             await self._rescue()
         if lapsed or peek.lost_owners:
             await self._release()
@@ -192,7 +209,8 @@ class Pass:
     # --- the steps --------------------------------------------------------------------------------------------------
 
     async def _end_runs(self, rows: list[scans.DueRun]) -> int:
-        rows.sort(key=lambda row: row.run_id)  # one lock order for all watchdogs
+        # All watchdogs lock in this order.
+        rows.sort(key=lambda row: row.run_id)
         changes = [EnforceRunDeadline(row.run_id, row.workflow_id, retries=row.retries) for row in rows]
         handled = 0
         for row, outcome in zip(rows, await self._apply(changes), strict=True):
@@ -236,11 +254,11 @@ class Pass:
     def _due_close_policies(
         self, connection: Connection, now: int, cursor: scans.DueClosePolicy | None, limit: int
     ) -> list[scans.DueClosePolicy]:
-        """Those of runs that this very pass has ended are due too."""
+        """Return the runs whose children are due, those included that this pass has ended."""
         return scans.due_close_policies(connection, self._runtime.environment.clock.now(), cursor, limit)
 
     async def _apply_close_policies(self, rows: list[scans.DueClosePolicy]) -> int:
-        """Step by step until none is left, and then for the children that ended by it and have children themselves."""
+        """Apply close policies step by step, then those of children that ended by it and have children themselves."""
         handled = 0
         for row in rows:
             due = [row.run_id]
@@ -278,7 +296,7 @@ class Pass:
         return len(rows)
 
     async def _rescue(self) -> None:
-        """Hand the activities of workers that are gone to others."""
+        """Rescue the activities of workers that are gone."""
         for worker_id in await self._runtime.read(list_lost_claimers):
             await self._drain(
                 "lost_work",
@@ -313,7 +331,7 @@ class Pass:
         return handled
 
     async def _release(self) -> None:
-        """Let go of the runs of workers that are gone; those that have something to do come first."""
+        """Release the runs of workers that are gone, those first that have something to do."""
         handled = 0
         for worker_id in await self._runtime.read(list_lost_owners):
             while self._limit is None or handled < self._limit:
@@ -352,9 +370,14 @@ class Pass:
         *,
         dated: bool = True,
     ) -> None:
-        """Read and handle a kind batch by batch until nothing more is due, or the limit is reached.
+        """Read and handle one kind batch by batch until nothing more is due, or the limit is reached.
 
-        The first batch may have been found already.
+        Args:
+            kind: The kind, as the report names it.
+            scan: Reads a batch after a cursor.
+            handle: Handles a batch; returns how many things were done.
+            found: The first batch, if it was read already.
+            dated: Whether rows of the kind have an instant at which they are due, by which the rest can be counted.
         """
         cursor: RowT | None = None
         handled = left = 0
@@ -376,24 +399,24 @@ class Pass:
         self.report.note_left(kind, left)
 
     async def _apply(self, changes: Sequence[Change[Any]]) -> list[Any]:
-        """Each change's value or error. Raises where it is the database that failed, not a change."""
+        """Return each change's value or error; raise if the database failed rather than a change."""
         outcomes = await apply_all(self._runtime.journal, changes)
         failed = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
         if failed:
             if isinstance(failed[0], NOT_THE_ROWS) or len(failed) == len(outcomes) > 1:
                 raise failed[0]
-            await self._runtime.read(scans.peek)  # raises where the database is away: then it was not the row
+            await self._runtime.read(scans.peek)
         return outcomes
 
     def _note_enforced(self, enforced: Enforced, due_at: int, **ids: Any) -> None:
-        """Count and log an enforcement; it is as late as the first deadline that had passed."""
+        """Count and log an enforcement. Its lateness counts from the first deadline that had passed."""
         self.report.count(enforced.kind.value)
         self._runs_ended = self._runs_ended or enforced.kind in RUN_KINDS
         self.report.note_lateness(enforced.at - min(due_at, enforced.deadline_at))
         self._event_log.enforced(enforced, **ids)
 
     def _set_aside(self, kind: str, outcome: Any, *, rows: int = 1, **ids: Any) -> bool:
-        """Whether a row could not be handled."""
+        """Set a row aside if its change failed; return whether it did."""
         if not isinstance(outcome, Exception):
             return False
         self._aside[kind] += rows

@@ -1,10 +1,10 @@
-"""Periodic work: call a function every so many seconds, on the event loop.
+"""Periodic work: call a function at an interval, on the event loop.
 
-Two ways, one face. In a real process APScheduler does it (coalesced, never two calls at once, none dropped for
-being late). Its due times are wall-clock datetimes that it reads itself, so it can't run on a virtual clock, nor
-does it notice when the wall clock is set back; where the environment promises that all time comes through it
-(``threads=False``: tests, simulation) the same calls are plain timers of the loop. Nothing else of the engine knows
-which.
+There are two implementations. In a real process APScheduler does it: calls are coalesced, never overlap, and are not
+dropped for being late. Its due times are wall-clock datetimes that it reads itself, so it cannot run on a virtual
+clock, nor does it notice when the wall clock is set back. Where all time comes through the environment
+(``threads=False``: tests, simulation), the same calls are plain timers of the loop. No other module knows which is in
+use.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Periodic(Protocol):
 
 
 def periodic(environment: Environment) -> Periodic:
-    """The way that suits an environment."""
+    """Return the implementation that suits an environment."""
     return ScheduledPeriodic() if environment.threads else LoopPeriodic()
 
 
 class ScheduledPeriodic:
-    """By APScheduler."""
+    """Periodic calls by APScheduler."""
 
     def __init__(self) -> None:
         self._jobs: list[tuple[str, float, Callable[[], None]]] = []
@@ -67,7 +67,8 @@ class ScheduledPeriodic:
             scheduler.shutdown(wait=False)
 
     def _schedule(self, name: str, interval_s: float, function: Callable[[], None]) -> None:
-        async def call() -> None:  # a coroutine function runs on the loop, a plain one would get a thread
+        # A coroutine function runs on the loop; a plain one would get a thread.
+        async def call() -> None:
             function()
 
         self._scheduler.add_job(
@@ -83,7 +84,7 @@ class ScheduledPeriodic:
 
 
 class LoopPeriodic:
-    """By the loop's own timers."""
+    """Periodic calls by the loop's own timers."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, tuple[float, Callable[[], None]]] = {}

@@ -1,4 +1,4 @@
-"""What a pass of the watchdog did."""
+"""The report of one watchdog pass."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class WatchdogReport:
 
     Attributes:
         passed_at: When it began, in microseconds since the epoch.
-        counts: How often what was done: the six timeout kinds, ``timer_fired``, the children of ended parents
+        counts: The number of actions by kind: the six timeout kinds, ``timer_fired``, the children of closed parents
             (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``, ``run_released``
-            and ``activity_rescued``; only what happened.
-        worst_lateness_s: By how many seconds the latest deadline or timer was late.
+            and ``activity_rescued``. Kinds that did not occur are absent.
+        worst_lateness_s: How late the latest deadline or timer was, in seconds.
         set_aside: How many rows could not be handled in this pass; each is named once in the log.
-        left: What is still due (``runs``, ``activities``, ``timers``, ``cascades``, ``workers``, ``lost_work``), those
-            set aside included; only where there is any, counted up to 10,000.
+        left: What is still due by kind (``runs``, ``activities``, ``timers``, ``cascades``, ``workers``,
+            ``lost_work``), rows set aside included, counted up to 10,000. Kinds with nothing left are absent.
         reached_limit: Whether more would have been done without a limit.
-        next_deadline_at: The nearest deadline that lies ahead, in microseconds since the epoch.
-        skipped: Whether nothing was done, because the machine's clock had jumped.
-        duration_s: How long it took.
+        next_deadline_at: The nearest deadline ahead, in microseconds since the epoch.
+        skipped: Whether the pass was skipped because the machine's clock had jumped.
+        duration_s: How long it took, in seconds.
     """
 
     passed_at: int
@@ -47,24 +47,34 @@ class WatchdogReport:
 
     @property
     def done(self) -> int:
-        """How many things were done, of all kinds."""
+        """The number of actions of all kinds."""
         return sum(self.counts.values())
 
     def count(self, kind: str, number: int = 1) -> None:
-        """Something was done."""
+        """Count actions.
+
+        Args:
+            kind: Their kind.
+            number: How many.
+        """
         self.counts[kind] = self.counts.get(kind, 0) + number
 
     def note_left(self, kind: str, number: int) -> None:
-        """Something is still due."""
+        """Count what is still due.
+
+        Args:
+            kind: Its kind.
+            number: How many.
+        """
         if number:
             self.left[kind] = self.left.get(kind, 0) + number
 
     def note_lateness(self, microseconds: int) -> None:
-        """A deadline was enforced, or a timer fired, that much later than it said."""
+        """Note how late a deadline was enforced or a timer fired, in microseconds."""
         self.worst_lateness_s = max(self.worst_lateness_s, microseconds / 1_000_000)
 
     def to_document(self) -> dict[str, Any]:
-        """The report as JSON."""
+        """Return the report as a JSON document."""
         return {
             "passed_at": iso(self.passed_at),
             "counts": dict(sorted(self.counts.items())),

@@ -1,18 +1,17 @@
-"""The TaskWatchdog: nothing runs past its deadline, and nothing gets stuck because somebody died.
+"""The TaskWatchdog: nothing runs past its deadline, and nothing gets stuck because a process died.
 
-It works on the tables alone, so any number may run, in workers or on their own, and none needs to know of another:
-every enforcement is a change that looks again under the row's lock. When one dies half-way, what it has committed
-is whole and what it has not is found by the next pass of any other; when the database is away nothing can be
-enforced, and everything is as soon as it is back.
+It works on the tables alone. Any number may run, in workers or on their own, without knowing of one another: every
+enforcement is a change that checks again under the row's lock. When one dies half-way, what it has committed is whole,
+and the rest is found by the next pass of any other. While the database is away nothing can be enforced; everything due
+is enforced as soon as it is back.
 
-**When it looks.** At the nearest deadline it knows of, and every ``interval`` in any case. It knows of what this
-process writes (it listens to the journal) and of what its last pass read; what others write it learns at the latest
-at the next interval. Nothing is enforced early: a change compares the deadline with the batch's own ``now``.
+**When it polls.** At the nearest deadline that it knows of, and at least once per ``interval``. It knows of what this
+process writes (it subscribes to the journal) and of what its last pass read; it learns of what others write at the next
+interval at the latest. Nothing is enforced early: a change compares the deadline with the batch's own ``now``.
 
-**When it does not.** If the wall clock has moved by a second more or less than the monotonic clock since the last
-pass, somebody set it (or the machine slept): that one pass is skipped. A worker is declared dead only by a process
-that has itself reached the database for half a lease without a gap: after an outage, or a sleep, all may renew
-first.
+**When it waits.** If since the last pass the wall clock has moved by over a second more or less than the monotonic
+clock, it was set, or the machine slept: that one pass is skipped. A worker is declared dead only by a process that has
+itself reached the database for half a lease without a gap, so that after an outage or a sleep all may renew first.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ logger = logging.getLogger("outlast.watchdog")
 NEVER: Final = 1 << 62
 SHORTEST_SLEEP_S: Final = 0.000_002
 SLEEP_AFTER_WORK_S: Final = 0.005
-"""After a pass that did something the next waits a little, so that one commit takes what becomes due meanwhile."""
+"""The pause after a pass that did something, so that one commit takes everything that becomes due meanwhile."""
 MOST_AHEAD_S: Final = 0.05
 CLOCK_JUMP_S: Final = 1.0
 BATCHES_A_TURN: Final = 4
@@ -50,7 +49,7 @@ class WatchedClient(Protocol):
 
     @property
     def runtime(self) -> WatchedRuntime:
-        """What its process has open on the database."""
+        """The runtime of its process."""
         ...
 
 
@@ -59,11 +58,10 @@ class TaskWatchdog:
 
     Args:
         client: Whose database it watches.
-        interval: The longest sleep between two passes, in seconds or a timedelta; a quarter of the lease if that is
-            shorter.
+        interval: The longest sleep between two passes, in seconds or as a timedelta; at most a quarter of the lease.
         batch: How many rows are read, and handled together, at a time.
-        lease_duration: The workers' lease in seconds; half of it is how long this process must have reached the
-            database before it declares a worker dead.
+        lease_duration: The workers' lease, in seconds or as a timedelta; for half of it this process must have reached
+            the database without a gap before it declares a worker dead.
         meter_provider: Where its metrics go (OpenTelemetry); the process's own provider if not given.
 
     Raises:
@@ -111,12 +109,14 @@ class TaskWatchdog:
     # --- one pass ---------------------------------------------------------------------------------------------------
 
     async def run_pass(self, limit: int | None = None) -> WatchdogReport:
-        """Do everything that is due now; at most ``limit`` of each kind (run and activity deadlines, timers, …).
+        """Do everything that is due now, and return what was done.
 
-        Rows that can't be handled don't count: they never keep it from others.
+        Args:
+            limit: How many of each kind (run and activity deadlines, timers, …) at most; ``None`` sets no limit. Rows
+                that cannot be handled do not count, so they never keep it from others.
 
         Raises:
-            StoreError: The database can't be read or written. What was committed before stays.
+            StoreError: The database cannot be read or written. What was committed before stays.
         """
         async with self._passing:
             began = self._clock.monotonic()
@@ -152,7 +152,7 @@ class TaskWatchdog:
             return report
 
     def _clock_jumped(self, wall: int, monotonic: float) -> bool:
-        """Whether the wall clock was set since the last pass; from now on both count from here."""
+        """Return whether the wall clock was set since the last pass, and compare from here the next time."""
         base, self._based_at = self._based_at, (wall, monotonic)
         if base is None:
             return False
@@ -163,7 +163,7 @@ class TaskWatchdog:
         return True
 
     def _may_declare(self, monotonic: float) -> bool:
-        """Whether this process has reached the database for half a lease, with no gap longer than that."""
+        """Return whether this process has reached the database for half a lease, with no gap longer than that."""
         since = self._connected_since
         if since is None:
             return False
@@ -172,10 +172,10 @@ class TaskWatchdog:
             return False
         return monotonic - since >= self._half_lease_s
 
-    # --- again and again --------------------------------------------------------------------------------------------
+    # --- the loop ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to watch, on the running loop. Nothing happens if it watches already."""
+        """Start to watch on the running loop, unless it does already."""
         if self._task is not None:
             return
         self._stopping = False
@@ -201,7 +201,7 @@ class TaskWatchdog:
         await task
 
     def wake(self) -> None:
-        """Look now; call it on the loop."""
+        """Start a pass now; call it on the loop."""
         self._woken.set()
 
     async def _watch(self) -> None:
@@ -211,11 +211,12 @@ class TaskWatchdog:
             if self._stopping:
                 return
             self._set_alarm(None)
-            before, self._nearest = self._nearest, NEVER  # whatever is heard from here on counts
+            # Commits from here on are noted, also while the pass runs.
+            before, self._nearest = self._nearest, NEVER
             try:
                 report = await self.run_pass(BATCHES_A_TURN * self.batch)
             except JournalClosedError:
-                logger.debug("the client is closed: the watchdog rests")
+                logger.debug("the client is closed: the watchdog waits")
                 self._sleep()
             except StoreError as error:
                 logger.warning("a pass of the watchdog failed and is tried again: %s", error)
@@ -224,7 +225,8 @@ class TaskWatchdog:
                 logger.exception("a pass of the watchdog failed and is tried again")
                 self._sleep()
             else:
-                if report.skipped:  # it has read nothing: what was known is still all that is
+                # A skipped pass has read nothing, so what was known before still counts.
+                if report.skipped:
                     self._nearest = min(self._nearest, before)
                 if report.next_deadline_at is not None and report.next_deadline_at < self._nearest:
                     self._nearest = report.next_deadline_at
@@ -236,7 +238,7 @@ class TaskWatchdog:
                     self._sleep()
 
     def _sleep(self) -> None:
-        """Until the nearest deadline; the periodic wake comes in any case, and this is its safety net."""
+        """Sleep until the nearest deadline; should the periodic wake fail, one and a half intervals at most."""
         self._asleep = True
         longest = 1.5 * self.interval_s
         if self._nearest == NEVER:
@@ -255,7 +257,10 @@ class TaskWatchdog:
             self._alarm = asyncio.get_running_loop().call_later(delay_s, self._woken.set)
 
     def _on_commit(self, committed: Committed) -> None:
-        """What this process has just written. Called for every commit: no more than a few loads and compares a row."""
+        """Note the deadlines that this process has just written.
+
+        It is called for every commit, so it costs no more than a few loads and comparisons a row.
+        """
         nearest = self._nearest
         for run in committed.runs.values():
             at = run.next_deadline_at

@@ -1,1 +1,1 @@
-"""How rows move from one state to the next: runs, parents and children, requests, deletion."""
+"""How rows change state: new runs and their ends, parents and children, workers, requests, copies, deletion."""

@@ -1,11 +1,11 @@
-"""Deleting closed chains, whole but in small steps, each a change of its own: nobody waits long for any of them.
+"""Deleting closed chains, whole but in small steps. Each step is a change of its own, so none blocks others for long.
 
-A chain goes from its first run to its last. Of each run first go the rows that there may be many of, some hundreds a
-step, then the run itself; the last run goes last and takes with it the chain's requests and, where no other chain of
-its workflow id is left, the instance. Whoever is interrupted between two steps leaves a chain whose last run is still
-there, and so is found and deleted by the next who tries. Each step looks again, under their locks, that the run is
-closed, that the chain has not gone on (a reset may take a closed one up), and that none of its children waits for its
-close policy.
+A chain is deleted from its first run to its last. Of each run, the tables with many rows come first, some hundreds of
+rows a step, then the run itself. The last run comes last. With it go the chain's requests and, where the workflow id
+has no other chain, the instance. A deletion that is interrupted between two steps leaves a chain whose last run is
+still there, so the next attempt finds it and continues. Each step checks again, under locks, that the run is closed,
+that the chain has not continued (a reset may continue a closed chain), and that no child waits for its parent close
+policy.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _REQUESTS: Final = (
 
 
 class DeleteChainStep(BaseChange):
-    """The next step in deleting a run of a closed chain.
+    """Take the next step in deleting a run of a closed chain.
 
     Args:
         run_id: The run.
-        last_run_id: The last one of its chain.
-        workflow_id: Their workflow.
-        most: How many rows of a table go in a step.
+        last_run_id: The last run of its chain.
+        workflow_id: Their workflow id.
+        most: How many rows of a table are deleted in a step.
     """
 
     def __init__(self, run_id: str, last_run_id: str, workflow_id: str, most: int = ROWS_IN_A_STEP) -> None:
@@ -56,10 +56,10 @@ class DeleteChainStep(BaseChange):
         self.instances = (workflow_id,)
 
     def apply(self, batch: Batch) -> bool:
-        """Returns whether the run is gone.
+        """Delete some rows; return whether the run is gone.
 
         Raises:
-            DeleteRefusedError: The chain is open, or has gone on, or its children await their close policy.
+            DeleteRefusedError: The chain is open or has continued, or its children await their close policy.
         """
         batch.require_locks()
         last = batch.run(self.last_run_id)
@@ -92,7 +92,7 @@ class DeleteChainStep(BaseChange):
         return True
 
     def _leave(self, batch: Batch, run_id: str) -> None:
-        """The workflow id's instance goes with the last chain of its id; until then it stands for the newest left."""
+        """Delete the instance with the last chain of its workflow id; until then, point it to the newest chain left."""
         instance = batch.instance(self.workflow_id)
         if instance is None or instance.current_run_id != run_id:
             return
@@ -116,7 +116,7 @@ class Chain(NamedTuple):
 
 
 def chain_backwards(connection: Connection, last_run_id: str) -> list[str]:
-    """What is left of a chain, from its first run to its last."""
+    """Return what is left of a chain, from its first run to its last."""
     text = (
         "WITH RECURSIVE chain(run_id, previous_run_id, depth) AS ("
         "SELECT run_id, previous_run_id, 0 FROM workflow_runs WHERE run_id = ? "
@@ -128,7 +128,7 @@ def chain_backwards(connection: Connection, last_run_id: str) -> list[str]:
 
 
 def last_runs(connection: Connection, workflow_id: str) -> list[tuple[str, bool]]:
-    """The last run of each chain of a workflow, oldest first, and whether it is open."""
+    """Return the last run of each chain of a workflow, oldest first, and whether it is open."""
     text = "SELECT run_id, closed_at FROM workflow_runs WHERE workflow_id = ? AND next_run_id IS NULL ORDER BY run_id"
     return [(row[0], row[1] is None) for row in fetch(connection, text, (workflow_id,))]
 
@@ -136,13 +136,13 @@ def last_runs(connection: Connection, workflow_id: str) -> list[tuple[str, bool]
 def expired(
     connection: Connection, after: str, before: str | None, closed_before: int | None, limit: int
 ) -> list[Chain]:
-    """Closed chains by their last runs, oldest first.
+    """Return closed chains by their last runs, oldest first.
 
-    They are found by their ids, which say when runs were created, and so not after they were closed: the walk ends with
-    what was created too late, and a day's grace for clocks.
+    They are found by run id, which says when a run was created. No run is created after it was closed, so the walk ends
+    at runs created too late, with a day's grace for clocks.
 
     Args:
-        connection: Where to look.
+        connection: Where to read.
         after: Only last runs with ids above.
         before: Only those with ids below.
         closed_before: Only those that were closed earlier.
@@ -164,7 +164,12 @@ def expired(
 
 
 def newest_kept(connection: Connection, count: int) -> str | None:
-    """The last run of the oldest of the newest ``count`` closed chains; ``None`` where there are fewer."""
+    """Return the last run of the oldest of the newest ``count`` closed chains; ``None`` where there are fewer.
+
+    Args:
+        connection: Where to read.
+        count: How many closed chains are kept.
+    """
     text = (
         "SELECT run_id FROM workflow_runs WHERE next_run_id IS NULL AND closed_at IS NOT NULL "
         "ORDER BY run_id DESC LIMIT 1 OFFSET ?"

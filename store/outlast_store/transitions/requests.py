@@ -1,4 +1,4 @@
-"""Requests: keyed signals, updates and queries, one row each; the key deduplicates over a whole chain.
+"""Requests: keyed signals, updates and queries, one row each, deduplicated by key over a whole chain.
 
 =======  ==========  ==================================================================================
 kind     state       means
@@ -36,10 +36,10 @@ from outlast_workflow.history.events import Failure, SignalReceived, UpdateCompl
 OPEN, COMPLETED, REJECTED, DELIVERED, ANSWERED = "open", "completed", "rejected", "delivered", "answered"
 
 ACCEPTED = "accepted"
-"""Not a state of a row, but news of one: it is open and was accepted."""
+"""Not a state of a row, but of its notification: the row is open and was accepted."""
 
 DELETED = "deleted"
-"""Not a state of a row either, but news that there is none any more."""
+"""Not a state of a row either: the notification that the row is gone."""
 
 _PLAIN = DataConverter()
 
@@ -48,20 +48,27 @@ _PLAIN = DataConverter()
 
 
 def find(batch: Batch, key: RequestKey) -> RequestRow | None:
-    """The request of a key."""
+    """Return the request of a key, if there is one."""
     rows = batch.scan(_SELECT + _KEY, key)
     return RequestRow(*rows[0]) if rows else None
 
 
 def add(batch: Batch, row: RequestRow) -> bool:
-    """Insert a request; ``False`` where its key is taken (by another process, a moment ago)."""
+    """Insert a request; return ``False`` if its key is in use, because another process has just inserted it."""
     marks = ", ".join("?" * len(vars(row)))
     text = f"INSERT INTO workflow_requests ({_COLUMNS}) VALUES ({marks}) ON CONFLICT DO NOTHING"
     return batch.execute(text, tuple(vars(row).values())) == 1
 
 
 def signal_delivered(batch: Batch, run: RunRow, signal: SignalReceived, seq: int) -> None:
-    """A keyed signal stands elsewhere now: it moved with its chain."""
+    """Write the new place of a keyed signal that moved with its chain.
+
+    Args:
+        batch: The batch.
+        run: The run that has it now.
+        signal: The signal.
+        seq: Its seq there.
+    """
     if signal.request_id is not None:
         batch.execute(
             f"UPDATE workflow_requests SET run_id = ?, answer_seq = ? WHERE {_KEY}",
@@ -73,7 +80,7 @@ def signal_delivered(batch: Batch, run: RunRow, signal: SignalReceived, seq: int
 
 
 def unhandled_signals(batch: Batch, run: RunRow) -> int:
-    """How many signals of a run wait: those that no workflow task has applied, and those without a handler."""
+    """Return how many signals of a run wait: those not applied by a workflow task, and those without a handler."""
     through, buffered = _last_record(batch, run)
     waiting = sum(buffered.values())
     text = "SELECT COUNT(*) FROM history_events WHERE run_id = ? AND seq > ? AND type = 'SignalReceived'"
@@ -85,15 +92,21 @@ def unhandled_signals(batch: Batch, run: RunRow) -> int:
 
 
 def unapplied_signals(batch: Batch, run: RunRow, after_seq: int) -> list[SignalReceived]:
-    """The signals of a run after a seq, up to which they were applied, in order."""
+    """Return the signals of a run after a seq, in order.
+
+    Args:
+        batch: The batch.
+        run: The run.
+        after_seq: The seq up to which signals were applied.
+    """
     return [signal for _, signal in _signals(batch, run, after_seq)]
 
 
 def unhandled(batch: Batch, run: RunRow) -> list[SignalReceived]:
-    """The signals of a run that nobody has handled, in order: those without a handler, and those never applied.
+    """Return the signals of a run that were not handled, in order: those without a handler, and those never applied.
 
-    Its code need not be at hand: the record of the last workflow task says of which name how many had no handler, and
-    the latest of that name are those.
+    This does not need the workflow's code: the record of the last workflow task says how many signals of each name had
+    no handler, and they are the latest of that name.
     """
     through, buffered = _last_record(batch, run)
     left = dict(buffered)
@@ -125,7 +138,7 @@ def _signals(batch: Batch, run: RunRow, after_seq: int) -> list[tuple[int, Signa
 
 
 def _last_record(batch: Batch, run: RunRow) -> tuple[int, dict[str, int]]:
-    """Up to which seq the last workflow task had applied events, and how many signals it left without a handler."""
+    """Return the seq that the last workflow task had applied, and how many signals it left without a handler."""
     for _, event, _ in reversed(batch.appended(run.run_id)):
         if isinstance(event, WorkflowTaskCompleted):
             return event.through, event.buffered or {}
@@ -133,14 +146,20 @@ def _last_record(batch: Batch, run: RunRow) -> tuple[int, dict[str, int]]:
 
 
 def move_signals(batch: Batch, following: RunRow, signals: Sequence[SignalReceived]) -> None:
-    """Give the next run of a chain the signals that the one before it did not handle, in order."""
+    """Append signals that a run did not handle to the next run of its chain, in order.
+
+    Args:
+        batch: The batch.
+        following: The next run.
+        signals: The signals.
+    """
     for signal in signals:
         seq = batch.append(following, signal)
         signal_delivered(batch, following, signal, seq)
 
 
 def end_start_delay(run: RunRow) -> None:
-    """A run that waits for its start delay begins now; a backoff goes on."""
+    """End the start delay of a run; a backoff continues."""
     if run.start_delayed:
         run.start_delayed = False
         run.not_before = 0
@@ -150,7 +169,13 @@ def end_start_delay(run: RunRow) -> None:
 
 
 def open_updates(batch: Batch, run_id: str, *, accepted: bool = True) -> list[RequestRow]:
-    """The updates of a run that have no answer, oldest first; without those ``accepted`` if so asked."""
+    """Return the updates of a run that have no answer, oldest first.
+
+    Args:
+        batch: The batch.
+        run_id: The run.
+        accepted: Whether to include those that were accepted.
+    """
     where = "run_id = ? AND state = 'open' AND kind = 'update'" if accepted else _WAITING
     return [
         RequestRow(*row) for row in batch.scan(f"{_SELECT}{where} ORDER BY created_at, request_id", (run_id,))
@@ -158,13 +183,19 @@ def open_updates(batch: Batch, run_id: str, *, accepted: bool = True) -> list[Re
 
 
 def count_open_updates(batch: Batch, run_id: str) -> int:
-    """How many there are."""
+    """Return how many updates of a run have no answer."""
     text = "SELECT COUNT(*) FROM workflow_requests WHERE run_id = ? AND state = 'open' AND kind = 'update'"
     return int(batch.scan(text, (run_id,))[0][0])
 
 
 def accepted(batch: Batch, key: RequestKey, seq: int) -> bool:
-    """An update was accepted, by the event at ``seq``; ``False`` where it no longer waits for that."""
+    """Write that an update was accepted; return ``False`` if it no longer waits for that.
+
+    Args:
+        batch: The batch.
+        key: The update's key.
+        seq: The seq of its ``UpdateAccepted``.
+    """
     text = (
         f"UPDATE workflow_requests SET answer_seq = ? WHERE {_KEY} AND state = 'open' AND answer_seq IS NULL"
     )
@@ -173,21 +204,41 @@ def accepted(batch: Batch, key: RequestKey, seq: int) -> bool:
 
 
 def completed(batch: Batch, key: RequestKey, seq: int, event: UpdateCompleted) -> bool:
-    """An update was answered, by the event at ``seq``."""
+    """Write that an update was answered; return ``False`` if it was not open.
+
+    Args:
+        batch: The batch.
+        key: The update's key.
+        seq: The seq of its ``UpdateCompleted``.
+        event: That event.
+    """
     text = f"UPDATE workflow_requests SET state = 'completed', answer_seq = ? WHERE {_KEY} AND state = 'open'"
     batch.answered[key] = (COMPLETED, event)
     return batch.execute(text, (seq, *key)) == 1
 
 
 def rejected(batch: Batch, key: RequestKey, failure: Failure) -> bool:
-    """An update was not accepted; the answer is remembered for its id."""
+    """Write that an update was rejected; return ``False`` if it was not open.
+
+    Args:
+        batch: The batch.
+        key: The update's key, under which the answer is kept.
+        failure: Why it was rejected.
+    """
     text = f"UPDATE workflow_requests SET state = 'rejected', answer = ? WHERE {_KEY} AND state = 'open'"
     batch.answered[key] = (REJECTED, failure)
     return batch.execute(text, (orjson.dumps(failure).decode(), *key)) == 1
 
 
 def answer_open_updates(batch: Batch, run: RunRow, status: str, by: str) -> None:
-    """A run ends: what was asked of it and is open gets a failure for an answer, accepted or not."""
+    """Answer the open updates of a run that ends with a failure, whether they were accepted or not.
+
+    Args:
+        batch: The batch.
+        run: The run.
+        status: Its terminal status.
+        by: What ended it; the events carry it.
+    """
     ended = failure_of(WorkflowClosedError(run.workflow_id, run_id=run.run_id, status=status), _PLAIN)
     for row in open_updates(batch, run.run_id):
         if row.answer_seq is None:
@@ -204,7 +255,13 @@ def answer_open_updates(batch: Batch, run: RunRow, status: str, by: str) -> None
 
 
 def move_updates(batch: Batch, run: RunRow, following: RunRow) -> None:
-    """Give the next run of a chain the updates that nobody has accepted."""
+    """Move the updates that were not accepted to the next run of a chain.
+
+    Args:
+        batch: The batch.
+        run: The run that ends.
+        following: The next run.
+    """
     moved = batch.execute(
         f"UPDATE workflow_requests SET run_id = ? WHERE {_WAITING}", (following.run_id, run.run_id)
     )
