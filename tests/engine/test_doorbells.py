@@ -192,14 +192,14 @@ async def test_a_database_without_bells_is_asked_once(
     caplog.set_level(logging.INFO, "outlast")
     async with Client.connect(postgresql_url) as client:
         async with Worker(client, workflows=[programs.nothing], watchdog=False):
-            bell: Any = client.runtime._notifier
+            notifying: Any = client.runtime._notifier
             for _ in range(5):
                 await client.execute(programs.nothing)
-                bell._notify()
-            await until_so(lambda: _ended(bell._thread))
+                notifying._notify()
+            await until_so(lambda: _ended(notifying._thread))
     said = [record.getMessage() for record in caplog.records if "LISTEN" in record.getMessage()]
     assert len(said) == 1
-    assert not [record for record in caplog.records if "cut off" in record.getMessage()]
+    assert not [record for record in caplog.records if "was cut" in record.getMessage()]
     assert not [record for record in caplog.records if record.name == "outlast.ticker"]
 
 

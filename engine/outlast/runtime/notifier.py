@@ -1,11 +1,11 @@
-"""The notifier: how a process learns that others have written. Polling is the truth; a bell only makes it prompt.
+"""The notifier: how a process learns that other processes have written. Polling finds everything; notifying is faster.
 
-* SQLite: ``PRAGMA data_version`` is asked every few milliseconds; it changes when another connection has committed.
-* PostgreSQL: a thread LISTENs. Whoever commits something that may concern another process rings by NOTIFY — after the
-  commit, outside its transaction, on the ticker's connection, at most once in :data:`NOTIFY_GAP_S` seconds however many
-  batches there were. A bell that is lost (the listener's connection was cut) costs one poll interval, never more.
-  A database that does not know these words is asked once; polling is all there is then, and nobody rings.
-* In memory: nobody else can write, so nobody listens.
+* SQLite: ``PRAGMA data_version`` is read every few milliseconds; it changes when another connection has committed.
+* PostgreSQL: a thread LISTENs. A process that commits something which may concern another one sends NOTIFY: after the
+  commit, outside its transaction, on the ticker's connection, and at most once in :data:`NOTIFY_GAP_S` seconds however
+  many batches there were. A lost notification (the listener's connection was cut) costs one poll interval, never more.
+  A database that does not support LISTEN and NOTIFY shows that once; its processes then only poll.
+* In memory: no other process can write, so there is no notifier.
 """
 
 from __future__ import annotations
@@ -30,36 +30,42 @@ from outlast_store.journal.journal import Journal
 logger = logging.getLogger("outlast.notifier")
 
 CHANNEL: Final = "outlast"
+"""The channel of PostgreSQL that notifications are sent on."""
 POLL_INTERVAL_S: Final = 1.0
+"""How often a process polls without a notification."""
 VERSION_INTERVAL_S: Final = 0.01
+"""How often SQLite's data version is read."""
 NOTIFY_GAP_S: Final = 0.005
+"""The shortest time between two notifications of a process."""
 LISTEN_FOR_S: Final = 0.5
+"""How long the listening thread waits before it checks whether to stop."""
 LAST_NOTIFICATION_S: Final = 1.0
-"""So long a client that is closed waits until its last bell has rung."""
+"""How long a client that is closed waits until its last notification is sent."""
 RECONNECT_AFTER_S: Final = 1.0
-HOUR_S: Final = 3600.0
-UNKNOWN_WORDS: Final = frozenset({"0A000", "42601"})
-"""Feature not supported, syntax error."""
+UNUSED_TICK_S: Final = 3600.0
+"""The interval of the sending tick, which is woken for each notification."""
+UNSUPPORTED_STATES: Final = frozenset({"0A000", "42601"})
+"""The SQLSTATEs of a database without LISTEN and NOTIFY: feature not supported, syntax error."""
 
 
 class Notifier(Protocol):
-    """Tells when to look."""
+    """Tells a process when to poll."""
 
     def start(self) -> None:
-        """Begin to listen; again is nothing."""
+        """Start to listen; further calls do nothing."""
         ...
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         ...
 
     async def wait(self) -> None:
-        """Return when others may have written, and after the poll interval in any case."""
+        """Return when another process may have written, and after the poll interval at the latest."""
         ...
 
 
 def notifier_for(database: Database, journal: Journal, ticker: Ticker) -> Notifier | None:
-    """The notifier of a database; ``None`` where nobody else can write."""
+    """Return the notifier of a database; ``None`` if no other process can write to it."""
     if database.url.memory:
         return None
     if database.backend == "sqlite":
@@ -68,23 +74,23 @@ def notifier_for(database: Database, journal: Journal, ticker: Ticker) -> Notifi
 
 
 class DataVersionNotifier:
-    """SQLite's: asks for the data version."""
+    """The notifier on SQLite: reads the data version."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._version = 0
 
     def start(self) -> None:
-        """Note where the file is now."""
+        """Note the file's current version."""
         self._version = self._journal.committer.data_version()
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
     async def wait(self) -> None:
         """See :class:`Notifier`."""
-        looks = round(POLL_INTERVAL_S / VERSION_INTERVAL_S)
-        for _ in range(looks):
+        reads = round(POLL_INTERVAL_S / VERSION_INTERVAL_S)
+        for _ in range(reads):
             await asyncio.sleep(VERSION_INTERVAL_S)
             before, self._version = self._version, self._journal.committer.data_version()
             if self._version != before:
@@ -92,7 +98,7 @@ class DataVersionNotifier:
 
 
 class ListenNotifier:
-    """PostgreSQL's: LISTEN on a thread once somebody waits, NOTIFY on the ticker's from the beginning."""
+    """The notifier on PostgreSQL: sends on the ticker's thread, and listens on its own once somebody waits."""
 
     def __init__(self, database: Database, journal: Journal, ticker: Ticker) -> None:
         self._database = database
@@ -101,11 +107,11 @@ class ListenNotifier:
         self._loop = journal.loop
         self._notified = asyncio.Event()
         self._stopping = threading.Event()
-        self._finding_out = threading.Lock()
-        self._deaf = False
-        """Whether the database does not know LISTEN and NOTIFY."""
+        self._support_lock = threading.Lock()
+        self._unsupported = False
+        """Whether the database does not support LISTEN and NOTIFY."""
         self._cut = False
-        """Whether the log already says that the listener was cut off."""
+        """Whether the log already says that the listener's connection was cut."""
         self._thread: threading.Thread | None = None
         self._tick = f"notifier {id(self)}"
         self._notify_later: asyncio.TimerHandle | None = None
@@ -115,14 +121,14 @@ class ListenNotifier:
         journal.subscribe(self._on_commit)
 
     def start(self) -> None:
-        """Listen. Notifications are sent in any case: a client that only starts workflows never listens."""
+        """Start to listen. A client that only starts workflows never listens, but it notifies."""
         if self._thread is not None:
             return
         self._thread = threading.Thread(target=self._listen, name="outlast-notifier", daemon=True)
         self._thread.start()
 
     async def stop(self) -> None:
-        """Notify for the last commits, then end the thread: our own notification wakes it."""
+        """Notify for the last commits, then end the thread, which that notification wakes."""
         self._stopping.set()
         self._journal.unsubscribe(self._on_commit)
         if self._notify_later is not None:
@@ -154,7 +160,7 @@ class ListenNotifier:
             self._notify_later = self._loop.call_later(max(wait, 0.0), self._notify)
 
     def _concerns_others(self, committed: Committed) -> bool:
-        """Whether a batch left something that another process may be waiting for."""
+        """Return whether a batch wrote something that another process may wait for."""
         if committed.answered or committed.asked:
             return True
         owners = self._journal.cache.owners
@@ -166,23 +172,23 @@ class ListenNotifier:
     def _notify(self) -> None:
         self._notify_later = None
         self._notified_at = self._loop.time()
-        if self._deaf:
+        if self._unsupported:
             return
         self._sending += 1
         self._all_sent.clear()
         if self._sending == 1:
-            self._ticker.add(self._tick, HOUR_S, self._send)
+            self._ticker.add(self._tick, UNUSED_TICK_S, self._send)
         else:
             self._ticker.wake(self._tick)
 
     def _send(self, connection: Connection, now: int) -> None:
         """On the ticker's thread."""
         wanted = self._sending
-        if not self._deaf:
+        if not self._unsupported:
             try:
                 connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
             except DBAPIError as error:
-                if not self._is_deaf(error):
+                if not self._is_unsupported(error):
                     raise
         self._call(partial(self._sent, wanted))
 
@@ -190,15 +196,16 @@ class ListenNotifier:
         if wanted == self._sending:
             self._all_sent.set()
 
-    def _is_deaf(self, error: Exception) -> bool:
-        """Whether an error says that the database does not know what it was told; the first one is logged."""
-        if getattr(driver_error(error), "sqlstate", None) not in UNKNOWN_WORDS:
+    def _is_unsupported(self, error: Exception) -> bool:
+        """Return whether an error says that the database does not support this; log the first one."""
+        if getattr(driver_error(error), "sqlstate", None) not in UNSUPPORTED_STATES:
             return False
-        with self._finding_out:
-            if not self._deaf:
-                self._deaf = True
+        with self._support_lock:
+            if not self._unsupported:
+                self._unsupported = True
                 logger.warning(
-                    "this database knows no LISTEN and NOTIFY (%s): polling is all there is", error
+                    "this database does not support LISTEN and NOTIFY (%s): workers and clients only poll",
+                    error,
                 )
         return True
 
@@ -209,11 +216,13 @@ class ListenNotifier:
             try:
                 self._listen_until_cut()
             except Exception as error:
-                if self._is_deaf(error):
+                if self._is_unsupported(error):
                     return
                 level = logging.DEBUG if self._cut else logging.INFO
                 logger.log(
-                    level, "the listener was cut off (%s); polling continues, and it connects again", error
+                    level,
+                    "the connection of the notifier was cut (%s); polling continues, and it connects again",
+                    error,
                 )
                 self._cut = True
                 self._stopping.wait(RECONNECT_AFTER_S)
@@ -224,7 +233,8 @@ class ListenNotifier:
             driver: Any = connection.connection.driver_connection
             driver.execute(f"LISTEN {CHANNEL}")
             self._cut = False
-            self._call(self._notified.set)  # something may have happened while nobody listened
+            # Notifications may have been missed while nobody listened.
+            self._call(self._notified.set)
             while not self._stopping.is_set():
                 for _ in driver.notifies(timeout=LISTEN_FOR_S, stop_after=1):
                     self._call(self._notified.set)
@@ -234,5 +244,6 @@ class ListenNotifier:
     def _call(self, callback: Callable[[], None]) -> None:
         try:
             self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:  # the loop is closed
+        except RuntimeError:
+            # The loop is closed.
             self._stopping.set()

@@ -1,7 +1,7 @@
-"""What a client finds out about the schema when it connects, and does about it.
+"""The schema check: what a client does about the version of the tables when it connects.
 
-A SQLite file belongs to the application, so it is migrated on the way in. A PostgreSQL database is shared by processes
-of several versions, so when to migrate it is for people to say: ``outlast migrate``.
+A SQLite file belongs to the application, so it is migrated on connect. A PostgreSQL database is shared by processes of
+several versions, so an operator decides when to migrate it: ``outlast migrate``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from outlast_workflow.errors import SchemaTooNewError, SchemaTooOldError
 
 
 def ensure_schema(database: Database, *, migrate: bool = False) -> None:
-    """Make sure that the database has the tables that this code works with. At head this is one read.
+    """Make sure that the database has the tables that this code needs. If it is up to date, this is one read.
 
     Args:
         database: The database.
-        migrate: Whether a PostgreSQL database is migrated too; SQLite always is.
+        migrate: Whether to migrate a PostgreSQL database; SQLite is always migrated.
 
     Raises:
-        SchemaMissingError: It has no tables, and may not be migrated here.
-        SchemaTooOldError: Its tables are of an earlier version, and may not be migrated here.
-        SchemaTooNewError: Its tables are of a version that this code does not know; never touched.
+        SchemaMissingError: It has no tables, and is not to be migrated here.
+        SchemaTooOldError: Its tables are of an earlier version, and are not to be migrated here.
+        SchemaTooNewError: Its tables are of a version that this code does not know. They are not touched.
         StoreUnreachableError: No database answers there.
         StoreReadOnlyError: It is a SQLite file that this user may not write.
     """
@@ -47,7 +47,8 @@ def _ensure(connection: Connection, database: Database, *, migrate: bool) -> Non
     if found is not None and found not in REVISIONS:
         raise SchemaTooNewError(found, HEAD)
     if migrate:
-        wait_forever(connection)  # a migration takes as long as it takes
+        # A migration may take long.
+        wait_forever(connection)
         run_migrations(connection)
     elif found is None:
         raise schema_missing(database.url.display)

@@ -1,14 +1,14 @@
-"""The monitor: notices a workflow task that blocks its worker's loop, says where, and interrupts it.
+"""The blocked monitor: finds a workflow task that blocks its worker's event loop, logs where, and interrupts it.
 
-Workflow code decides and waits; it takes milliseconds. Code that computes for seconds, or never waits, keeps
-everything else of its process from happening: other runs, handlers, commits, the watchdog. A thread looks at the
-workflow task under way; when one has run for longer than :data:`LIMIT_S` it logs the stack and fails the workflow task:
-the run's *task* fails, backs off and shows in ``describe``, while the process goes on.
+Workflow code decides and waits, which takes milliseconds. Code that computes for seconds, or never waits, stops
+everything else in its process: other runs, handlers, commits, the watchdog. A thread checks the workflow task that is
+running. If it has run for longer than :data:`BLOCKED_AFTER_S`, the monitor logs the stack and fails the workflow task,
+which backs off and shows in ``describe``, while the process continues.
 
-The interruption is an exception raised in the loop's thread between two steps of Python code. Code that is inside a
-call of C (``time.sleep``, a driver) is interrupted when that returns; code that catches ``BaseException`` for ever
-can't be. Raising it and leaving the workflow task take the same lock, and whoever leaves withdraws what has not arrived
-yet: nothing outside a workflow task is ever interrupted.
+The interruption is an exception that is raised in the loop's thread between two steps of Python code. Code inside a C
+call (``time.sleep``, a driver) is interrupted when the call returns. Code that catches ``BaseException`` in a loop
+cannot be interrupted. Raising the exception and leaving the workflow task take the same lock, and leaving withdraws an
+exception that has not arrived yet, so nothing outside a workflow task is ever interrupted.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from outlast_workflow.run.machine import WorkflowMachine
 
 logger = logging.getLogger("outlast.worker")
 
-LIMIT_S: Final = 2.0
-LOOK_S: Final = 0.25
+BLOCKED_AFTER_S: Final = 2.0
+"""How long a workflow task may run without waiting."""
+CHECK_INTERVAL_S: Final = 0.25
 
 _here = threading.local()
 
 
-class WorkflowTaskInterrupted(BaseException):  # control flow: no `except Exception` may catch it
+# Control flow: no `except Exception` of workflow code may catch it.
+class WorkflowTaskInterrupted(BaseException):
     """Raised in workflow code that blocks."""
 
 
 class BlockedMonitor:
-    """Watches the workflow tasks of one thread; :meth:`start` and :meth:`stop` are called on it."""
+    """Watches the workflow tasks of one thread, the one that calls :meth:`start` and :meth:`stop`."""
 
-    def __init__(self, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, limit_s: float = BLOCKED_AFTER_S) -> None:
         self._limit_s = limit_s
         self._lock = threading.Lock()
         self._machine: WorkflowMachine | None = None
-        self._began = 0.0
+        self._started_at = 0.0
         self._raised = False
         self._watched = 0
         self._stopping = threading.Event()
@@ -56,18 +58,18 @@ class BlockedMonitor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if monitor() is self:
             _here.monitor = None
         self._stopping.set()
 
     def enter(self, machine: WorkflowMachine) -> None:
-        """A workflow task begins."""
-        self._began = time.perf_counter()
+        """Note that a workflow task starts."""
+        self._started_at = time.perf_counter()
         self._machine = machine
 
     def leave(self) -> None:
-        """It has ended, in whatever way."""
+        """Note that the workflow task has ended, in whatever way."""
         with self._lock:
             self._machine = None
             if self._raised:
@@ -75,12 +77,12 @@ class BlockedMonitor:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._watched), None)
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
+        while not self._stopping.wait(CHECK_INTERVAL_S):
             with self._lock:
                 machine = self._machine
                 if machine is None:
                     continue
-                blocked_s = time.perf_counter() - self._began
+                blocked_s = time.perf_counter() - self._started_at
                 if blocked_s >= self._limit_s:
                     self._interrupt(machine, blocked_s)
 
@@ -109,5 +111,5 @@ class BlockedMonitor:
 
 
 def monitor() -> BlockedMonitor | None:
-    """The monitor of the calling thread."""
+    """Return the monitor of the calling thread."""
     return getattr(_here, "monitor", None)

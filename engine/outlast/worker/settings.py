@@ -1,4 +1,4 @@
-"""What a worker was told, checked once."""
+"""The settings of a worker, checked when they are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from outlast_workflow.options.options import ActivityOptions, duration_seconds, 
 
 @dataclass(slots=True)
 class WorkerSettings:
-    """A worker's options. Durations are in seconds."""
+    """The options of one worker; durations in seconds.
+
+    Raises:
+        InvalidOptionError: An option is out of range or of another type.
+    """
 
     worker_id: str
     task_queues: Sequence[str]

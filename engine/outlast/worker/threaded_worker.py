@@ -1,4 +1,4 @@
-"""A worker on a thread and event loop of its own, with a client of its own."""
+"""A worker with its own thread, event loop and client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from outlast_workflow.declare.definitions import WorkflowDefinition
 
 
 class WorkerThread:
-    """Runs a :class:`~outlast.worker.loop_worker.LoopWorker` elsewhere; started and stopped from the caller's loop."""
+    """Runs a :class:`~outlast.worker.loop_worker.LoopWorker` on another thread; the caller's loop starts and stops it.
+
+    Args:
+        client: Its database, converter and limits are those of the worker's client.
+        settings: The worker's settings.
+        workflows: The workflow definitions, by type.
+        activities: The activity definitions, by type.
+        watchdog_interval: Seconds between the passes of its watchdog; ``None`` for no watchdog.
+    """
 
     def __init__(
         self,
@@ -36,12 +44,12 @@ class WorkerThread:
         self._thread = threading.Thread(target=self._run, name="outlast-worker", daemon=True)
 
     async def start(self) -> None:
-        """Returns when it works; raises what kept it from that."""
+        """Start the thread; return when the worker works, or raise what prevented that."""
         self._thread.start()
         await asyncio.wrap_future(self._ready)
 
     async def stop(self) -> None:
-        """Returns when it has stopped in good order."""
+        """Stop the worker in good order, and join its thread."""
         if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
         await asyncio.wrap_future(self._ended)

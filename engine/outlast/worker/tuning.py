@@ -1,4 +1,4 @@
-"""How a process should be set up that does nothing but work; for its whole life, so only a main program may ask."""
+"""Tuning of a process that only runs a worker. It lasts for the process's life, so only a main program may apply it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import gc
 import sys
 
 SWITCH_INTERVAL_S = 0.0002
-"""How long a computing thread keeps the interpreter each time the event loop has let go of it for a statement. With
-1 ms the rest of a worker is half as fast beside such a thread; Python's default is 5; less than this gains little."""
+"""How long a computing thread keeps the interpreter lock each time the event loop has released it for a statement.
+
+With 1 ms, the rest of a worker is half as fast next to such a thread. Python's default is 5 ms. A lower value gains
+little.
+"""
 GC_THRESHOLDS = (50_000, 20, 100)
-"""A workflow in flight is a few hundred objects that live for milliseconds; Python's defaults look at all of them
-again and again, which costs more than anything else that a workflow does."""
+"""The thresholds of the garbage collector's generations.
+
+A workflow in flight is a few hundred objects that live for milliseconds. With Python's defaults the collector examines
+them again and again, which costs more than anything else that a workflow does.
+"""
 
 
 def tune_process() -> None:
-    """Switch threads sooner, keep what is loaded out of garbage collections, and make those seldom."""
+    """Switch threads sooner, exempt what is loaded from garbage collection, and collect less often."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""A worker: the process's promise to run workflows and activities of some task queues."""
+"""A worker: runs the workflows and activities of some task queues in this process."""
 
 from __future__ import annotations
 
@@ -34,27 +34,28 @@ class Worker:
 
     Args:
         client: The client to work for; they share its database.
-        task_queue: The queue that it serves, or several.
+        task_queue: The task queue that it serves, or several.
         workflows: Workflow classes and functions.
         activities: Activities.
         watchdog: Whether it also runs a :class:`~outlast.watchdog.TaskWatchdog`.
-        watchdog_interval: Seconds between the watchdog's passes at the most.
-        lease_duration: Seconds after which others may take over the work of a worker that no longer answers.
+        watchdog_interval: Seconds between the watchdog's passes at most.
+        lease_duration: Seconds after which others may claim the work of a worker that no longer renews its lease.
         max_cached_workflows: How many idle runs stay in memory; 0 replays each run for each workflow task.
         max_concurrent_activities: How many activities run at a time.
         graceful_shutdown_timeout: Seconds that running activities get to end when the worker stops.
-        default_activity_options: What activities get where neither their declaration nor their call says anything.
+        default_activity_options: The options of activities where neither declaration nor call sets one.
         build_id: Names the code; recorded with each workflow task.
         limits: The structural limits.
-        workflow_task_failure_types: Exceptions of workflow code that fail the task, to be tried again, not the run.
-        static_checks: What to do about workflow code that reads like it may not replay: ``"warn"`` of it in the log,
-            once for each workflow, ``"error"`` to refuse it, or ``"off"``.
-        runtime_guard: Whether files, sockets, processes, threads and ``time.sleep`` are stopped in workflow code: it
-            fails the task, not the run.
-        own_thread: Whether it works on a thread and event loop of its own, with a client of its own: for web apps,
-            whose handlers then neither wait for it nor slow it down. Not for a database in memory.
-        retention: What is kept of closed workflows; without it, everything.
-        interceptors: Stand around what it runs, inside those of the client.
+        workflow_task_failure_types: Exceptions of workflow code that fail the workflow task, which is then retried,
+            and not the run.
+        static_checks: What to do about workflow code that looks as if it may not replay: ``"warn"`` logs a warning,
+            once for each workflow, ``"error"`` refuses it, ``"off"`` checks nothing.
+        runtime_guard: Whether workflow code is kept from files, sockets, processes, threads and ``time.sleep``. Using
+            them fails the workflow task, not the run.
+        own_thread: Whether the worker has its own thread, event loop and client. For web applications, whose request
+            handlers then neither wait for the worker nor slow it down. Not for a database in memory.
+        retention: What is kept of closed workflows; by default everything.
+        interceptors: Interceptors around what the worker runs, inside those of the client.
 
     Raises:
         InvalidOptionError: An option is out of range, or two definitions share a name.
@@ -106,20 +107,8 @@ class Worker:
         )
         if workflow_task_failure_types is not None:
             self.settings.workflow_task_failure_types = workflow_task_failure_types
-        self.workflows: dict[str, WorkflowDefinition] = _by_name(
-            "workflow", map(workflow_definition_of, workflows)
-        )
-        self.activities: dict[str, ActivityDefinition[..., Any]] = _by_name(
-            "activity", map(activity_definition_of, activities)
-        )
-        report(self.workflows.values(), static_checks)
-        around = (*client.interceptors, *checked_interceptors(interceptors))
-        if around:
-            self.settings.interceptors = around
-            self.workflows = {name: workflow_around(one, around) for name, one in self.workflows.items()}
-            self.activities = {name: activity_around(one, around) for name, one in self.activities.items()}
-        if not self.workflows and not self.activities:
-            raise InvalidOptionError("a worker needs workflows or activities to run", field="workflows")
+        self._register_code(workflows, activities, static_checks)
+        self._intercept((*client.interceptors, *checked_interceptors(interceptors)))
         interval = timeout_seconds("watchdog interval", watchdog_interval)
         self._watchdog_interval = float(interval) if watchdog else None
         if own_thread and client.runtime.url.memory:
@@ -131,21 +120,52 @@ class Worker:
         self._stop_requested = asyncio.Event()
         self._was_signalled = False
         self.unfinished = 0
-        """How many activities ran on, whatever they were told, when it had stopped."""
+        """How many activities were still running when the worker had stopped."""
+
+    def _register_code(
+        self, workflows: Iterable[Any], activities: Iterable[Any], static_checks: StaticChecks
+    ) -> None:
+        """Look up the definitions of workflows and activities, and check the workflows' code."""
+        self.workflows: dict[str, WorkflowDefinition] = _by_name(
+            "workflow", map(workflow_definition_of, workflows)
+        )
+        self.activities: dict[str, ActivityDefinition[..., Any]] = _by_name(
+            "activity", map(activity_definition_of, activities)
+        )
+        report(self.workflows.values(), static_checks)
+        if not self.workflows and not self.activities:
+            raise InvalidOptionError("a worker needs workflows or activities to run", field="workflows")
+
+    def _intercept(self, interceptors: tuple[Interceptor, ...]) -> None:
+        """Put interceptors around everything that the worker runs."""
+        if interceptors:
+            self.settings.interceptors = interceptors
+            self.workflows = {
+                name: workflow_around(definition, interceptors) for name, definition in self.workflows.items()
+            }
+            self.activities = {
+                name: activity_around(definition, interceptors)
+                for name, definition in self.activities.items()
+            }
 
     @property
     def worker_id(self) -> str:
-        """The id that it is registered under."""
+        """The id that the worker is registered under."""
         return self.settings.worker_id
 
     @property
     def local(self) -> LoopWorker:
-        """The running worker, where it works on the caller's loop."""
+        """The running worker, if it works on the caller's event loop."""
         assert isinstance(self._worker, LoopWorker), "the worker is not running on this loop"
         return self._worker
 
     async def start(self) -> None:
-        """Register, and begin to work."""
+        """Register, and begin to work.
+
+        Raises:
+            InvalidOptionError: The worker is running already.
+            StoreError: The database did not take the registration.
+        """
         if self._worker is not None:
             raise InvalidOptionError("the worker is running already: make another one, or stop it first")
         parts = (self.settings, self.workflows, self.activities, self._watchdog_interval)
@@ -159,7 +179,7 @@ class Worker:
             raise
 
     async def stop(self) -> None:
-        """Stop in good order: runs are released, activities get their grace period, the rest is handed back."""
+        """Release the runs, give activities their grace period, and hand back those that run on."""
         worker, self._worker = self._worker, None
         self._stop_requested.set()
         if worker is not None:
@@ -174,12 +194,12 @@ class Worker:
         await self.stop()
 
     async def run(self) -> None:
-        """Work until SIGINT or SIGTERM, or until :meth:`request_stop`; then stop in good order.
+        """Work until SIGINT, SIGTERM or :meth:`request_stop`; then stop in good order.
 
-        A second signal, while it stops, ends the process at once; others take its work over when its lease is over.
+        A second signal during the stop ends the process at once; others claim its work when its lease expires.
 
-        The process is taken to be the worker's own: its garbage collector and thread switching are set up for that
-        (:mod:`outlast.worker.tuning`). Inside another program use the worker as a context manager.
+        The process is taken to be the worker's own, so its garbage collector and thread switching are tuned for that
+        (:mod:`outlast.worker.tuning`). Inside another program, use the worker as a context manager.
         """
         tune_process()
         loop = asyncio.get_running_loop()
@@ -188,7 +208,7 @@ class Worker:
             try:
                 loop.add_signal_handler(number, self._signalled, number)
             except (NotImplementedError, RuntimeError, ValueError):
-                logger.debug("signal %s can't be handled here", number)
+                logger.debug("signal %s cannot be handled here", number)
         try:
             async with self:
                 await self._stop_requested.wait()
@@ -208,7 +228,7 @@ class Worker:
         self.request_stop()
 
     def request_stop(self) -> None:
-        """Make :meth:`run` return; call it on the worker's loop."""
+        """Make :meth:`run` return; call this on the worker's event loop."""
         self._stop_requested.set()
 
 

@@ -1,6 +1,6 @@
-"""Workflow tasks that can't be done.
+"""Workflow tasks that fail, and runs that grow past a limit.
 
-A failed task is counted and tried again, a history past its limit ends the run.
+A failed workflow task is recorded and retried later. A history past its limit ends the run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ logger = logging.getLogger("outlast.worker")
 
 
 class TaskFailures:
-    """Records the failed tasks of a worker's runs.
+    """Records the failed workflow tasks of one worker's runs.
 
     Args:
         runtime: Where the journal is.
-        settings: The worker's.
-        load_at: Brings a run back into memory at a time.
+        settings: The worker's settings.
+        load_at: Loads a run at an instant, in microseconds since the epoch.
     """
 
     def __init__(
@@ -43,7 +43,12 @@ class TaskFailures:
         self._load_at = load_at
 
     def record(self, run: RunRow, error: BaseException) -> None:
-        """A run's code, or what is around it, raised in a workflow task: count it, and try again later."""
+        """Record that a workflow task raised, and retry it later.
+
+        Args:
+            run: The run.
+            error: What its code, or the engine around it, raised.
+        """
         settings = self._settings
         logger.warning(
             "the task of workflow %s (run %s) failed: %s: %s",
@@ -64,7 +69,12 @@ class TaskFailures:
             logger.warning("the failed task of run %s could not be recorded: %s", run_id, error)
 
     def limit_passed(self, cached_run: CachedRun, error: StructuralLimitError) -> CommitWorkflowTask:
-        """The history has grown past its limit: what fails the run, without another workflow task."""
+        """Return the change that fails a run whose history has grown past its limit, without another workflow task.
+
+        Args:
+            cached_run: The run.
+            error: Which limit it has passed.
+        """
         run = cached_run.run
         failed = WorkflowFailed(failure_of(error, self._settings.converter), by=BY_LIMIT)
         return CommitWorkflowTask(
@@ -82,11 +92,13 @@ class TaskFailures:
     def rejection(
         self, cached_run: CachedRun, update_id: str | None = None, failure: Failure | None = None
     ) -> CommitWorkflowTask:
-        """What writes the answer to one update and nothing else; without one, that the inbox holds no news.
+        """Return the change that rejects one update and writes nothing else.
+
+        Without an update, it only writes that the run's inbox has been read.
 
         Args:
             cached_run: The run.
-            update_id: An update whose validator tried to change the run, which must come back by replay.
+            update_id: An update whose validator tried to change the run, which is then restored by replay.
             failure: Why it is rejected.
         """
         considered = Considered(rejected=[(update_id, failure)] if update_id and failure else [], alone=True)
@@ -105,7 +117,11 @@ class TaskFailures:
         )
 
     def check_history(self, cached_run: CachedRun) -> None:
-        """Raise where a run's history has grown past its limit; warn where it nearly has."""
+        """Warn if a run's history is near its limit.
+
+        Raises:
+            StructuralLimitError: It has grown past the limit.
+        """
         limits, run = self._settings.limits, cached_run.run
         warned = cached_run.machine.log.warned
         limits.check("history_events", run.last_seq, whose=run.workflow_id, warned=warned)
