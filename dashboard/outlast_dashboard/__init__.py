@@ -1,6 +1,6 @@
-"""The operator's face: an HTTP control plane under ``/api`` and pages to look at, over one client.
+"""The dashboard: an HTTP control plane under ``/api``, and pages for operators, on top of one client.
 
-``control_plane(client)`` is an ASGI application: serve it, or mount it inside your own. It needs ``outlast[web]``.
+``control_plane(client)`` is an ASGI application. Serve it, or mount it inside your own. It needs the extra ``web``.
 """
 
 from importlib.util import find_spec

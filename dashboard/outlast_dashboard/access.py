@@ -1,7 +1,7 @@
-"""Dependencies of routes: who asks, and whether they may.
+"""Dependencies of routes: who made a request, and whether they may make it.
 
-A bearer token in ``Authorization`` or a browser's session cookie says who; without configured tokens everybody on this
-machine may do everything (the guard has turned all others away).
+A bearer token in ``Authorization`` or a browser's session cookie identifies the caller. Without configured tokens,
+everybody on this machine may do everything; the guard has refused all others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ bearer = HTTPBearer(auto_error=False, description="A token made by `outlast ui t
 
 
 def get_web(request: Request) -> Web:
-    """The control plane that serves the request."""
+    """Return the control plane that serves the request."""
     return web_of(request.scope)
 
 
@@ -31,14 +31,14 @@ TheWeb = Annotated[Web, Depends(get_web)]
 
 
 def principal_of(request: Request, web: Web) -> Principal | None:
-    """Who asks, as of now; ``None`` where nobody knows."""
+    """Return who made a request, as of now, or ``None`` if they are unknown."""
     settings = web.settings
     if not settings.needs_token:
         return ANYONE_HERE
     shown = request.headers.get("authorization")
     token: Token | None = None
     if shown is not None:
-        # A header of another scheme is no token, but it is an attempt: the cookie does not stand in for it.
+        # A header of another scheme is a failed attempt to sign in: the cookie does not replace it.
         scheme, secret = get_authorization_scheme_param(shown)
         token = whose(settings.known_tokens, secret) if scheme.lower() == "bearer" else None
     elif key := request.cookies.get(COOKIE):
@@ -67,14 +67,18 @@ def _standing(request: Request, web: TheWeb, principal: Known) -> Callable[[], b
 
 
 Standing = Annotated[Callable[[], bool], Depends(_standing)]
-"""Whether the one who asked still is who they were, and may do what they might: a stream asks before each push."""
+"""Whether the caller's token or session is still valid, with the same scopes. Streams check it before each event."""
 
 
 def check(principal: Principal, scope: Scope) -> None:
     """Refuse what a principal may not do.
 
+    Args:
+        principal: Who made the request.
+        scope: The scope that it needs.
+
     Raises:
-        ProblemError: They lack the scope.
+        ProblemError: The principal lacks the scope.
     """
     if not principal.may(scope):
         raise ProblemError(
@@ -93,6 +97,6 @@ def _writer(principal: Known) -> Principal:
 
 
 Reader = Annotated[Principal, Depends(_reader)]
-"""Somebody who may look."""
+"""A principal with the scope ``read``."""
 Writer = Annotated[Principal, Depends(_writer)]
-"""Somebody who may change things."""
+"""A principal with the scope ``write``."""

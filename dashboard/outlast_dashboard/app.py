@@ -1,4 +1,4 @@
-"""Putting it together: the guard, the API and the pages, as one ASGI application."""
+"""The control plane as one ASGI application: the guard, the API and the pages."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from outlast_workflow.environment import Clock, SystemClock
 def control_plane(
     client: Client | Callable[[], Client], settings: WebSettings | None = None, *, clock: Clock | None = None
 ) -> ASGIApp:
-    """The HTTP control plane and the dashboard of a client's database.
+    """Return the HTTP control plane and the dashboard of a client's database.
 
     Args:
-        client: A connected client, or what gives one once your application has started.
-        settings: Who may come in; by default anybody on this machine, and nobody else.
-        clock: Another clock for sessions and rate limits: for tests.
+        client: A connected client, or a function that returns one once your application has started.
+        settings: Who has access; by default everybody on this machine, and nobody else.
+        clock: The clock of sessions and rate limits, for tests.
     """
     settings = settings or WebSettings()
     clock = clock or SystemClock()

@@ -26,7 +26,7 @@ from outlast_workflow.options.validation import integer
 
 DEFAULT_PORT: Final = 8420
 NO_TOKENS: Final = (
-    "without tokens only this machine may look: make one with `outlast ui token add NAME --tokens FILE`, "
+    "without tokens only this machine has access: make one with `outlast ui token add NAME --tokens FILE`, "
     "and give --tokens FILE"
 )
 
@@ -36,14 +36,12 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-token = typer.Typer(help="Who may come in: bearer tokens, kept as digests in a file.", no_args_is_help=True)
+token = typer.Typer(help="Manage bearer tokens. The file keeps only their digests.", no_args_is_help=True)
 app.add_typer(token, name="token")
 
 Tokens = Annotated[
     Path,
-    typer.Option(
-        "--tokens", envvar="OUTLAST_TOKENS", metavar="FILE", help="The file that tokens are kept in."
-    ),
+    typer.Option("--tokens", envvar="OUTLAST_TOKENS", metavar="FILE", help="The file with the tokens."),
 ]
 
 
@@ -59,7 +57,7 @@ def serve(
         typer.Option(
             "--host-name",
             metavar="NAME",
-            help="A name that browsers reach it under, besides localhost; may be given several times.",
+            help="A host name under which browsers reach it, besides localhost; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -69,7 +67,7 @@ def serve(
             "--tokens",
             envvar="OUTLAST_TOKENS",
             metavar="FILE",
-            help="The file that tokens are kept in.",
+            help="The file with the tokens.",
             show_default=False,
         ),
     ] = None,
@@ -89,21 +87,23 @@ def serve(
             if json:
                 document({"event": "serving", "url": address})
             else:
-                show(f"the dashboard is at {address}, the API at {address}/api (Ctrl-C ends it)")
+                show(f"the dashboard is at {address}, the API at {address}/api (Ctrl-C stops it)")
             await server.serve()
 
     with_client(url, work, codec=codec)
 
 
 def _settings(host: str, port: int, host_names: list[str], tokens: TokenFile | tuple[()]) -> WebSettings:
-    """What is served, under which names.
+    """Return the settings: the tokens, and the host names that are served.
 
     Raises:
-        InvalidOptionError: It would be served beyond this machine, and nobody needs a token.
+        InvalidOptionError: It would be served beyond this machine without tokens.
     """
     integer("port", port, 0, 65_535)
     if tokens == () and not _is_loopback(host):
-        raise InvalidOptionError(f"host {host} is not of this machine alone, and {NO_TOKENS}", field="host")
+        raise InvalidOptionError(
+            f"host {host} can be reached from other machines, and {NO_TOKENS}", field="host"
+        )
     names = [*LOOPBACK_HOSTS, *host_names]
     if host not in ("", "0.0.0.0", "::"):
         names.append(f"[{host}]" if ":" in host else host)
@@ -118,7 +118,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class Server:
-    """The HTTP server of one control plane, on the caller's loop."""
+    """The HTTP server of one control plane, on the caller's event loop."""
 
     def __init__(self, client: Client, settings: WebSettings, host: str, port: int) -> None:
         self._host = host
@@ -138,17 +138,17 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncGenerator[str]:
-        """Listen; gives the address as a URL.
+        """Listen, and yield the address as a URL.
 
         Raises:
-            CommandFailedError: The address can't be had.
+            CommandFailedError: The address cannot be listened on.
         """
         try:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             listener = socket.create_server((self._host, self._port), family=family)
         except OSError as error:
             raise CommandFailedError(
-                f"{self._host} port {self._port} can't be listened on: {error.strerror}: choose another --port"
+                f"{self._host} port {self._port} cannot be listened on: {error.strerror}: choose another --port"
             ) from None
         with listener:
             self._sockets = [listener]
@@ -156,25 +156,25 @@ class Server:
             yield f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def serve(self) -> None:
-        """Serve until a signal says stop."""
+        """Serve until SIGINT or SIGTERM."""
         await self._server.serve(sockets=self._sockets)
 
 
 @token.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The token's name.", show_default=False)],
     tokens: Tokens,
     scope: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
-            help="read, write (includes read) or payloads; may be given several times.",
+            help="read, write (includes read) or payloads; repeatable.",
             show_default=False,
         ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a token and print it, this once: only its digest is kept. Without --scope it reads."""
+    """Make a token and print it, once: only its digest is kept. Without --scope it can only read."""
     secret = TokenFile(tokens).add(name, scope or ["read"])
     if json:
         document({"name": name, "token": secret})
@@ -184,7 +184,7 @@ def add(
 
 @token.command("list")
 def list_(tokens: Tokens, json: AsJson = False) -> None:
-    """List whose tokens there are."""
+    """List the tokens by name, with their scopes."""
     found = TokenFile(tokens).read()
     if json:
         for one in found:
@@ -198,13 +198,13 @@ def list_(tokens: Tokens, json: AsJson = False) -> None:
 
 @token.command("remove")
 def remove(
-    name: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The token's name.", show_default=False)],
     tokens: Tokens,
     json: AsJson = False,
 ) -> None:
-    """Take a token back; its sessions and streams end, on servers that run too."""
+    """Remove a token. Its sessions and streams end, also on servers that are running."""
     TokenFile(tokens).remove(name)
     if json:
         document({"name": name, "removed": True})
     else:
-        show(f"{name} may not come in any more")
+        show(f"removed the token {name}")

@@ -1,12 +1,13 @@
-"""The door: what every request must pass before anything looks at what it asks for.
+"""The guard: checks that every request must pass before it is routed.
 
-* **Host**: the name it asks for must be one of ours. A page whose own name resolves to this machine is turned away.
-* **Origin**: a browser says where a request that changes something comes from (``Sec-Fetch-Site``, ``Origin``); from
-  another site it is turned away. That is what stops forged requests; the session cookie is ``SameSite=Strict`` besides.
-* **Size and rate**: a body over the limit, and a caller who asks too often, are told so.
-* **Headers**: nothing may be framed, sniffed, cached or loaded from elsewhere; pages run no inline script or style.
+* **Host**: the host name of the request must be one that is served. This refuses a web page that lets its own name
+  resolve to this machine.
+* **Origin**: a browser says from where a request that changes something comes (``Sec-Fetch-Site``, ``Origin``). A
+  request from another site is refused, which stops forged requests. The session cookie is ``SameSite=Strict`` as well.
+* **Size and rate**: a body over the limit is refused, and so is a caller who sends too many requests.
+* **Headers**: nothing may be framed, sniffed, cached or loaded from elsewhere. Pages run no inline script or style.
 
-Pure ASGI, so that streams stay streams.
+It is plain ASGI, so that streams stay streams.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Stands before the application."""
+    """The middleware in front of the application."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings, clock: Clock) -> None:
         self._app = app
@@ -54,7 +55,7 @@ class Guard:
         self._buckets = Buckets(clock, settings.requests_per_second, settings.burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it here."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -68,15 +69,15 @@ class Guard:
         try:
             await self._app(scope, _Measured(receive, self._settings.max_body_bytes), answering)
         except Exception as error:
-            # What had a handler is answered, and logged, and raised again by the framework all the same.
-            if not answering.begun:
+            # The framework answers and logs errors that have a handler, but raises them again.
+            if not answering.started:
                 await problem_response(unforeseen_problem(scope, error))(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
         settings = self._settings
         host = _name_of(headers.get("host", ""))
         if host not in settings.names:
-            return Problem.of(400, "unknown-host", "This name is not served here: see --host-name")
+            return Problem.of(400, "unknown-host", "This host name is not served here: see --host-name")
         if not settings.needs_token and not _is_local(scope, host):
             return Problem.of(
                 403, "no-tokens", "Without tokens only this machine is served: see `outlast ui token`"
@@ -95,7 +96,7 @@ class Guard:
 
 
 def _name_of(host: str) -> str:
-    """The name in a Host header, without its port; empty where it is none."""
+    """Return the name in a Host header without its port, or an empty text if the header is not valid."""
     found = _HOST.fullmatch(host)
     return found["name"].lower() if found else ""
 
@@ -106,7 +107,7 @@ def _is_local(scope: Scope, host: str) -> bool:
 
 
 def _same_site(headers: Headers) -> bool:
-    """Whether no browser says that another site is behind it. Programs send neither header."""
+    """Return whether no browser says that another site made the request. Programs send neither header."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
@@ -115,12 +116,13 @@ def _same_site(headers: Headers) -> bool:
         return True
     try:
         return urlsplit(origin).netloc == headers.get("host")
-    except ValueError:  # no browser sends such a one
+    except ValueError:
+        # No browser sends such an origin.
         return False
 
 
 def _caller(scope: Scope, headers: Headers, tokens: Sequence[Token]) -> str:
-    """Whose requests are counted together: a token's, or an address's for all that shows none that is known."""
+    """Return whose requests are counted together: those of a token, or of an address if no known token is shown."""
     _, _, secret = headers.get("authorization", "").partition(" ")
     token = whose(tokens, secret) if secret else None
     if token is not None:
@@ -142,19 +144,19 @@ def _with_headers(send: Send) -> Send:
 
 
 class _Answering:
-    """Whether an answer has begun."""
+    """Sends an answer on, and knows whether it has started."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.begun = False
+        self.started = False
 
     async def __call__(self, message: Message) -> None:
-        self.begun = True
+        self.started = True
         await self._send(message)
 
 
 class _Measured:
-    """A request's body, counted as it comes."""
+    """A request's body, counted as it arrives."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive
@@ -170,7 +172,7 @@ class _Measured:
 
 
 class Buckets:
-    """A token bucket a caller: so many at once, so many a second after that."""
+    """A token bucket for each caller: a burst at once, then a number of requests per second."""
 
     def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
         self._clock = clock
@@ -179,7 +181,7 @@ class Buckets:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, caller: str) -> float:
-        """Take one; returns how many seconds to wait where there is none."""
+        """Take a token of a caller's bucket; return how many seconds to wait if there is none."""
         now = self._clock.monotonic()
         level, at = self._buckets.pop(caller, (self._burst, now))
         level = min(self._burst, level + (now - at) * self._per_second)

@@ -1,7 +1,8 @@
-"""Knowing soon that something may have changed.
+"""Being notified soon that the database may have changed.
 
-A :class:`Bell` rings when this process commits, when the notifier says that another did, and after :data:`PATIENCE_S`
-in any case: not every change rings (heartbeats don't), and a bell may be lost. Whoever is rung looks and compares.
+A :class:`ChangeSignal` wakes its waiter when this process commits, when the notifier reports a commit of another
+process, and after :data:`PATIENCE_S` in any case, because some changes (heartbeats) notify nobody and a notification
+may be lost. The waiter then reads the database and compares.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from outlast_store.journal.batch import Committed
 
 PATIENCE_S: Final = 0.5
 GAP_S: Final = 0.1
-"""How long after a ring the next one comes at the earliest: a busy engine rings all the time."""
+"""The shortest time between two wake-ups: a busy engine commits all the time."""
 
 
-class Bell:
-    """Rings when there may be news in a client's database."""
+class ChangeSignal:
+    """Wakes a waiter when a client's database may have changed."""
 
     def __init__(self, client: Client) -> None:
         self._runtime = client.runtime
@@ -36,8 +37,8 @@ class Bell:
     def _on_commit(self, _: Committed) -> None:
         self._notified.set()
 
-    async def rung(self) -> None:
-        """Wait for the next ring."""
+    async def wait(self) -> None:
+        """Wait for the next notification, for :data:`PATIENCE_S` at most."""
         await asyncio.sleep(GAP_S)
         try:
             async with asyncio.timeout(PATIENCE_S - GAP_S):

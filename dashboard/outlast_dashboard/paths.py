@@ -1,7 +1,7 @@
 """Ids in paths: a workflow id may hold any printable character, slashes included.
 
-Servers decode a path before it is routed, and an encoded slash then is one. Routes here see ``%2F`` and ``%25`` as they
-were sent, and decode the id once they have it.
+Servers decode a path before it is routed, so that an encoded slash becomes a separator. Routes here see ``%2F`` and
+``%25`` as they were sent, and decode the id themselves.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class EncodedSlashes:
-    """Routes on the path with its slashes and percent signs still encoded."""
+    """Middleware that leaves slashes and percent signs of the path encoded."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Give the application such a path, where the server says what was sent."""
+        """Pass a request on with that path, if the server says what was sent."""
         raw = scope.get("raw_path")
         if scope["type"] == "http" and raw and b"%" in raw:
             kept = (
@@ -35,10 +35,10 @@ class EncodedSlashes:
 
 
 def decoded(text: str) -> str:
-    """An id out of such a path."""
+    """Return an id from such a path."""
     return unquote(text) if "%" in text else text
 
 
 def quoted(text: str) -> str:
-    """An id for such a path."""
+    """Return an id for such a path."""
     return quote(text, safe="")

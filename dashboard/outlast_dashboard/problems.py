@@ -1,7 +1,7 @@
-"""Problem details (RFC 9457): how everything that goes wrong is told.
+"""Problem details (RFC 9457): the answers to requests that fail.
 
-``type`` is a stable URN that programs may branch on; the facts of the error (``field``, ``workflow_id``, ``kind`` …)
-stand beside it. No message holds a payload, and what nobody foresaw is told without its message.
+``type`` is a stable URN that programs may branch on. ``field`` and ``facts`` hold the attributes of the error, such as
+``workflow_id`` and ``kind``. No message contains a payload, and an unforeseen error is reported without its message.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Problem(BaseModel):
     """What went wrong.
 
     Attributes:
-        type: A stable name for it.
+        type: A stable name of the problem.
         title: The same in a few words.
         status: The HTTP status.
         detail: What happened, and what to do.
-        field: The part of the request that it is about.
-        facts: What else is known of it.
+        field: The part of the request that caused it.
+        facts: The other attributes of the error.
     """
 
     type: str
@@ -59,7 +59,15 @@ class Problem(BaseModel):
         field: str | None = None,
         facts: dict[str, Any] | None = None,
     ) -> Self:
-        """A problem of a kind."""
+        """Return a problem of a kind.
+
+        Args:
+            status: The HTTP status.
+            kind: The last part of the type, in words with dashes.
+            detail: What happened, and what to do.
+            field: The part of the request that caused it.
+            facts: The other attributes of the error.
+        """
         title = kind.replace("-", " ").capitalize()
         return cls(
             type=f"urn:outlast:problem:{kind}",
@@ -100,14 +108,14 @@ _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
 
 
 def problem_of(error: errors.OutlastError) -> Problem:
-    """An error of the engine as a problem."""
+    """Return the problem of an error of the engine."""
     for cls, status in _STATUSES:
         if isinstance(error, cls):
             facts = {name: _plain(getattr(error, name, None)) for name in error.facts}
             field = facts.pop("field", None)
             kind = _dashed(type(error).__name__)
             return Problem.of(status, kind, _detail(error), field=field, facts=facts)
-    return Problem.of(500, "internal", "Something unforeseen happened: see the server's log")
+    return Problem.of(500, "internal", "An unexpected error occurred: see the server's log")
 
 
 def _dashed(name: str) -> str:
@@ -116,7 +124,7 @@ def _dashed(name: str) -> str:
 
 
 def _detail(error: errors.OutlastError) -> str:
-    # An answer has no __cause__: why the workflow's code refused or failed a request has to stand in it.
+    # An answer has no __cause__: the detail must say why the workflow's code refused or failed the request.
     return one_line(error) if isinstance(error, errors.RequestError) else error.message
 
 
@@ -127,7 +135,7 @@ def _plain(value: Any) -> Any:
 
 
 def problem_response(problem: Problem) -> Response:
-    """A problem as an answer."""
+    """Return a problem as a response."""
     headers = {}
     if problem.status == 429:
         headers["retry-after"] = str(math.ceil(problem.facts["retry_after_s"]))
@@ -142,15 +150,16 @@ def problem_response(problem: Problem) -> Response:
 
 
 def unforeseen_problem(scope: Scope, error: Exception) -> Problem:
-    """Log where it happened, without its message: that may hold a payload."""
+    """Log where an error was raised, without its message, which may hold a payload; return the problem."""
     where = "".join(traceback.format_tb(error.__traceback__))
-    path = quote(scope["path"], safe="/%")  # decoded by now: a line break in it would begin a line of its own
+    # The path is decoded by now: a line break in it would start a new line of the log.
+    path = quote(scope["path"], safe="/%")
     logger.error("%s %s failed with %s\n%s", scope["method"], path, type(error).__name__, where)
-    return Problem.of(500, "internal", "Something unforeseen happened: see the server's log")
+    return Problem.of(500, "internal", "An unexpected error occurred: see the server's log")
 
 
 async def http_problem(request: Request, error: Exception) -> Response:
-    """What the framework refuses, as a problem."""
+    """Return what the framework refused as a problem."""
     assert isinstance(error, HTTPException)
     kind = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "refused")
     response = problem_response(Problem.of(error.status_code, kind, str(error.detail)))
@@ -161,7 +170,7 @@ async def http_problem(request: Request, error: Exception) -> Response:
 
 
 def _allowed(app: FastAPI, scope: Scope) -> list[str]:
-    """The methods of a path: all of them, where several routes share it."""
+    """Return all methods of a path, which several routes may share."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))
     found: set[str] = set()
     for template, methods in app.openapi()["paths"].items():
@@ -171,7 +180,7 @@ def _allowed(app: FastAPI, scope: Scope) -> list[str]:
     return sorted(found)
 
 
-def tell_problems(app: FastAPI) -> None:
+def answer_with_problems(app: FastAPI) -> None:
     """Make an application answer errors with problem details."""
 
     async def unforeseen(request: Request, error: Exception) -> Response:
@@ -192,11 +201,8 @@ def tell_problems(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        return problem_response(
-            Problem.of(
-                422, "invalid-request", f"{field}: {first['msg']}", field=field
-            )  # never the input itself
-        )
+        # The input itself is never repeated.
+        return problem_response(Problem.of(422, "invalid-request", f"{field}: {first['msg']}", field=field))
 
     app.add_exception_handler(errors.OutlastError, of_the_engine)
     app.add_exception_handler(ProblemError, found)

@@ -1,4 +1,4 @@
-"""What whoever serves the control plane decides."""
+"""The settings of a control plane."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, kw_only=True)
 class WebSettings:
-    """Who may come in, under which names, and how much of it at a time.
+    """Who has access, under which host names, and how many requests they may send.
 
     Args:
-        tokens: Who may come in; without any, only this machine may, and may do everything. Of a file, what it says at
-            the moment counts: a token that is taken out of it ends its sessions and streams.
-        hosts: The names that it is reached under, without ports; a request for another one is refused, which stops
-            web pages that let their own name point here.
-        max_body_bytes: The largest request.
-        requests_per_second: How many requests a token (or an address) may make, in the long run.
-        burst: … and at once.
+        tokens: The tokens that give access. Without any, only this machine has access, and may do everything. A file
+            is read again when it changes: removing a token ends its sessions and streams.
+        hosts: The host names under which it is reached, without ports. A request for another name is refused, which
+            stops web pages that let their own name resolve to this machine.
+        max_body_bytes: The size of the largest request body, in bytes.
+        requests_per_second: How many requests a token (or an address) may send per second, in the long run.
+        burst: How many it may send at once.
 
     Raises:
-        InvalidOptionError: A limit is out of range, two tokens share a name, or a file of tokens holds none.
+        InvalidOptionError: A limit is out of range, two tokens share a name, or a token file holds no token.
     """
 
     tokens: Sequence[Token] | TokenFile = ()
@@ -43,11 +43,11 @@ class WebSettings:
         integer("burst", self.burst, 1)
         if not self.hosts:
             raise InvalidOptionError(
-                "hosts must name at least one: the name that browsers reach it under", field="hosts"
+                "hosts must have at least one name: the one under which browsers reach it", field="hosts"
             )
         if isinstance(self.tokens, TokenFile) and not self.tokens.read():
             raise InvalidOptionError(
-                f"{self.tokens.path} holds no token, so nobody could come in: make one with "
+                f"{self.tokens.path} holds no token, so nobody would have access: make one with "
                 f"`outlast ui token add NAME --tokens {self.tokens.path}`",
                 field="tokens",
             )
@@ -58,10 +58,10 @@ class WebSettings:
 
     @property
     def needs_token(self) -> bool:
-        """Whether whoever comes in must show a token. A file that is empty by now does not open the door."""
+        """Whether a token is needed. A token file that has become empty does not give access to everybody."""
         return isinstance(self.tokens, TokenFile) or bool(self.tokens)
 
     @property
     def known_tokens(self) -> Sequence[Token]:
-        """The tokens that are good at the moment."""
+        """The tokens that are valid at the moment."""
         return self.tokens.current() if isinstance(self.tokens, TokenFile) else self.tokens

@@ -1,4 +1,4 @@
-"""What every route of one control plane shares."""
+"""The state that all routes of one control plane share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY: Final = "outlast_dashboard.web"
 
 @dataclass(slots=True)
 class Web:
-    """One control plane: whose database it shows, and who may look."""
+    """One control plane: its client, its settings and its sessions."""
 
     find_client: Callable[[], Client]
     settings: WebSettings
@@ -29,27 +29,27 @@ class Web:
 
     @property
     def client(self) -> Client:
-        """The client; inside a user's own application it is there once that has started."""
+        """The client. Inside a user's own application it exists once the application has started."""
         return self.find_client()
 
     def now(self) -> datetime:
-        """Now, by the engine's clock: deadlines are compared with that one."""
+        """Return the time by the engine's clock, with which deadlines are compared."""
         return to_datetime(self.client.runtime.environment.clock.now())
 
 
 class Serving:
-    """Says which control plane a request is for: routes are made once a process, and serve all there are."""
+    """Middleware that adds its control plane to requests, because a process makes its routes once for all of them."""
 
     def __init__(self, app: ASGIApp, web: Web) -> None:
         self._app = app
         self._web = web
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with it."""
+        """Pass a request on with the control plane."""
         await self._app({**scope, _KEY: self._web}, receive, send)
 
 
 def web_of(scope: Scope) -> Web:
-    """The control plane that a request is for."""
+    """Return the control plane of a request."""
     web: Web = scope[_KEY]
     return web

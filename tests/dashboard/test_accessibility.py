@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.dashboard.browsing import ask, served, working
 
 from outlast import Client, StartOptions
-from outlast_dashboard.live import Bell
+from outlast_dashboard.live import ChangeSignal
 
 PAGES = [
     *("/", "/?id_prefix=nothing", "/?where=wrong", "/start", "/login", "/bulk?action=cancel&status=open"),
@@ -45,14 +45,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
     ask(url, begin)
 
     async def happened(client: Client) -> None:
-        async with Bell(client) as bell:
+        async with ChangeSignal(client) as changed:
             while not (await client.describe("importing")).failures:
-                await bell.rung()
+                await changed.wait()
             control.write_text("2")
             while (await client.describe("late")).run.closed_at is None:
-                await bell.rung()
+                await changed.wait()
             while (await client.describe("again")).run.run_number < 2:
-                await bell.rung()
+                await changed.wait()
 
     with working(url, control), served(url, folder, tokens=False) as (made, _):
         ask(url, happened)

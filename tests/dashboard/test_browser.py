@@ -110,7 +110,7 @@ def test_a_run_is_watched_live_through_heartbeat_retry_timeout_and_continue_as_n
         # And it is cancelled by the page.
         page.get_by_text("Cancel …").click()
         page.get_by_label("Reason").first.fill("seen enough")
-        page.get_by_role("button", name="Ask it to cancel").click()
+        page.get_by_role("button", name="Request cancellation").click()
         expect(page.locator(".title .badge")).to_have_text("cancelled")
         assert described(database_url, "journey/1").run.status == "cancelled"
         page.goto("about:blank")  # before the server goes

@@ -8,7 +8,7 @@ import pytest
 from tests.dashboard.conftest import Served
 
 from outlast import StartOptions
-from outlast_dashboard.live import Bell
+from outlast_dashboard.live import ChangeSignal
 from outlast_store.reads import overview
 
 
@@ -23,9 +23,9 @@ async def begin(served: Served) -> None:
     await served.client.start("Crawling", "x", id="c-1", options=StartOptions(execution_timeout=7200))
     await served.client.start("Nobody", id="n-1", task_queue="nowhere", options=StartOptions(run_timeout=45))
     await served.client.execute("Greeting", "ada", id="g-1")
-    async with Bell(served.client) as bell:
+    async with ChangeSignal(served.client) as changed:
         while not (await served.client.describe("c-1")).pending_activities[0].heartbeat_details:
-            await bell.rung()
+            await changed.wait()
 
 
 async def test_task_queues_say_what_waits_and_who_serves(served: Served) -> None:
@@ -79,9 +79,9 @@ async def test_counting_deadlines_stops_at_a_bound_and_says_so(
 async def test_what_was_enforced_is_told_with_its_lateness(served: Served) -> None:
     await served.client.start("Nobody", id="late", task_queue="nowhere", options=StartOptions(run_timeout=1))
     with_error = await served.client.handle("late").describe()
-    async with Bell(served.client) as bell:
+    async with ChangeSignal(served.client) as changed:
         while (await served.client.describe("late")).run.closed_at is None:
-            await bell.rung()
+            await changed.wait()
     (one,) = (await told(served, "watchdog"))["enforced"]
     assert (one["kind"], one["workflow_id"]) == ("run_timeout", "late")
     assert one["lateness_seconds"] >= 0

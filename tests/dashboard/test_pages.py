@@ -13,7 +13,7 @@ from tests.rows import latest_row
 
 from outlast import Client, StartOptions
 from outlast_dashboard import Token, WebSettings, control_plane
-from outlast_dashboard.live import Bell
+from outlast_dashboard.live import ChangeSignal
 from outlast_dashboard.pages.forms import arguments, progress
 from outlast_dashboard.pages.login import _local
 from outlast_dashboard.pages.rendering import ahead, nearness, until
@@ -214,7 +214,7 @@ async def test_many_are_ended_by_a_page_that_asks_first(served: Served) -> None:
     assert "Terminate 3 runs" in asked
     assert await served.client.count(open=True) == 3
     done = await served.web.post("/bulk", data={"action": "terminate", "id_prefix": "m-"})
-    assert "Done to 3." in done.text
+    assert "Done for 3 runs." in done.text
     assert await served.client.count(open=True) == 0
     reader = await served.web.post(
         "/bulk", data={"action": "delete", "id_prefix": "m-"}, headers=served.bearing("reader")
@@ -386,9 +386,9 @@ def test_of_a_short_timeout_only_the_last_quarter_is_near() -> None:
 
 async def test_a_heartbeat_that_has_just_come_is_not_red(served: Served) -> None:
     await served.client.start("Importing", 10, id="i-1")
-    async with Bell(served.client) as bell:
+    async with ChangeSignal(served.client) as changed:
         while not (await served.client.describe("i-1")).pending_activities[0].heartbeat_details:
-            await bell.rung()
+            await changed.wait()
     text = (await served.web.get("/workflows/i-1")).text
     assert re.search(r'Heartbeat deadline</dt><dd><time class="until far"', text)
     assert '<progress class="far" value="3.0" max="10.0"' in text

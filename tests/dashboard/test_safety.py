@@ -13,7 +13,7 @@ from outlast import Client
 from outlast_dashboard import Principal, Scope, Token, TokenFile, WebSettings, control_plane
 from outlast_dashboard.api.application import make_api
 from outlast_dashboard.guard import Buckets
-from outlast_dashboard.live import Bell
+from outlast_dashboard.live import ChangeSignal
 from outlast_workflow.errors import InvalidOptionError
 
 Route = tuple[str, str]
@@ -102,9 +102,9 @@ async def test_payloads_are_hidden_from_those_who_may_not_read_them(served: Serv
 
 
 async def _heartbeat(served: Served) -> None:
-    async with Bell(served.client) as bell:
+    async with ChangeSignal(served.client) as changed:
         while not (await served.client.describe("c-1")).pending_activities[0].heartbeat_details:
-            await bell.rung()
+            await changed.wait()
 
 
 async def test_a_name_that_is_not_ours_is_turned_away(served: Served) -> None:

@@ -98,7 +98,7 @@ async def test_a_stream_ends_with_the_right_to_look(tmp_path: Path, path: str, h
 
 async def test_a_file_without_tokens_never_opens_the_door(tmp_path: Path) -> None:
     file = TokenFile(tmp_path / "tokens.json")
-    with pytest.raises(InvalidOptionError, match="holds no token, so nobody could come in"):
+    with pytest.raises(InvalidOptionError, match="holds no token, so nobody would have access"):
         WebSettings(tokens=file)
     secret = file.add("ada", ["read"])
     async with Client.connect("sqlite://") as client:

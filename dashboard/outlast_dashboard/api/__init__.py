@@ -1,1 +1,1 @@
-"""The HTTP control plane: everything that a client can do, as routes under ``/api``."""
+"""The HTTP control plane: what a client can do, as routes under ``/api``."""

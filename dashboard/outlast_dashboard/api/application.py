@@ -1,4 +1,4 @@
-"""The API as one application, with a document that is true."""
+"""The API as one application, with its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from outlast import __version__
 from outlast_dashboard.api.contract.problem_responses import ALWAYS
 from outlast_dashboard.api.contract.unknown_parameters import check_parameters
 from outlast_dashboard.api.routes import actions, bulk, history, metrics, operations, workflows
-from outlast_dashboard.problems import tell_problems
+from outlast_dashboard.problems import answer_with_problems
 
 DESCRIPTION = """
-Outlast's control plane: start workflows, look at them, talk to them, end them.
+Outlast's control plane: start workflows, inspect them, send them messages, end them.
 
-Times are ISO 8601 with an offset, durations are seconds. Everything that goes wrong is told as problem details
-(RFC 9457): `type` is stable, `detail` says what to do. Ids in paths are percent-encoded, slashes too.
+Times are ISO 8601 with an offset, durations are seconds. Every error is answered with problem details (RFC 9457):
+`type` is stable, `detail` says what to do. Ids in paths are percent-encoded, slashes included.
 """
 
 
 @cache
 def make_api() -> FastAPI:
-    """The application of ``/api``, whichever control plane is served."""
+    """Return the application of ``/api``, which serves all control planes of the process."""
     app = FastAPI(
         title="Outlast",
         version=__version__,
@@ -42,5 +42,5 @@ def make_api() -> FastAPI:
         metrics.router,
     ):
         app.include_router(router)
-    tell_problems(app)
+    answer_with_problems(app)
     return app

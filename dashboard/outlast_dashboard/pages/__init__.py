@@ -1,1 +1,1 @@
-"""Pages for people: rendered here and kept live by server-sent fragments; nothing to build."""
+"""Pages for people, rendered on the server and kept live by server-sent fragments. There is nothing to build."""

@@ -23,7 +23,7 @@ STATIC: Final = Path(__file__).parent.parent / "static"
 
 @cache
 def make_pages() -> FastAPI:
-    """The application of the pages, whichever control plane is served."""
+    """Return the application of the pages, which serves all control planes of the process."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in (login.router, runs.router, start.router, run.router, operations.router):
         app.include_router(router)
@@ -47,7 +47,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     if not wants_stream(request):
         return RedirectResponse(login.login_url(request), 303)
     answer = _page(request, error.problem)
-    answer.headers["hx-refresh"] = "true"  # the page is asked for again, and leads to the form
+    # The browser loads the page again, which leads to the form.
+    answer.headers["hx-refresh"] = "true"
     return answer
 
 
@@ -58,7 +59,9 @@ async def _of_the_engine(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    return _page(request, Problem.of(422, "invalid-request", "Something in the address or the form can't be"))
+    return _page(
+        request, Problem.of(422, "invalid-request", "A value in the address or the form is not valid")
+    )
 
 
 async def _http(request: Request, error: Exception) -> Response:

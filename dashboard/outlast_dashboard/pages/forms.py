@@ -1,4 +1,4 @@
-"""What people type, and what activities say of themselves, read."""
+"""Parsing what people type into forms, and the progress that heartbeats report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from outlast_workflow.errors import InvalidOptionError, OutlastError
 
 
 def arguments(text: str) -> list[Any]:
-    """Arguments as people type them: a JSON array; nothing for none.
+    """Return the arguments of a JSON array; none for an empty text.
 
     Raises:
-        InvalidOptionError: It is none.
+        InvalidOptionError: The text is not a JSON array.
     """
     if not text.strip():
         return []
@@ -29,10 +29,14 @@ def arguments(text: str) -> list[Any]:
 
 
 def document(name: str, text: str) -> dict[str, Any] | None:
-    """A JSON object as people type it; nothing for none.
+    """Return the value of a JSON object, or ``None`` for an empty text.
+
+    Args:
+        name: The field of the form.
+        text: The JSON.
 
     Raises:
-        InvalidOptionError: It is none.
+        InvalidOptionError: The text is not a JSON object.
     """
     if not text.strip():
         return None
@@ -47,10 +51,14 @@ def document(name: str, text: str) -> dict[str, Any] | None:
 
 
 def whole(name: str, text: str) -> int | None:
-    """A whole number as people type it; nothing for none.
+    """Return a whole number, or ``None`` for an empty text.
+
+    Args:
+        name: The field of the form.
+        text: The number.
 
     Raises:
-        InvalidOptionError: It is none.
+        InvalidOptionError: The text is not a whole number.
     """
     if not text.strip():
         return None
@@ -60,14 +68,14 @@ def whole(name: str, text: str) -> int | None:
 
 
 def field_of(error: OutlastError, form: Mapping[str, str]) -> str | None:
-    """The field of a form that an error is about, if it is about one."""
+    """Return the field of a form that caused an error, if one did."""
     field = str(getattr(error, "field", "")).replace(" ", "_")
     named = {"workflow": "workflow_type", "attribute": "search_attributes"}.get(field, field)
     return named if named in form else None
 
 
 def progress(details: tuple[Any, ...]) -> tuple[float, float] | None:
-    """What a heartbeat says of how far it is: ``heartbeat(done, total)``, or ``{"done": …, "total": …}``."""
+    """Return the progress that a heartbeat reports, by ``heartbeat(done, total)`` or ``{"done": …, "total": …}``."""
     done: Any
     total: Any
     if len(details) >= 2:

@@ -1,4 +1,4 @@
-"""Coming in with a token, once; a session cookie stands for it after that."""
+"""Signing in with a token, which a session cookie then replaces."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ async def ask(request: Request, next: str = "/") -> Response:
 
 
 @router.post("/login")
-async def come_in(
+async def sign_in(
     request: Request, web: TheWeb, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/"
 ) -> Response:
-    """Look at a token; a session begins if it is one."""
+    """Start a session if the token is known."""
     response = RedirectResponse(base_of(request) + _local(next), 303)
     if not web.settings.needs_token:
         return response
@@ -49,7 +49,7 @@ async def come_in(
 
 
 @router.post("/logout")
-async def leave(request: Request, web: TheWeb) -> Response:
+async def sign_out(request: Request, web: TheWeb) -> Response:
     """End the session."""
     key = request.cookies.get(COOKIE)
     if key:
@@ -60,7 +60,7 @@ async def leave(request: Request, web: TheWeb) -> Response:
 
 
 def _local(target: str) -> str:
-    """A path of ours, whatever was asked for."""
+    """Return the target if it is a path of this site, or the first page."""
     try:
         parts = urlsplit(target)
     except ValueError:
@@ -71,7 +71,7 @@ def _local(target: str) -> str:
 
 
 def login_url(request: Request) -> str:
-    """Where somebody without a session is sent; they come back to where they wanted to go."""
+    """Return the address of the form, which leads back to the page that was requested."""
     wanted = request.scope["path"] if request.method == "GET" else "/"
     if request.url.query and request.method == "GET":
         wanted += f"?{request.url.query}"

@@ -16,7 +16,7 @@ router = APIRouter()
 
 @router.get("/watchdog")
 async def watchdog(request: Request, web: TheWeb, principal: Reader) -> Response:
-    """What lies ahead, and what was enforced lately."""
+    """Show the open deadlines, and what was enforced recently."""
 
     async def values() -> dict[str, Any]:
         view = await watchdog_view(web.client.runtime)
@@ -28,7 +28,7 @@ async def watchdog(request: Request, web: TheWeb, principal: Reader) -> Response
 
 @router.get("/workers")
 async def workers(request: Request, web: TheWeb, principal: Reader) -> Response:
-    """Workers and task queues."""
+    """Show the workers and the task queues."""
 
     async def values() -> dict[str, Any]:
         return {
@@ -42,7 +42,7 @@ async def workers(request: Request, web: TheWeb, principal: Reader) -> Response:
 
 @router.get("/types")
 async def types(request: Request, web: TheWeb, principal: Reader) -> Response:
-    """Workflow types."""
+    """Show the workflow types."""
 
     async def values() -> dict[str, Any]:
         return {"types": await type_views(web.client.runtime)}

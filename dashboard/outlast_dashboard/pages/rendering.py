@@ -1,4 +1,4 @@
-"""Templates, and the words that they use for times and durations."""
+"""Rendering templates, and the filters that they use for times and durations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ SOON_S: Final = 600.0
 
 
 def nearness(deadline: datetime, now: datetime, whole: float | None = None) -> str:
-    """How near a deadline is. Of a short timeout (``whole``, seconds) the last quarter is near, the last half soon."""
+    """Return how near a deadline is: ``passed``, ``near``, ``soon`` or ``far``.
+
+    Args:
+        deadline: The deadline.
+        now: The current time.
+        whole: The timeout in seconds. The last quarter of a short one is near, its last half soon.
+    """
     left = (deadline - now).total_seconds()
     near, soon = _thresholds(whole)
     return "passed" if left <= 0 else "near" if left <= near else "soon" if left <= soon else "far"
@@ -33,7 +39,13 @@ def _thresholds(whole: float | None) -> tuple[float, float]:
 
 
 def until(deadline: datetime | None, now: datetime, whole: float | None = None) -> Markup:
-    """The time that a deadline leaves, coloured as it nears; the page counts it down."""
+    """Return the time that a deadline leaves, in a colour that says how near it is. The page counts it down.
+
+    Args:
+        deadline: The deadline.
+        now: The current time.
+        whole: The timeout in seconds, if it is known.
+    """
     if deadline is None:
         return Markup('<span class="none">none</span>')
     left = (deadline - now).total_seconds()
@@ -45,7 +57,7 @@ def until(deadline: datetime | None, now: datetime, whole: float | None = None) 
 
 
 def ahead(instant: datetime, now: datetime) -> Markup:
-    """The time until something that is meant to happen, a timer for instance: only its being late is coloured."""
+    """Return the time until something is due, such as a timer. It is coloured only if it is late."""
     left = (instant - now).total_seconds()
     said = f"{words(left)} over" if left <= 0 else f"in {words(left)}"
     return Markup('<time class="until {}" datetime="{}" title="{}" data-ahead>{}</time>').format(
@@ -54,7 +66,7 @@ def ahead(instant: datetime, now: datetime) -> Markup:
 
 
 def since(instant: datetime | None, now: datetime) -> Markup:
-    """How long ago an instant was; the page goes on counting."""
+    """Return how long ago an instant was. The page continues to count."""
     if instant is None:
         return Markup("")
     return Markup('<time datetime="{}" title="{}" data-since>{}</time>').format(
@@ -63,32 +75,32 @@ def since(instant: datetime | None, now: datetime) -> Markup:
 
 
 def seconds(value: float | None) -> str:
-    """A duration in words."""
+    """Return a duration in words."""
     return "–" if value is None else words(value)
 
 
 def share(value: float | None) -> str:
-    """A share as per cent."""
+    """Return a share as a percentage."""
     return "–" if value is None else f"{value * 100:.1f} %"
 
 
 def badge(status: str) -> Markup:
-    """A status in its colour; the word itself tells those who see no colours."""
+    """Return a status in its colour. The word itself suffices without the colour."""
     return Markup('<span class="badge {}">{}</span>').format(status, status.replace("_", " "))
 
 
 def pretty(value: Any) -> str:
-    """JSON for people."""
+    """Return a value as indented JSON."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode()
 
 
 def source(kind: str) -> str:
-    """What a failure is of, in a word that fits a column."""
+    """Return the source of a failure in a word that fits a column."""
     return kind.removesuffix("_execution").removeprefix("workflow_").replace("_", " ")
 
 
 def moment(us: int | None) -> datetime | None:
-    """The datetime of a column."""
+    """Return the datetime of a column, which is in microseconds."""
     return None if us is None else to_datetime(us)
 
 
@@ -107,13 +119,20 @@ _globals["version"] = __version__
 
 
 def base_of(request: Request) -> str:
-    """What stands before the paths of pages, where the control plane is mounted inside something else."""
+    """Return the path under which the control plane is mounted inside another application."""
     root: str = request.scope.get("root_path", "")
     return root.rstrip("/")
 
 
 def fragment(template: str, request: Request, principal: Principal, **values: Any) -> str:
-    """A template as text."""
+    """Return a template as text.
+
+    Args:
+        template: The name of the template.
+        request: The request.
+        principal: Who made it.
+        **values: What the template shows.
+    """
     return _environment.get_template(template).render(
         base=base_of(request),
         principal=principal,
@@ -128,5 +147,13 @@ def fragment(template: str, request: Request, principal: Principal, **values: An
 def page(
     template: str, request: Request, principal: Principal, status_code: int = 200, **values: Any
 ) -> HTMLResponse:
-    """A template as a page."""
+    """Return a template as a page.
+
+    Args:
+        template: The name of the template.
+        request: The request.
+        principal: Who made it.
+        status_code: The HTTP status.
+        **values: What the template shows.
+    """
     return HTMLResponse(fragment(template, request, principal, **values), status_code=status_code)

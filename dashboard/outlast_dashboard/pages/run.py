@@ -1,4 +1,4 @@
-"""One run: where it stands, what it waits for, what will happen to it and when."""
+"""The page of one run: its state, what it waits for, and what is due."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from outlast_workflow.options.activity import ActivityOptions
 
 router = APIRouter()
 
-EVENTS_A_PAGE: Final = 200
+EVENTS_PER_PAGE: Final = 200
 PATIENCE_S: Final = 10.0
 
 
@@ -39,7 +39,7 @@ async def run_page(
     run_id: Annotated[str, Query()] = "",
     after: Annotated[int | None, Query(ge=0, description="Show the events after this seq.")] = None,
 ) -> Response:
-    """A run, live."""
+    """Show a run, live."""
     client = web.client
 
     async def values() -> dict[str, Any]:
@@ -54,17 +54,17 @@ async def _values(
     found = description(await client.describe(workflow_id, run_id), principal)
     pinned = client.handle(workflow_id, run_id=found.run.run_id)
     row = await row_of(client.runtime, workflow_id, found.run.run_id)
-    told: RunTimeline = await client.runtime.read(run_timeline, row.run_id, workflow_id, row.parent_run_id)
+    record: RunTimeline = await client.runtime.read(run_timeline, row.run_id, workflow_id, row.parent_run_id)
     if after is None:
-        after = max(0, found.run.history_length - EVENTS_A_PAGE)
-    events = [event_view(event, principal) for event in await pinned.history_page(after)][:EVENTS_A_PAGE]
-    open_rows = {activity.activity_id: activity for activity in told.activities if activity.is_open}
+        after = max(0, found.run.history_length - EVENTS_PER_PAGE)
+    events = [event_view(event, principal) for event in await pinned.history_page(after)][:EVENTS_PER_PAGE]
+    open_rows = {activity.activity_id: activity for activity in record.activities if activity.is_open}
     return {
         "found": found,
         "run": found.run,
         "row": row,
-        "told": told,
-        "drawing": timeline(row, told, client.runtime.environment.clock.now()),
+        "record": record,
+        "drawing": timeline(row, record, client.runtime.environment.clock.now()),
         "activities": [
             (activity, policy_words(options), timeouts(options))
             for activity in found.pending_activities
@@ -76,7 +76,7 @@ async def _values(
             for activity in found.pending_activities
         },
         "events": events,
-        "earlier": max(0, after - EVENTS_A_PAGE) if after > 0 else None,
+        "earlier": max(0, after - EVENTS_PER_PAGE) if after > 0 else None,
         "later": events[-1].seq if events and events[-1].seq < found.run.history_length else None,
         "ended": bool(events) and REGISTRY[events[-1].type].terminal,
         "now": web.now(),
@@ -84,7 +84,7 @@ async def _values(
 
 
 def timeouts(options: ActivityOptions) -> dict[str, float | None]:
-    """An activity's four timeouts by kind, in seconds."""
+    """Return an activity's four timeouts by kind, in seconds."""
     return {
         "schedule-to-start": options.schedule_to_start_timeout,
         "start-to-close": options.start_to_close_timeout,
@@ -94,7 +94,7 @@ def timeouts(options: ActivityOptions) -> dict[str, float | None]:
 
 
 def policy_words(options: ActivityOptions) -> list[tuple[str, str]]:
-    """An activity's four timeouts and its retry policy, in words."""
+    """Return an activity's four timeouts and its retry policy, in words."""
     policy = options.policy
     attempts = "unlimited attempts" if policy.max_attempts == 0 else f"at most {policy.max_attempts} attempts"
     backoff = (
@@ -114,7 +114,7 @@ def policy_words(options: ActivityOptions) -> list[tuple[str, str]]:
 async def cancel(
     request: Request, web: TheWeb, _: Writer, workflow_id: WorkflowId, reason: Annotated[str, Form()] = ""
 ) -> Response:
-    """Ask a workflow to cancel."""
+    """Request cancellation of a workflow."""
     await web.client.handle(workflow_id).cancel(reason or None)
     return _back(request, workflow_id)
 
@@ -123,7 +123,7 @@ async def cancel(
 async def terminate(
     request: Request, web: TheWeb, _: Writer, workflow_id: WorkflowId, reason: Annotated[str, Form()] = ""
 ) -> Response:
-    """End a workflow."""
+    """Terminate a workflow."""
     await web.client.handle(workflow_id).terminate(reason or None)
     return _back(request, workflow_id)
 
@@ -137,7 +137,7 @@ async def reset(
     to: Annotated[str, Form()] = "last-workflow-task",
     reason: Annotated[str, Form()] = "",
 ) -> Response:
-    """Take a workflow's history up again at a point."""
+    """Start a new run from a point of the history."""
     await web.client.handle(workflow_id).reset(to, reason=reason or None)
     return _back(request, workflow_id)
 
@@ -167,7 +167,7 @@ async def signal(
 async def query(
     request: Request, web: TheWeb, principal: Reader, workflow_id: WorkflowId, name: str, args: str = ""
 ) -> Response:
-    """Ask a query, and show the answer."""
+    """Send a query, and show its result."""
     check(principal, Scope.PAYLOADS)
     answer = await web.client.handle(workflow_id).query(name, *arguments(args), timeout=PATIENCE_S)
     return page(
@@ -184,7 +184,7 @@ async def update(
     name: Annotated[str, Form()],
     args: Annotated[str, Form()] = "",
 ) -> Response:
-    """Ask for an update, and show the answer."""
+    """Send an update, and show its result."""
     handle = web.client.handle(workflow_id)
     answer = await handle.execute_update(name, *arguments(args), timeout=PATIENCE_S)
     if not principal.sees_payloads:

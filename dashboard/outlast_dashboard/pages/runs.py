@@ -1,4 +1,4 @@
-"""The first page: runs, those that need a person first."""
+"""The first page: runs, and above them those that need attention."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outlast_workflow.primitives.enums import RunStatus
 router = APIRouter()
 
 PAGE_SIZE: Final = 50
-MOST_TROUBLED: Final = 20
+MOST_NEEDING_ATTENTION: Final = 20
 
 Choice = Annotated[str, Query()]
 Field = Annotated[str, Form()]
@@ -47,7 +47,7 @@ def _chosen(
 
 
 Chosen = Annotated[dict[str, str], Depends(_chosen)]
-"""What the form above the runs says."""
+"""The filters of the form above the runs."""
 
 
 @router.get("/")
@@ -58,17 +58,19 @@ async def runs(
     chosen: Chosen,
     cursor: Choice = "",
 ) -> Response:
-    """Runs, newest first."""
+    """Show runs, newest first."""
     client = web.client
 
     async def values() -> dict[str, Any]:
         shown = await client.list(page_size=PAGE_SIZE, **_filters(chosen)).page(cursor or None)
-        troubled: Sequence[RunSummary] = ()
+        needing_attention: Sequence[RunSummary] = ()
         if not cursor and not any(chosen.values()):
-            troubled = (await client.list(page_size=MOST_TROUBLED, attention=True).page()).runs
+            needing_attention = (
+                await client.list(page_size=MOST_NEEDING_ATTENTION, attention=True).page()
+            ).runs
         return {
             "runs": shown.runs,
-            "troubled": troubled,
+            "needing_attention": needing_attention,
             "older": _older(chosen, shown),
             "newest": _query(chosen) if cursor else None,
             "now": web.now(),
@@ -119,7 +121,7 @@ async def ask(
     action: Action,
     chosen: Chosen,
 ) -> Response:
-    """Say how many it would be, and ask."""
+    """Show how many runs match, and ask for confirmation."""
     number = await web.client.count(**_filters(chosen))
     return page(
         "bulk.html", request, principal, action=action.value, chosen=chosen, number=number, report=None
@@ -140,7 +142,7 @@ async def act(
     reason: Field = "",
     cursor: Field = "",
 ) -> Response:
-    """Do it to the next thousand."""
+    """Carry out the action on the next thousand."""
     chosen = _chosen(status, workflow_type, task_queue, id_prefix, where)
     body = BulkBody(reason=reason or None, cursor=cursor or None)
     report = await carry_out(web, action, body, _filters(chosen))

@@ -1,4 +1,4 @@
-"""Starting a workflow from a page."""
+"""The page that starts a workflow."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _typed(
 
 @router.get("/start")
 async def ask(request: Request, web: TheWeb, principal: Writer) -> Response:
-    """The form; what live workers serve is offered."""
+    """Show the form. It offers the workflow types that live workers serve."""
     return await _form(request, web, principal, _typed("", duplicate_policy="allow_duplicate"))
 
 
@@ -52,7 +52,7 @@ async def ask(request: Request, web: TheWeb, principal: Writer) -> Response:
 async def start(
     request: Request, web: TheWeb, principal: Writer, typed: Annotated[dict[str, str], Depends(_typed)]
 ) -> Response:
-    """Start it, and show the run; what can't be is told beside its field, and nothing that was typed is lost."""
+    """Start a workflow, and show its run. An error is shown at its field, and the form keeps what was typed."""
     try:
         handle = await web.client.start(
             typed["workflow_type"],

@@ -1,4 +1,4 @@
-"""Keeping a page live: its main part is rendered again whenever the bell rings, and sent where it has changed."""
+"""Live pages: the main part is rendered again when the database may have changed, and sent if it differs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from starlette.responses import Response, StreamingResponse
 
 from outlast.errors import OutlastError
 from outlast_dashboard.access import principal_of
-from outlast_dashboard.live import Bell
+from outlast_dashboard.live import ChangeSignal
 from outlast_dashboard.pages.rendering import fragment, page
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web
 
 KEEP_ALIVE: Final = b": still here\n\n"
-QUIET_RINGS: Final = 30
+UNCHANGED_BEFORE_KEEP_ALIVE: Final = 30
 REST: Final = 4
-"""What took so long to render is rendered again after so many times as long: a page takes a fifth of a core at most."""
+"""The pause after rendering, in multiples of the time that it took: a page takes a fifth of a core at most."""
 
 
 async def live_page(
@@ -30,15 +30,15 @@ async def live_page(
     values: Callable[[], Awaitable[dict[str, Any]]],
     **once: Any,
 ) -> Response:
-    """A page whose main part is kept live: the page itself, or the stream that it asks for.
+    """Return a page whose main part is kept live, or the stream that this page asks for.
 
     Args:
-        request: What was asked for.
-        web: Whose bell rings.
-        principal: Who asks; once they are not who they were any more, the stream ends.
-        name: Of the templates: ``name.html`` is the page, ``_name.html`` its main part.
-        values: What the main part shows; asked for anew each time.
-        once: What only the page around it shows.
+        request: The request for the page or for its stream.
+        web: The control plane, whose database is watched.
+        principal: Who made the request. The stream ends once their token or session is no longer valid.
+        name: The name of the templates: ``name.html`` is the page, ``_name.html`` its main part.
+        values: Returns what the main part shows; called for each rendering.
+        **once: What only the page around it shows.
     """
     if wants_stream(request):
 
@@ -50,18 +50,19 @@ async def live_page(
 
 
 def live(web: Web, render: Callable[[], Awaitable[str]], stands: Callable[[], bool]) -> StreamingResponse:
-    """Server-sent events, each the whole fragment; htmx merges it into the page."""
+    """Return a stream of server-sent events, each the whole fragment, which htmx merges into the page."""
 
     async def fragments() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         sent, quiet = "", 0
-        async with Bell(web.client) as bell:
+        async with ChangeSignal(web.client) as changed:
             while True:
                 began = loop.time()
                 try:
                     text = await render()
                 except OutlastError:
-                    return  # the browser asks again, and is told then
+                    # The browser connects again, and gets the error as an answer.
+                    return
                 if not stands():
                     return
                 took = loop.time() - began
@@ -70,10 +71,10 @@ def live(web: Web, render: Callable[[], Awaitable[str]], stands: Callable[[], bo
                     yield _event(text)
                 else:
                     quiet += 1
-                    if quiet % QUIET_RINGS == 0:
+                    if quiet % UNCHANGED_BEFORE_KEEP_ALIVE == 0:
                         yield KEEP_ALIVE
                 await asyncio.sleep(took * REST)
-                await bell.rung()
+                await changed.wait()
 
     return StreamingResponse(fragments(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
@@ -84,5 +85,5 @@ def _event(text: str) -> bytes:
 
 
 def wants_stream(request: Request) -> bool:
-    """Whether the request is the page's own, to be kept live."""
+    """Return whether a page made the request in order to be kept live."""
     return "text/event-stream" in request.headers.get("accept", "")

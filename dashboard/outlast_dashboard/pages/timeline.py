@@ -1,7 +1,7 @@
-"""A run as a drawing to scale: what took how long, and what will end or fire when.
+"""A run as a drawing to scale: how long each part took, and when timers and deadlines are due.
 
-Pure: rows in, lanes out. Times are microseconds; a drawing is :data:`WIDTH` units wide. What lies ahead of now is drawn
-as it will be: timers until they fire, deadlines as marks.
+The functions are pure: rows in, lanes out. Times are microseconds; a drawing is :data:`WIDTH` units wide. The future is
+drawn as it is planned: timers until they fire, deadlines as marks.
 
 ::
 
@@ -26,7 +26,7 @@ LEAST_SPAN_US: Final = 1_000
 LEAST_WIDTH: Final = 3.0
 MOST_TICKS: Final = 5
 FARTHEST_AHEAD: Final = 4
-"""How many times longer than what has passed the future may be drawn; what lies beyond is at the edge."""
+"""How many times longer than the past the future may be; later instants are drawn at the edge."""
 
 _SECOND: Final = 1_000_000
 _STEPS: Final = tuple(
@@ -36,7 +36,7 @@ _STEPS: Final = tuple(
     + [_SECOND * 3600 * number for number in (1, 2, 3, 6, 12)]
     + [_SECOND * 86400 * number for number in (1, 2, 5, 10, 30, 100, 365, 1000, 3650, 36500)]
 )
-"""How far apart the marks of the axis may be."""
+"""The possible distances between marks of the axis, in microseconds."""
 
 _DEADLINES: Final = (
     ("schedule_to_start_deadline_at", TimeoutKind.SCHEDULE_TO_START),
@@ -56,7 +56,7 @@ _CHILD_ENDS: Final = {
 
 @dataclass(slots=True)
 class Span:
-    """Something that took time; ``end`` is ``None`` while it goes on. ``look`` names how it is drawn."""
+    """Something that takes time. ``end`` is ``None`` until it is over; ``look`` names how it is drawn."""
 
     start: int
     end: int | None
@@ -106,25 +106,26 @@ class Timeline:
     lanes: list[Lane]
 
     def x(self, at: int) -> float:
-        """Where an instant is drawn; what lies beyond the drawing is at its edge."""
+        """Return where an instant is drawn. Instants outside the drawing are at its edge."""
         share = (at - self.start) / (self.end - self.start)
         return round(min(max(share, 0.0), 1.0) * WIDTH, 2)
 
     @property
     def ticks(self) -> list[tuple[float, float]]:
-        """The axis: where its marks are, and how many seconds after the start."""
+        """The marks of the axis: their places, and their distances from the start in seconds."""
         span = self.end - self.start
         step = next((step for step in _STEPS if span // step <= MOST_TICKS), _STEPS[-1])
-        room = span - span // 25  # for the last one's words
+        # The last mark needs room for its label.
+        room = span - span // 25
         return [(self.x(self.start + at), at / _SECOND) for at in range(step, room, step)]
 
     @property
     def cut_off(self) -> bool:
-        """Whether a mark lies further on than what is drawn."""
+        """Whether a mark is later than the end of the drawing."""
         return any(mark.at > self.end for lane in self.lanes for mark in lane.marks)
 
     def drawn(self, lane: Lane) -> list[Drawn]:
-        """The rectangles of a lane: what has passed, what lies ahead, and the marks over them."""
+        """Return the rectangles of a lane: the past, the future, and the marks over them."""
         found: list[Drawn] = []
         for span in lane.spans:
             end = span.end if span.end is not None else self.now
@@ -141,7 +142,13 @@ class Timeline:
 
 
 def timeline(run: RunRow, found: RunTimeline, now: int) -> Timeline:
-    """The drawing of a run."""
+    """Return the drawing of a run.
+
+    Args:
+        run: The run.
+        found: Its activities, attempts and events.
+        now: The current time, in microseconds.
+    """
     lanes = [_run_lane(run)]
     attempts: dict[int, list[AttemptRow]] = {}
     for attempt in found.attempts:
@@ -180,10 +187,10 @@ def _run_lane(run: RunRow) -> Lane:
     begun = run.started_at
     if begun is None:
         ahead = run.not_before if run.closed_at is None and run.not_before > run.created_at else run.closed_at
-        lane.spans.append(Span(run.created_at, ahead, "waiting", "waits to begin"))
+        lane.spans.append(Span(run.created_at, ahead, "waiting", "waits to start"))
     else:
         if begun > run.created_at:
-            lane.spans.append(Span(run.created_at, begun, "waiting", "waited to begin"))
+            lane.spans.append(Span(run.created_at, begun, "waiting", "waited to start"))
         lane.spans.append(Span(begun, run.closed_at, run.status, run.status))
     for at, words in (
         (run.execution_deadline_at, "execution deadline"),
@@ -224,7 +231,7 @@ def _activity_lane(row: ActivityRow, attempts: list[AttemptRow]) -> Lane:
 
 
 def _applies(row: ActivityRow, kind: TimeoutKind) -> bool:
-    """Whether a deadline counts now: some only while the activity waits, some only while it runs."""
+    """Return whether a deadline applies now: some apply only while the activity waits, some only while it runs."""
     if kind is TimeoutKind.SCHEDULE_TO_CLOSE:
         return True
     return (row.status == ActivityStatus.RUNNING) is not (kind is TimeoutKind.SCHEDULE_TO_START)
@@ -279,7 +286,7 @@ def _message_lane(events: list[Happening]) -> Lane:
         elif event.type == "WorkflowCancelRequested":
             lane.marks.append(Mark(event.recorded_at, "cancel", "cancel requested"))
         elif event.type == "WorkflowTaskFailed":
-            lane.marks.append(Mark(event.recorded_at, "failed", "the task failed"))
+            lane.marks.append(Mark(event.recorded_at, "failed", "workflow task failed"))
     if any(mark.look in ("cancel", "failed") for mark in lane.marks):
         lane.label = "signals and more"
     return lane

@@ -1,1 +1,1 @@
-"""Who may come in, and what they may do."""
+"""Who has access, and what they may do."""

@@ -1,4 +1,4 @@
-"""Who a request is from, and what they may do."""
+"""Who made a request, and what they may do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a token is good for."""
+    """What a token allows."""
 
     READ = "read"
-    """Look at everything but payloads, and ask queries whose answers are payloads if ``payloads`` is there too."""
+    """Read everything but payloads. With ``payloads`` as well: send queries, whose results are payloads."""
     WRITE = "write"
     """Also start, signal, update, cancel, terminate, reset and delete."""
     PAYLOADS = "payloads"
@@ -19,13 +19,13 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a request is from. ``write`` includes ``read``."""
+    """Who made a request. ``write`` includes ``read``."""
 
     name: str
     scopes: frozenset[Scope]
 
     def may(self, scope: Scope) -> bool:
-        """Whether they may do what needs a scope."""
+        """Return whether they may do what needs a scope."""
         return scope in self.scopes or (scope is Scope.READ and Scope.WRITE in self.scopes)
 
     @property
@@ -35,4 +35,4 @@ class Principal:
 
 
 ANYONE_HERE = Principal("this machine", frozenset(Scope))
-"""Whoever is on this machine, where no token is configured."""
+"""Everybody on this machine, if no token is configured."""

@@ -1,6 +1,6 @@
-"""Bearer tokens: 256 random bits each, kept as their SHA-256, compared in constant time.
+"""Bearer tokens: 256 random bits each, kept as their SHA-256 digest, and compared in constant time.
 
-A digest without salt or stretching is enough for a secret that nobody chose: there is no dictionary of 256-bit numbers.
+A digest without salt or stretching is enough, because no person chose the secret: no dictionary has 256-bit numbers.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from outlast_workflow.options.validation import validate_name
 logger = logging.getLogger("outlast.web")
 
 PREFIX = "outlast_"
-"""What every token begins with, so that scanners of leaked secrets can know one."""
+"""The start of every token, by which scanners of leaked secrets recognise one."""
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a token."""
+    """Return the digest of a secret, which is all that is kept of it."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def new_secret() -> str:
-    """A new token."""
+    """Return a new secret."""
     return PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept: whose it is, its digest, and what it is good for."""
+    """A token as it is kept: its name, its digest and its scopes."""
 
     name: str
     digest: str
@@ -48,22 +48,26 @@ class Token:
 
     @classmethod
     def make(cls, name: str, scopes: Iterable[Scope | str]) -> tuple[Self, str]:
-        """A new token, and the secret itself, which is kept nowhere: show it once.
+        """Return a new token and its secret, which is kept nowhere: show it once.
+
+        Args:
+            name: The name of the token.
+            scopes: What it allows.
 
         Raises:
-            InvalidOptionError: The name can't be one, or there is no such scope.
+            InvalidOptionError: The name is not valid, or there is no such scope.
         """
         secret = new_secret()
         return cls(validate_name("token name", name), digest_of(secret), _scopes(scopes)), secret
 
     @property
     def principal(self) -> Principal:
-        """Whoever shows it."""
+        """The principal of requests with this token."""
         return Principal(self.name, self.scopes)
 
 
 def whose(tokens: Sequence[Token], secret: str) -> Token | None:
-    """The token whose secret it is. All tokens are compared, whichever fits, so that time tells nothing."""
+    """Return the token of a secret. All tokens are compared, so that the time taken reveals nothing."""
     digest = digest_of(secret)
     found: Token | None = None
     for token in tokens:
@@ -84,7 +88,7 @@ def _scopes(scopes: Iterable[Scope | str]) -> frozenset[Scope]:
 
 
 class TokenFile:
-    """Tokens in a JSON file that only its owner may read: digests, never secrets."""
+    """Tokens in a JSON file that only its owner may read. It holds digests, never secrets."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -92,7 +96,7 @@ class TokenFile:
         self._tokens: list[Token] = []
 
     def current(self) -> Sequence[Token]:
-        """The tokens as the file says now; it is read again when it has changed. A broken file lets nobody in."""
+        """Return the tokens that the file holds now. A broken file gives nobody access."""
         try:
             found = self.path.stat()
             seen = (found.st_ino, found.st_mtime_ns, found.st_size)
@@ -104,14 +108,14 @@ class TokenFile:
                 self._tokens = self.read()
             except InvalidOptionError as error:
                 self._tokens = []
-                logger.error("nobody may come in: %s", error)
+                logger.error("no token is accepted: %s", error)
         return self._tokens
 
     def read(self) -> list[Token]:
-        """The tokens; none where there is no file.
+        """Return the tokens; none if there is no file.
 
         Raises:
-            InvalidOptionError: The file is none that this class wrote.
+            InvalidOptionError: The file cannot be read, or is not a token file.
         """
         try:
             text = self.path.read_bytes()
@@ -119,7 +123,7 @@ class TokenFile:
             return []
         except OSError as error:
             raise InvalidOptionError(
-                f"token file {self.path} can't be read: {error.strerror}", field="tokens"
+                f"token file {self.path} cannot be read: {error.strerror}", field="tokens"
             ) from None
         try:
             return [
@@ -133,21 +137,25 @@ class TokenFile:
             ) from None
 
     def write(self, tokens: Sequence[Token]) -> None:
-        """Replace the file, at once: a reader finds the old tokens or the new ones."""
+        """Replace the file in one step: a reader finds either the old tokens or the new ones."""
         entries = [
             {"name": token.name, "digest": token.digest, "scopes": sorted(token.scopes)} for token in tokens
         ]
-        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(orjson.dumps(entries, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-        beside.replace(self.path)
+        new.replace(self.path)
 
     def add(self, name: str, scopes: Iterable[Scope | str]) -> str:
-        """Add a token; returns its secret.
+        """Add a token; return its secret.
+
+        Args:
+            name: The name of the token.
+            scopes: What it allows.
 
         Raises:
-            InvalidOptionError: There is one of that name, or name or scope can't be.
+            InvalidOptionError: A token has that name already, or the name or a scope is not valid.
         """
         tokens = self.read()
         made, secret = Token.make(name, scopes)
@@ -160,10 +168,10 @@ class TokenFile:
         return secret
 
     def remove(self, name: str) -> None:
-        """Take a token back.
+        """Remove a token.
 
         Raises:
-            InvalidOptionError: There is none of that name.
+            InvalidOptionError: No token has that name.
         """
         tokens = self.read()
         kept = [token for token in tokens if token.name != name]

@@ -1,4 +1,4 @@
-// Counts times down and up between what the server sends, and says whether the page is live.
+// Counts times up and down between the server's messages, and shows whether the page is live.
 (() => {
   const units = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
 
@@ -40,7 +40,8 @@
   document.addEventListener("htmx:sse:after:connection", () => say("live"));
   document.addEventListener("htmx:sse:after:message", () => say("live"));
   document.addEventListener("htmx:sse:error", (event) => {
-    if (event.detail.status === 401) location.reload(); // signed out elsewhere: the page itself leads to the form
+    // Signed out elsewhere: the page itself leads to the form.
+    if (event.detail.status === 401) location.reload();
     else say("not connected; trying again");
   });
   document.addEventListener("htmx:sse:close", () => say("not connected"));

@@ -1,1 +1,1 @@
-"""What the API accepts and returns: fields, filters, models, and what is hidden from whom."""
+"""What the API accepts and returns: fields, filters, models, problems, and which payloads are hidden."""

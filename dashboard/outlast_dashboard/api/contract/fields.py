@@ -1,7 +1,7 @@
-"""What fields of requests look like in the OpenAPI document.
+"""The fields of requests, as the OpenAPI document describes them.
 
-The document says what is allowed; what *checks* it is the engine's one validator, whose messages name the field and say
-what to do. So these types are plain to pydantic, and only described.
+The document says what is allowed, but the engine's validator checks it: its messages name the field and say what to
+do. Pydantic therefore sees plain types that carry a description.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from outlast_workflow.options.search_attributes import MOST_TEXT_BYTES
 from outlast_workflow.options.validation import MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_SECONDS
 
 MAX_WAIT_S: Final = 60
-"""How long a request may wait at the most: proxies cut longer ones."""
+"""The longest time that a request may wait, in seconds: proxies cut longer ones."""
 
-# No control characters, and not only spaces. (Lone surrogates, which are refused too, are no text in JSON.)
+# No control characters, and not only spaces. (Lone surrogates are refused too, but JSON cannot contain them.)
 _CONTROLS: Final = r"\u0000-\u001F\u007F-\u009F"
 _NAME_PATTERN: Final = f"^[^{_CONTROLS}]*[^\\s{_CONTROLS}][^{_CONTROLS}]*$"
 
@@ -80,10 +80,10 @@ HandlerName = Annotated[
 ]
 RunId = Annotated[
     str | None,
-    Query(description="A certain run of the workflow; the current one if not given."),
+    Query(description="A run of the workflow; by default the current one."),
 ]
 IdempotencyKey = Annotated[
     str | None,
-    Header(description="A key of your own: the request with it is carried out once.", min_length=1),
+    Header(description="A key of your own: requests with the same key are carried out once.", min_length=1),
     WithJsonSchema(NAME_SCHEMA),
 ]

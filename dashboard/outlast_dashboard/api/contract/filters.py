@@ -18,7 +18,7 @@ NameFilter = Annotated[str | None, WithJsonSchema(NAME_SCHEMA)]
 
 
 def _instant(value: object) -> object:
-    """Only ISO 8601: a number would be read as seconds of an epoch that nobody named."""
+    """Accept only ISO 8601: pydantic would read a number as seconds since an epoch."""
     return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
@@ -31,7 +31,8 @@ Moment = Annotated[
 
 
 def _filters(
-    _: Known,  # first of all: nobody unknown is told what is wrong with a filter
+    # First, so that an unknown caller does not learn what is wrong with a filter.
+    _: Known,
     status: Annotated[list[RunStatus] | None, Query()] = None,
     workflow_type: NameFilter = None,
     task_queue: NameFilter = None,
@@ -39,7 +40,8 @@ def _filters(
     id_prefix: NameFilter = None,
     parent: NameFilter = None,
     where: Annotated[
-        list[str] | None, Query(description="A search attribute, as in `amount>=5`; several: all must hold.")
+        list[str] | None,
+        Query(description="A search attribute, as in `amount>=5`; repeatable, and all must hold."),
     ] = None,
     started_after: Moment = None,
     started_before: Moment = None,

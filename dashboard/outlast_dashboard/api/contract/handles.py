@@ -1,4 +1,4 @@
-"""Dependencies that find what a request is about, before anything is answered."""
+"""The dependency that finds the run of a request before the answer starts."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ async def _pinned(
 
 
 PinnedHandle = Annotated[WorkflowHandle[Any], Depends(_pinned)]
-"""A handle to a run that exists: the one of ``run_id``, or the workflow's current one."""
+"""A handle to an existing run: that of ``run_id``, or the workflow's current one."""

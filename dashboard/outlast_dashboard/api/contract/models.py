@@ -1,4 +1,4 @@
-"""What the control plane is sent and what it answers, beyond the client's own views."""
+"""The bodies of requests and responses, besides the client's own views."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus, Timeou
 
 
 class Body(BaseModel):
-    """What all requests share: an unknown field is an error, for it is a misspelt one."""
+    """A request. An unknown field is an error, since it may be misspelt."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class RetryPolicyBody(Body):
-    """When a failed run is followed by another; ``max_attempts`` 0 is unlimited."""
+    """When a new run follows a failed one. ``max_attempts`` 0 means unlimited."""
 
     initial_interval_seconds: Annotated[
         StrictFloat,
@@ -60,7 +60,7 @@ class RetryPolicyBody(Body):
     ] = Field(default_factory=list)
 
     def policy(self) -> RetryPolicy:
-        """The policy; the engine's validator checks it."""
+        """Return the policy, which the engine's validator checks."""
         return RetryPolicy(
             initial_interval=self.initial_interval_seconds,
             backoff_coefficient=self.backoff_coefficient,
@@ -88,7 +88,7 @@ class StartBody(Body):
     duplicate_policy: DuplicatePolicy = DuplicatePolicy.ALLOW_DUPLICATE
 
     def options(self) -> StartOptions:
-        """The options; the engine's validator checks them."""
+        """Return the options, which the engine's validator checks."""
         return StartOptions(
             execution_timeout=self.execution_timeout_seconds,
             run_timeout=self.run_timeout_seconds,
@@ -102,7 +102,7 @@ class StartBody(Body):
 
 
 class Started(View):
-    """What was started."""
+    """The run that was started."""
 
     workflow_id: str
     run_id: str
@@ -115,7 +115,7 @@ class ArgsBody(Body):
 
 
 class EndError(View):
-    """Why a workflow ended without a result; ``cause`` is what led to that."""
+    """Why a workflow ended without a result; ``cause`` is the cause of that error."""
 
     type: str
     message: str
@@ -126,7 +126,7 @@ class EndError(View):
 
 
 class Ending(View):
-    """How a workflow ended, in the last run of its chain; ``pending`` or ``running`` as long as it has not."""
+    """How a workflow ended, in the last run of its chain. The status is ``pending`` or ``running`` until it has."""
 
     workflow_id: str
     run_id: str
@@ -142,7 +142,7 @@ class QueryBody(ArgsBody):
 
 
 class Answer(View):
-    """What a query or an update answered."""
+    """The result of a query or an update."""
 
     answer: Any
 
@@ -156,7 +156,7 @@ class UpdateBody(ArgsBody):
 
 
 class UpdateState(View):
-    """How far an update is; ``answer`` is there once it is ``completed``."""
+    """The state of an update. It has an ``answer`` once it is ``completed``."""
 
     update_id: str
     state: Literal["sent", "accepted", "completed"]
@@ -164,13 +164,13 @@ class UpdateState(View):
 
 
 class ReasonBody(Body):
-    """Why, for the history."""
+    """The reason, for the history."""
 
     reason: Reason | None = None
 
 
 class ResetBody(ReasonBody):
-    """Where to take the history up again: the last event to keep, or a name for it."""
+    """The point of the history from which the new run starts: the last event to keep, or a name for it."""
 
     to: StrictInt | Literal["first-workflow-task", "last-workflow-task", "last-successful"] = (
         "last-workflow-task"
@@ -180,13 +180,13 @@ class ResetBody(ReasonBody):
 
 
 class Count(View):
-    """How many there are."""
+    """The number of runs that match."""
 
     count: int
 
 
 class EventView(View):
-    """One event of a history. Payloads are ``{"hidden": true}`` for those who may not see them."""
+    """An event of a history. Without the scope ``payloads``, payloads are ``{"hidden": true}``."""
 
     seq: int
     type: str
@@ -195,7 +195,7 @@ class EventView(View):
 
 
 class HistoryPage(View):
-    """Events, in order; ``next_after_seq`` asks for those after them, where there may be more now."""
+    """Events in order. If more may follow, ``next_after_seq`` is the ``after_seq`` of the next page."""
 
     run_id: str
     events: list[EventView]
@@ -203,7 +203,7 @@ class HistoryPage(View):
 
 
 class Health(View):
-    """Whether the control plane can do its work."""
+    """Whether the control plane works."""
 
     status: str
     version: str
@@ -212,7 +212,7 @@ class Health(View):
 
 
 class Done(View):
-    """It was done, durably."""
+    """The request was carried out durably."""
 
     workflow_id: str
     done: StrictBool = True

@@ -1,4 +1,4 @@
-"""The problems that routes can answer with, for the OpenAPI document."""
+"""The problems with which routes may answer, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from outlast_dashboard.problems import MEDIA_TYPE, Problem
 
 _SCHEMA: Final = {"$ref": "#/components/schemas/Problem"}
 _WORDS: Final = {
-    400: "The request asks for a name that is not served here, or can't be read.",
-    401: "No token, or one that is not known.",
+    400: "The host name is not served here, or the body cannot be decoded.",
+    401: "There is no token, or it is not known.",
     403: "The token lacks a scope, or the request comes from another site.",
     404: "There is no such workflow, run or handler.",
-    409: "The workflow is not in a state for that.",
+    409: "The state of the workflow does not allow it.",
     413: "The request is too large.",
-    422: "Something in the request can't be; `field` says what.",
-    429: "Too many requests; `Retry-After` says when to go on.",
-    408: "There was no answer in time; the workflow, or its worker, is busy or stuck.",
+    422: "A value of the request is not valid; `field` names it.",
+    429: "Too many requests; `Retry-After` says when to continue.",
+    408: "There was no answer in time: the workflow or its worker is busy or stuck.",
     503: "The database does not answer, or no worker can.",
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Responses with problem details, for a route's ``responses``."""
+    """Return the responses with problem details for these statuses, for a route's ``responses``."""
     return {
         status: {
             "model": Problem,
@@ -34,4 +34,4 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 ALWAYS: Final = problems(400, 401, 403, 413, 422, 429, 503)
-"""What any route may answer."""
+"""The problems with which every route may answer."""

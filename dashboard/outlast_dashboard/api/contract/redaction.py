@@ -1,8 +1,8 @@
-"""Hiding payloads from those who may not see them.
+"""Hiding payloads from principals without the scope ``payloads``.
 
-What is a payload, the events say themselves (:attr:`Event.payload_names`). The options of an activity are stored as
-one, but are nobody's data; the headers that interceptors write are not stored as one, but are users' data: tenants,
-subjects, tokens of other systems.
+Events name their payloads themselves (:attr:`Event.payload_names`), with two exceptions. The options of an activity are
+stored as a payload, but hold no user's data. The headers that interceptors write are not stored as a payload, but hold
+users' data: tenants, subjects, tokens of other systems.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HIDDEN_TOO: Final = frozenset({"headers"})
 
 
 def event_view(event: HistoryEvent, principal: Principal) -> EventView:
-    """An event as a principal may see it."""
+    """Return an event as a principal may see it."""
     payload = event.payload
     if not principal.sees_payloads:
         payload = hidden(event.type, payload)
@@ -29,13 +29,13 @@ def event_view(event: HistoryEvent, principal: Principal) -> EventView:
 
 
 def hidden(event_type: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """An event's payload without what users put in."""
+    """Return an event's payload without users' data."""
     names = REGISTRY[event_type].payload_names - _SHOWN | _HIDDEN_TOO
     return {name: HIDDEN if name in names else _without_details(value) for name, value in payload.items()}
 
 
 def _without_details(value: Any) -> Any:
-    """A failure tells its kind and its message; what was put beside them is a payload."""
+    """Hide the details of failures. Their type and message are shown."""
     if isinstance(value, dict):
         return {
             name: HIDDEN if name in ("details", "heartbeat_details") else _without_details(inner)
@@ -45,7 +45,7 @@ def _without_details(value: Any) -> Any:
 
 
 def description(found: WorkflowDescription, principal: Principal) -> WorkflowDescription:
-    """A description as a principal may see it."""
+    """Return a description as a principal may see it."""
     if principal.sees_payloads:
         return found
     run = found.run.model_copy(update={"memo": None})

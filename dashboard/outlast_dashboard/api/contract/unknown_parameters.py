@@ -1,4 +1,4 @@
-"""Query parameters that a route does not know: misspelt ones, which would otherwise widen what is asked for unseen."""
+"""Refusing unknown query parameters. A misspelt filter would otherwise widen a request without notice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_parameters(request: Request, _: Known) -> None:
     """Refuse a query parameter that the OpenAPI document does not name for the route.
 
     Raises:
-        ProblemError: There is one.
+        ProblemError: The request has one.
     """
     known = _parameters(request)
     for name in request.query_params:

@@ -1,4 +1,4 @@
-"""Asking something of a workflow that exists."""
+"""Requests to a workflow: signals, queries, updates, cancellation, termination, reset and deletion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def signal(
     run_id: RunId = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Done:
-    """Send a signal; when this answers it is durable, and it will be handled in the order of arrival."""
+    """Send a signal. Once this answers, the signal is durable; signals are handled in the order of arrival."""
     handle = web.client.handle(workflow_id, run_id=run_id)
     await handle.signal(name, *body.args, request_id=idempotency_key)
     return Done(workflow_id=workflow_id)
@@ -53,7 +53,7 @@ async def query(
     principal: Reader,
     run_id: RunId = None,
 ) -> Answer:
-    """Ask a workflow something, be it open or closed; nothing of it changes. Answers are payloads."""
+    """Query an open or closed workflow, which does not change. Results are payloads."""
     check(principal, Scope.PAYLOADS)
     handle = web.client.handle(workflow_id, run_id=run_id)
     return Answer(answer=await handle.query(name, *body.args, timeout=wait(body.timeout_seconds)))
@@ -70,17 +70,17 @@ async def update(
     run_id: RunId = None,
     idempotency_key: IdempotencyKey = None,
 ) -> UpdateState:
-    """Ask a workflow for an update; one id happens once, and whoever asks again gets the same answer.
+    """Send an update. An update id happens once: a repeated request gets the same answer.
 
-    Where it is not as far as `wait_for` says within the time, the answer is 202 and its state `sent` or `accepted`: it
-    goes on, and can be asked for again by its id.
+    If the update does not reach `wait_for` in time, the response is 202 with the state `sent` or `accepted`. The update
+    continues, and the same request with its id asks for it again.
     """
     handle = web.client.handle(workflow_id, run_id=run_id)
     seconds = wait(body.timeout_seconds)
     until = web.clock.monotonic() + seconds
     if body.update_id is not None and idempotency_key is not None:
         raise InvalidOptionError(
-            "an idempotency key is the update's id: give one of the two", field="update_id"
+            "an idempotency key is the update's id: give only one of the two", field="update_id"
         )
     update_id = body.update_id or idempotency_key or web.client.runtime.environment.ids.next()
     found = UpdateState(update_id=update_id, state="sent")
@@ -98,10 +98,10 @@ async def update(
 
 
 def wait(seconds: float) -> float:
-    """How long a request waits.
+    """Return how long a request waits, in seconds.
 
     Raises:
-        InvalidOptionError: Not at all, or longer than a request may.
+        InvalidOptionError: It is not positive, or longer than a request may wait.
     """
     if not 0 < seconds <= MAX_WAIT_S:
         raise InvalidOptionError(
@@ -115,7 +115,7 @@ def wait(seconds: float) -> float:
 async def cancel(
     workflow_id: WorkflowId, body: ReasonBody, web: TheWeb, _: Writer, run_id: RunId = None
 ) -> Done:
-    """Ask a workflow to cancel; its code decides. Asking twice is as asking once."""
+    """Request cancellation of a workflow; its code decides what happens. A second request changes nothing."""
     await web.client.handle(workflow_id, run_id=run_id).cancel(body.reason)
     return Done(workflow_id=workflow_id)
 
@@ -133,7 +133,7 @@ async def terminate(
 async def reset(
     workflow_id: WorkflowId, body: ResetBody, web: TheWeb, _: Writer, run_id: RunId = None
 ) -> Started:
-    """Start a new run from a point of the history; an open run ends, in the same change."""
+    """Start a new run from a point of the history. An open run ends in the same transaction."""
     handle = await web.client.handle(workflow_id, run_id=run_id).reset(
         body.to,
         reason=body.reason,
@@ -151,6 +151,6 @@ async def delete(
     _: Writer,
     terminate: Annotated[bool, Query(description="Terminate it first if it is open.")] = False,
 ) -> Done:
-    """Delete a closed workflow: all of its runs, histories and requests. Its id is free then."""
+    """Delete a closed workflow: all of its runs, histories and requests. Its id is free afterwards."""
     await web.client.delete(workflow_id, terminate=terminate)
     return Done(workflow_id=workflow_id)

@@ -1,4 +1,4 @@
-"""One thing done to all runs that match, a thousand at most a request; a cursor goes on where one ended."""
+"""One action on all runs that match, at most a thousand per request; a cursor continues where a request ended."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from outlast_workflow.options.validation import integer
 
 router = APIRouter(tags=["bulk"])
 
-MOST_AT_ONCE: Final = 1000
+MOST_PER_REQUEST: Final = 1000
 
 
 class Action(StrEnum):
-    """What may be done to many."""
+    """The actions."""
 
     CANCEL = "cancel"
     TERMINATE = "terminate"
@@ -37,15 +37,15 @@ class Action(StrEnum):
 
 
 class BulkBody(ReasonBody):
-    """What is done, in detail. ``signal`` needs a ``name``; ``to`` is for ``reset``."""
+    """The details of an action. ``signal`` needs a ``name``; ``to`` is for ``reset``."""
 
     name: StrictStr | None = None
     args: list[Any] = Field(default_factory=list)
     to: Literal["first-workflow-task", "last-workflow-task", "last-successful"] = "last-workflow-task"
     cursor: str | None = None
     limit: Annotated[
-        StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_AT_ONCE})
-    ] = MOST_AT_ONCE
+        StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_PER_REQUEST})
+    ] = MOST_PER_REQUEST
 
 
 class Refused(View):
@@ -71,17 +71,21 @@ async def bulk(action: Action, body: BulkBody, filters: RunFilters, web: TheWeb,
 
 
 async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) -> BulkReport:
-    """Do it to the next ones that match.
+    """Carry out an action on the next runs that match.
+
+    Args:
+        web: The control plane.
+        action: The action.
+        body: Its details.
+        filters: Which runs.
 
     Raises:
-        InvalidOptionError: Nothing says which runs, or the action lacks something.
+        InvalidOptionError: There is no filter, or a detail is missing or not valid.
     """
     said = {name for name, value in filters.items() if value is not None and value is not False}
     if not said - {"latest"}:
-        raise InvalidOptionError(
-            "a bulk action needs a filter: it is not meant for everything there is", field="filters"
-        )
-    limit = integer("limit", body.limit, 1, MOST_AT_ONCE)
+        raise InvalidOptionError("a bulk action needs a filter that says which runs", field="filters")
+    limit = integer("limit", body.limit, 1, MOST_PER_REQUEST)
     walk = _walk(web.client.bulk(cursor=body.cursor, **filters), action, body)
     done, refused, cursor = 0, [], None
     async for outcome in walk:

@@ -1,4 +1,4 @@
-"""A run's history: a page at a time, or live."""
+"""The history of a run: by pages, or live."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outlast_dashboard.api.contract.handles import PinnedHandle
 from outlast_dashboard.api.contract.models import HistoryPage
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import event_view
-from outlast_dashboard.live import Bell
+from outlast_dashboard.live import ChangeSignal
 from outlast_workflow.history.events import REGISTRY
 
 router = APIRouter(tags=["history"])
@@ -25,7 +25,7 @@ AfterSeq = Annotated[int, Query(ge=0, le=ANY_INTEGER, description="Only events a
 
 @router.get("/workflows/{workflow_id}/history", responses=problems(404))
 async def history(handle: PinnedHandle, principal: Reader, after_seq: AfterSeq = 0) -> HistoryPage:
-    """The next events of a run after a seq, at most a thousand."""
+    """Return the events of a run after a seq, at most a thousand."""
     assert handle.run_id is not None
     events = await handle.history_page(after_seq)
     ended = bool(events) and REGISTRY[events[-1].type].terminal
@@ -46,16 +46,21 @@ async def follow(
     stands: Standing,
     after_seq: AfterSeq = 0,
     last_event_id: Annotated[
-        int | None, Header(ge=0, le=ANY_INTEGER, description="What a browser says when it reconnects.")
+        int | None,
+        Header(
+            ge=0, le=ANY_INTEGER, description="The last event received; browsers send it when they reconnect."
+        ),
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """A run's events as they happen, as server-sent events whose ids are seqs; it ends with the run, or with the
-    token or session that asked.
+    """Stream a run's events as they happen. The ids of the server-sent events are seqs.
+
+    The stream ends with the run, or with the token or session of the request.
     """
     seq = after_seq if last_event_id is None else last_event_id
-    async with Bell(web.client) as bell:
+    async with ChangeSignal(web.client) as changed:
         while True:
-            over = not await handle.is_open()  # asked first: nothing comes after what is read then
+            # Checked first: if the run has ended by now, no event follows those that are read next.
+            over = not await handle.is_open()
             while events := await handle.history_page(seq):
                 for event in events:
                     if not stands():
@@ -68,4 +73,4 @@ async def follow(
                 seq = events[-1].seq
             if over or not stands():
                 return
-            await bell.rung()
+            await changed.wait()

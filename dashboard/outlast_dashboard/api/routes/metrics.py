@@ -1,7 +1,7 @@
-"""Prometheus metrics: what the database says when it is scraped, and whatever else this process exports.
+"""Prometheus metrics: gauges read from the database at each scrape, and what else this process exports.
 
-The engine's own instruments (:mod:`outlast_watchdog.metrics`) go through OpenTelemetry; with its Prometheus exporter
-in the process they are in the default registry, and so on this page.
+The engine's own instruments (:mod:`outlast_watchdog.metrics`) use OpenTelemetry. If its Prometheus exporter runs in the
+process, they are in the default registry, and so part of this page.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Snapshot(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily("outlast_open_runs", "Runs that are open", value=self._open_runs)
-        yield GaugeMetricFamily("outlast_attention_runs", "Runs that need a person", value=self._attention)
+        yield GaugeMetricFamily("outlast_attention_runs", "Runs that need attention", value=self._attention)
         deadlines = GaugeMetricFamily(
             "outlast_open_deadlines",
             "Deadlines and timers by kind and by when they fall due",
@@ -45,10 +45,10 @@ class _Snapshot(Collector):
         yield deadlines
         for name, words in (
             ("waiting_runs", "Runs that are ready and that no worker owns"),
-            ("waiting_activities", "Activities that are ready and not started"),
-            ("running_activities", "Activities that run"),
-            ("oldest_waiting_seconds", "How long the first of what waits has waited"),
-            ("workers", "Live workers"),
+            ("waiting_activities", "Activities that are ready and have not started"),
+            ("running_activities", "Activities that are running"),
+            ("oldest_waiting_seconds", "How long the oldest waiting run or activity has waited"),
+            ("workers", "Live workers that serve the task queue"),
         ):
             gauge = GaugeMetricFamily(f"outlast_task_queue_{name}", words, labels=["task_queue"])
             for queue in self._task_queues:
@@ -62,7 +62,7 @@ class _Snapshot(Collector):
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(web: TheWeb, _: Reader) -> Response:
-    """Gauges of the engine, in Prometheus' text format."""
+    """Return the metrics in the text format of Prometheus."""
     client = web.client
     snapshot = _Snapshot(
         await task_queue_views(client.runtime),

@@ -26,37 +26,37 @@ router = APIRouter(tags=["operations"])
 
 @router.get("/workers")
 async def workers(web: TheWeb, _: Reader) -> list[WorkerSummary]:
-    """The registered workers: their leases, what they serve and how much they hold."""
+    """List the registered workers: their leases, what they serve and how much they hold."""
     return list(await web.client.workers())
 
 
 @router.get("/task-queues")
 async def task_queues(web: TheWeb, _: Reader) -> list[TaskQueueView]:
-    """The task queues: what waits in them and for how long, and who serves them."""
+    """List the task queues: what waits in each, for how long, and how many workers serve it."""
     return await task_queue_views(web.client.runtime)
 
 
 @router.get("/types")
 async def types(web: TheWeb, _: Reader) -> list[TypeView]:
-    """The workflow types: rates, durations, failures and timeouts of the latest 10,000 runs."""
+    """List the workflow types: rates, durations, failures and timeouts of the latest 10,000 runs."""
     return await type_views(web.client.runtime)
 
 
 @router.get("/watchdog")
 async def watchdog(web: TheWeb, _: Reader) -> WatchdogView:
-    """Open deadlines by kind and by when they fall due, what was enforced lately, what is overdue."""
+    """Show open deadlines by kind and by when they are due, what was enforced recently, and what is overdue."""
     return await watchdog_view(web.client.runtime)
 
 
 @router.post("/watchdog/pass")
 async def run_pass(web: TheWeb, _: Writer) -> PassReport:
-    """Make one pass of a watchdog now; workers make them all the time."""
+    """Make a watchdog pass now. Workers make them all the time."""
     return pass_report(await TaskWatchdog(web.client).run_pass())
 
 
 @router.get("/health")
 async def health(web: TheWeb, _: Reader) -> Health:
-    """Whether the database answers."""
+    """Check that the database answers."""
     client = web.client
     await client.runtime.read(overview.ping)
     return Health(status="ok", version=__version__, database=client.runtime.url.backend, now=web.now())

@@ -1,4 +1,4 @@
-"""Starting workflows, finding them, looking at one."""
+"""Starting workflows, listing them, describing one and waiting for its result."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ router = APIRouter(tags=["workflows"])
 
 @router.post("/workflows", status_code=201, responses=problems(409))
 async def start(body: StartBody, web: TheWeb, _: Writer, idempotency_key: IdempotencyKey = None) -> Started:
-    """Start a workflow; when this answers, the start is durable.
+    """Start a workflow. Once this answers, the start is durable.
 
-    With an `Idempotency-Key` it is the workflow id, and whoever starts with it again is told of the same run.
+    An `Idempotency-Key` becomes the workflow id: a repeated request with it gets the same run.
     """
     if idempotency_key is not None and body.workflow_id is not None:
         raise InvalidOptionError(
-            "an idempotency key stands for the workflow id: give one of the two; an id of your own is a key "
+            "an idempotency key becomes the workflow id: give only one of the two; an id of your own is a key "
             "already, with duplicate_policy reject_duplicate or return_existing",
             field="workflow_id",
         )
@@ -61,16 +61,18 @@ async def list_runs(
     filters: RunFilters,
     web: TheWeb,
     _: Reader,
-    cursor: Annotated[str | None, Query(description="From the page before; for the same filters.")] = None,
+    cursor: Annotated[
+        str | None, Query(description="The cursor of the page before, for the same filters.")
+    ] = None,
     page_size: Annotated[int, Query(ge=1, le=MOST_PER_PAGE)] = 100,
 ) -> RunPage:
-    """Runs, newest first, a page at a time. A walk misses none and shows none twice, whatever is written meanwhile."""
+    """List runs by pages, newest first. No run is missed or listed twice, whatever is written meanwhile."""
     return await web.client.list(page_size=page_size, **filters).page(cursor)
 
 
 @router.get("/count")
 async def count_runs(filters: RunFilters, web: TheWeb, _: Reader) -> Count:
-    """How many runs match."""
+    """Count the runs that match."""
     return Count(count=await web.client.count(**filters))
 
 
@@ -78,13 +80,13 @@ async def count_runs(filters: RunFilters, web: TheWeb, _: Reader) -> Count:
 async def describe(
     workflow_id: WorkflowId, web: TheWeb, principal: Reader, run_id: RunId = None
 ) -> WorkflowDescription:
-    """What a workflow is doing: deadlines and the time left, open activities with all four timeouts, failures."""
+    """Describe a workflow: deadlines and the time left, open activities with all four timeouts, failures."""
     return description(await web.client.describe(workflow_id, run_id), principal)
 
 
 @router.get(
     "/workflows/{workflow_id}/result",
-    responses={202: {"model": Ending, "description": "It has not ended in time."}, **problems(404)},
+    responses={202: {"model": Ending, "description": "The workflow has not ended in time."}, **problems(404)},
 )
 async def result(
     workflow_id: WorkflowId,
@@ -93,12 +95,12 @@ async def result(
     response: Response,
     run_id: RunId = None,
     wait_seconds: Annotated[
-        float, Query(ge=0, le=MAX_WAIT_S, description="How long to wait for the end; 0 only looks.")
+        float, Query(ge=0, le=MAX_WAIT_S, description="How long to wait for the end; 0 does not wait.")
     ] = 5,
 ) -> Ending:
-    """What a workflow returned, or why it did not, at the end of its chain of runs.
+    """Return the result of a workflow at the end of its chain of runs, or why it has none.
 
-    202 where it has not ended in time: ask again.
+    The status is 202 if the workflow has not ended in time: ask again.
     """
     handle = web.client.handle(workflow_id, run_id=run_id)
     row = await latest_row(web.client.runtime, workflow_id, run_id)
