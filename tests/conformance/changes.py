@@ -1,16 +1,18 @@
-"""Changes for tests of the journal, and a link whose failures are planned."""
+"""Changes for tests of the journal, and a connection whose failures are planned."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import psycopg
+import pytest
 from sqlalchemy import Connection
 
 from outlast_runs.start import StartRun
 from outlast_store.database.raw_connection import RawConnection
+from outlast_store.journal import committer
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.transitions.new_runs import first_run, started_event
 from outlast_workflow.environment import Environment
@@ -132,11 +134,11 @@ class Violate(BaseChange):
         batch.execute("INSERT INTO journals (journal_id, batch_no) VALUES (?, ?)", (self.journal_id, 0))
 
 
-Fault = Callable[["FaultyLink", str, tuple[Any, ...]], Any]
+Fault = Callable[["FaultyConnection", str, tuple[Any, ...]], Any]
 
 
-class FaultyLink(RawConnection):
-    """A link that asks a plan before each statement."""
+class FaultyConnection(RawConnection):
+    """A connection that asks a plan before each statement."""
 
     plan: ClassVar[list[tuple[str, Fault]]] = []
     """``(beginning of the statement, what happens instead)``, each used once, in order."""
@@ -174,24 +176,34 @@ def lost() -> Exception:
     return psycopg.OperationalError("server closed the connection unexpectedly")
 
 
-def lost_before(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+def lost_before(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
     """The connection is lost before the statement arrives."""
-    link.lose()
+    raw.lose()
     raise lost()
 
 
-def lost_after(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+def lost_after(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
     """The statement is done, but nobody hears of it."""
-    link.real(text)
-    link.settle()
-    link.lose()
+    raw.real(text)
+    raw.settle()
+    raw.lose()
     raise lost()
 
 
-def busy(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+def busy(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
     """A transient error: another process holds the lock, or was preferred in a deadlock."""
-    if link.qmark:
+    if raw.qmark:
         error = sqlite3.OperationalError("database is locked")
         error.sqlite_errorcode = sqlite3.SQLITE_BUSY
         raise error
     raise psycopg.errors.DeadlockDetected("deadlock detected")
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Fault]]]:
+    """What is to go wrong, in order; at the end of the test all of it must have happened."""
+    monkeypatch.setattr(committer, "RawConnection", FaultyConnection)
+    plan = FaultyConnection.plan
+    plan.clear()
+    yield plan
+    assert plan == []

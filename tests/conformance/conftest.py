@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.conformance.changes import Fault, FaultyLink
+from tests.conformance.changes import faults as faults
 
 from outlast.testing import check_database
 from outlast_store.database.database import Database
-from outlast_store.journal import committer
 from outlast_store.journal.journal import Journal
 
 
@@ -22,13 +21,3 @@ async def journal(database: Database) -> AsyncIterator[Journal]:
     await journal.close()
     with database.reader() as connection:
         assert check_database(connection) == []
-
-
-@pytest.fixture
-def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Fault]]]:
-    """What is to go wrong, in order; at the end of the test all of it must have happened."""
-    monkeypatch.setattr(committer, "RawConnection", FaultyLink)
-    plan = FaultyLink.plan
-    plan.clear()
-    yield plan
-    assert plan == []

@@ -15,7 +15,7 @@ from tests.conformance.changes import (
     AppendMany,
     Crash,
     CrashAfterWriting,
-    FaultyLink,
+    FaultyConnection,
     Poison,
     Refuse,
     Violate,
@@ -355,9 +355,9 @@ async def test_a_commit_in_doubt_whose_row_is_gone_is_not_done_again(
     """Nobody can know what became of it: its callers are told so."""
     run_id = await started(journal)
 
-    def lost_and_forgotten(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+    def lost_and_forgotten(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
         try:
-            (lost_after if done else lost_before)(link, text, values)
+            (lost_after if done else lost_before)(raw, text, values)
         finally:
             _forget(on_disk, journal)
 
@@ -381,14 +381,14 @@ async def test_a_transaction_that_arrives_after_it_was_given_up_is_refused(
     run_id = mine.run.run_id
     on_its_way: list[tuple[str, tuple[Any, ...]]] = []
 
-    def held_up(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
-        on_its_way.extend([*link.sent, (text, values)])
-        link.lose()
+    def held_up(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
+        on_its_way.extend([*raw.sent, (text, values)])
+        raw.lose()
         raise lost()
 
-    def arrives(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+    def arrives(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
         assert not _goes_through(on_disk, on_its_way)
-        return link.real(text)
+        return raw.real(text)
 
     faults += [("COMMIT", held_up), ("BEGIN", arrives)]
     change = AppendMany(run_id)
@@ -411,9 +411,9 @@ async def test_whatever_is_raised_while_it_commits_is_no_answer(
     committer.run([first])
     run_id = first.run.run_id
 
-    def fail(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+    def fail(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
         if done:
-            link.real(text)
+            raw.real(text)
         raise error
 
     faults.append(("COMMIT", fail))
@@ -585,11 +585,11 @@ async def test_a_backend_that_is_terminated_while_it_commits(
     try:
         run_id = await started(journal)
 
-        def terminated(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
-            pid = link.real("SELECT pg_backend_pid()").fetchone()[0]
+        def terminated(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
+            pid = raw.real("SELECT pg_backend_pid()").fetchone()[0]
             with database.reader() as other:
                 other.exec_driver_sql("SELECT pg_terminate_backend(%s, 5000)", (pid,))
-            return link.real(text)
+            return raw.real(text)
 
         for expected in (2, 3, 4):
             faults.append(("COMMIT", terminated))
@@ -613,9 +613,9 @@ async def test_a_commit_still_under_way_is_waited_for(postgresql_url: str, fault
         run_id = await started(journal)
         held = threading.Event()
 
-        def still_committing(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
+        def still_committing(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
             """The commit is done, but its session seems to hold its locks for another while."""
-            link.real(text)
+            raw.real(text)
             holder = database.writer()
             holder.exec_driver_sql("BEGIN")
             holder.exec_driver_sql("SELECT batch_no FROM journals FOR UPDATE")
@@ -626,7 +626,7 @@ async def test_a_commit_still_under_way_is_waited_for(postgresql_url: str, fault
                 holder.close()
 
             threading.Timer(0.4, let_go).start()
-            link.lose()
+            raw.lose()
             raise lost()
 
         faults.append(("COMMIT", still_committing))

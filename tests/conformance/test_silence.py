@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection
-from tests.conformance.changes import AppendMany, Fault, FaultyLink, start
+from tests.conformance.changes import AppendMany, Fault, FaultyConnection, start
 
 from outlast_store.database import postgresql
 from outlast_store.database.database import Database, PostgresSettings
@@ -90,13 +90,13 @@ async def test_a_commit_that_it_has_not_confirmed_is_waited_for(
     change = start(database.environment, "w")
     await journal.apply(change)
     run_id = change.run.run_id
-    journal.committer._drop_connection()  # the next has a link with faults
+    journal.committer._drop_connection()  # the next has a connection with faults
 
-    def in_the_middle(link: FaultyLink, text: str, values: tuple[Any, ...]) -> Any:
-        link.settle()
-        pid = stop(link.connection)
+    def in_the_middle(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
+        raw.settle()
+        pid = stop(raw.connection)
         threading.Timer(1.2, os.kill, (pid, signal.SIGCONT)).start()
-        return link.real(text)
+        return raw.real(text)
 
     faults.append(("COMMIT", in_the_middle))
     append = AppendMany(run_id)

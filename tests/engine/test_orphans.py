@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.conformance.changes import Fault, FaultyLink, lost_after
+from tests.conformance.changes import Fault, FaultyConnection, lost_after
 from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
@@ -50,10 +50,10 @@ ATTEMPTS = "SELECT attempt, outcome FROM activity_attempts ORDER BY attempt"
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Fault]]]:
     """What is to go wrong, in order."""
-    monkeypatch.setattr(committer, "RawConnection", FaultyLink)
-    FaultyLink.plan.clear()
-    yield FaultyLink.plan
-    assert FaultyLink.plan == []
+    monkeypatch.setattr(committer, "RawConnection", FaultyConnection)
+    FaultyConnection.plan.clear()
+    yield FaultyConnection.plan
+    assert FaultyConnection.plan == []
 
 
 async def test_a_claim_older_than_the_lease_is_handed_back(engine: MakeEnvironment) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.conformance.changes import faults as faults
 
 from outlast_store.database.database import (
     Database,

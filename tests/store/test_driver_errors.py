@@ -118,6 +118,9 @@ def test_text_that_postgresql_does_not_hold_is_the_values_fault(postgresql_url: 
 def test_a_missing_table_is_a_missing_schema(database: Database) -> None:
     with database.reader() as reader, refused(reader, "SELECT * FROM no_such_table") as error:
         assert isinstance(translate(error, database.url), SchemaMissingError)
+        assert str(translate(error)).endswith("run `outlast migrate --url URL`"), (
+            "the database is not known here"
+        )
 
 
 def test_messages_show_no_payload(database: Database) -> None:

@@ -257,5 +257,6 @@ def schema_missing(name: str) -> SchemaMissingError:
 
 
 def migrate_command(name: str) -> str:
-    """Return the command that brings a schema up to date, ready to copy unless a password had to be hidden."""
-    return f"run `outlast migrate --url {name if '***' not in name else 'URL'}`"
+    """Return the command that brings a schema up to date: ready to copy, if ``name`` is a URL that hides nothing."""
+    known = "://" in name and "***" not in name
+    return f"run `outlast migrate --url {name if known else 'URL'}`"
