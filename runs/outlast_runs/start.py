@@ -24,10 +24,9 @@ from outlast_store.transitions.new_runs import first_run as first_run
 from outlast_store.transitions.new_runs import new_instance
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_ends import Ended, open_run, terminate
-from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError
+from outlast_workflow.errors import WorkflowAlreadyStartedError
 from outlast_workflow.history.events import SignalReceived, WorkflowStarted
 from outlast_workflow.options.limits import DEFAULT_LIMITS
-from outlast_workflow.options.options import StartOptions
 from outlast_workflow.primitives.enums import DuplicatePolicy
 
 
@@ -163,21 +162,3 @@ class StartRun(BaseChange):
             return Started(row.run_id, row.run_id, created=True, update=update)
         applied = apply_workflow_task(batch, row, self.workflow_task)
         return Started(row.run_id, row.run_id, created=True, applied=applied, update=update)
-
-
-_DEFAULTS = StartOptions()
-
-
-def start_options(options: object) -> StartOptions:
-    """Return the options that a caller gave, or the defaults.
-
-    Raises:
-        InvalidOptionError: They are not ``StartOptions``.
-    """
-    if options is None:
-        return _DEFAULTS
-    if not isinstance(options, StartOptions):
-        raise InvalidOptionError(
-            f"options must be StartOptions, not {type(options).__name__}", field="options"
-        )
-    return options

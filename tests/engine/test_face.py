@@ -103,34 +103,57 @@ def test_all_errors_that_users_meet_are_public_under_one_root() -> None:
         assert name.endswith("Error")
 
 
-def test_importing_it_loads_no_migrations_scheduler_or_command_line() -> None:
-    heavy = [
-        "alembic",
-        "apscheduler",
-        "typer",
-        "rich",
-        "click",
-        "outlast.cli",
-        "outlast.worker.worker",
-        "pytest",
-    ]
-    script = (
-        "import sys, outlast, outlast.blocking, outlast.errors\n"
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+HEAVY = {
+    "alembic",
+    "apscheduler",
+    "click",
+    "fastapi",
+    "multiprocessing",
+    "opentelemetry",
+    "psycopg",
+    "pydantic",
+    "pytest",
+    "rich",
+    "sqlalchemy",
+    "sqlite3",
+    "typer",
+}
+"""Slow to import, and needed only by what connects, works, decodes or prints."""
+
+DECLARING = "from outlast import Client, Worker, workflow, activity"
 
 
-def test_code_that_declares_workflows_and_activities_starts_without_the_database_and_pydantic() -> None:
-    heavy = ["alembic", "apscheduler", "psycopg", "pydantic", "pydantic_core", "sqlalchemy"]
-    script = (
-        "import sys\n"
-        "from outlast import activity, errors, workflow\n"
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh process has loaded after a statement, without those that it begins with."""
+    script = f"import sys; before = set(sys.modules)\n{statement}\nprint(*(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement", ["import outlast", "import outlast, outlast.blocking, outlast.errors", DECLARING]
+)
+def test_importing_it_loads_nothing_heavy(statement: str) -> None:
+    loaded = loaded_by(statement)
+    assert not HEAVY & {name.partition(".")[0] for name in loaded}
+
+
+def test_importing_the_package_loads_hardly_anything() -> None:
+    ours = {name for name in loaded_by("import outlast") if name.startswith("outlast")}
+    assert ours - {"outlast"} == {
+        "outlast_workflow",
+        "outlast_workflow.primitives",
+        "outlast_workflow.primitives.lazy_names",
+    }
+
+
+def test_declaring_workflows_loads_two_packages_of_others_and_no_machinery() -> None:
+    loaded = loaded_by(DECLARING)
+    others = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names
+    assert {name for name in others if not name.startswith("outlast")} <= {"greenlet", "orjson"}
+    machinery = ("outlast.runtime", "outlast.worker.loop_worker", "outlast_store.journal", "outlast_runs")
+    assert not [name for name in loaded if name.startswith(machinery)]
+    assert len([name for name in loaded if name.startswith("outlast")]) <= 125
 
 
 @pytest.mark.parametrize("name", ["start", "runtime", "handle"])

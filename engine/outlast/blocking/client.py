@@ -19,10 +19,9 @@ from outlast.blocking.bulk import BlockingBulk
 from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
 from outlast.blocking.thread import Caller, refuse_on_a_loop
 from outlast.client import client as asynchronous
-from outlast.client.bulk import AT_ONCE
+from outlast.client.client import BULK_AT_ONCE
 from outlast.client.handle import WorkflowHandle
 from outlast.client.interceptors import Interceptor
-from outlast.client.starts import DEFAULT_QUEUE
 from outlast.client.update_handle import UpdateHandle, WaitFor
 from outlast.histories.importer import Imported, Progress
 from outlast.histories.reset import ResetOptions
@@ -33,6 +32,7 @@ from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import StartOptions
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -104,7 +104,7 @@ class Client:
         workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
         *args: *Ts,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> BlockingHandle[T]: ...
 
@@ -114,7 +114,7 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: type[T],
     ) -> BlockingHandle[T]: ...
@@ -125,7 +125,7 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> BlockingHandle[Any]: ...
 
@@ -144,7 +144,7 @@ class Client:
         workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
         *args: *Ts,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> T: ...
 
@@ -154,7 +154,7 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: type[T],
     ) -> T: ...
@@ -165,7 +165,7 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> Any: ...
 
@@ -184,7 +184,7 @@ class Client:
         signal_args: Sequence[Any] = (),
         request_id: str | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> BlockingHandle[T]: ...
 
@@ -197,7 +197,7 @@ class Client:
         signal_args: Sequence[Any] = (),
         request_id: str | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> BlockingHandle[Any]: ...
@@ -221,7 +221,7 @@ class Client:
         wait_for: WaitFor = "accepted",
         timeout: float | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> BlockingUpdateHandle[R]: ...
 
@@ -236,7 +236,7 @@ class Client:
         wait_for: WaitFor = "accepted",
         timeout: float | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> BlockingUpdateHandle[Any]: ...
@@ -305,7 +305,7 @@ class Client:
         return self.handle(workflow_id, run_id=run_id).reset(to, **options)
 
     def bulk(
-        self, *, cursor: str | None = None, at_once: int = AT_ONCE, **filters: Unpack[Filters]
+        self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]
     ) -> BlockingBulk:
         """What may be done to all runs that match: ``for outcome in client.bulk(status="running").cancel()``."""
         return BlockingBulk(self._client.bulk(cursor=cursor, at_once=at_once, **filters), self._caller)

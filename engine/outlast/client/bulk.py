@@ -15,8 +15,7 @@ from outlast.visibility.views import RunSummary
 from outlast_workflow.errors import OutlastError, StoreError
 from outlast_workflow.options.validation import Seconds, integer, validate_reason
 
-AT_ONCE: Final = 20
-PAGE: Final = 100
+RUNS_PER_PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,37 +4,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, TypeVarTuple, Unpack, overload
 
-import orjson
-
-from outlast.client.bulk import AT_ONCE, PAGE, Bulk
 from outlast.client.connecting import Connecting
-from outlast.client.context import ClientContext
-from outlast.client.handle import WorkflowHandle
 from outlast.client.intercepted_calls import StartWorkflow
-from outlast.client.interceptors import ClientInterceptor, Interceptor, checked_interceptors
-from outlast.client.starts import DEFAULT_QUEUE, Starts
-from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
-from outlast.histories.deletion import delete_workflow
-from outlast.histories.exporter import export_runs
-from outlast.histories.importer import Imported, Progress, import_histories
-from outlast.histories.source import Source
-from outlast.runtime.runtime import Runtime
-from outlast.visibility.describe import workers
-from outlast.visibility.listing import Filters, Listing, run_filter
-from outlast.visibility.views import WorkerSummary, WorkflowDescription
-from outlast_runs.start import start_options
-from outlast_store.database.urls import DatabaseUrl
-from outlast_store.reads import run_listing
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall, call_of
-from outlast_workflow.environment import Environment
 from outlast_workflow.errors import WorkflowClosedError
 from outlast_workflow.options.limits import StructuralLimits
-from outlast_workflow.options.options import StartOptions, validate_name, validate_workflow_id
-from outlast_workflow.options.validation import Seconds
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions, start_options
 from outlast_workflow.primitives.interceptor_chain import Chain
+
+if TYPE_CHECKING:
+    from outlast.client.bulk import Bulk
+    from outlast.client.handle import WorkflowHandle
+    from outlast.client.interceptors import Interceptor
+    from outlast.client.update_handle import UpdateHandle, WaitFor
+    from outlast.histories.importer import Imported, Progress
+    from outlast.histories.source import Source
+    from outlast.runtime.runtime import Runtime
+    from outlast.visibility.listing import Filters, Listing
+    from outlast.visibility.views import WorkerSummary, WorkflowDescription
+    from outlast_workflow.environment import Environment
+    from outlast_workflow.options.validation import Seconds
+
+BULK_AT_ONCE: Final = 20
+"""How many workflows a bulk operation deals with at a time."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,8 +57,17 @@ class Client:
         self.converter = converter
         self.limits = limits
         self.interceptors = interceptors
-        self._context = ClientContext(runtime, converter, limits, Chain(interceptors, ClientInterceptor))
-        self._starts = Starts(self._context)
+        # A connection needs the engine. A process that only declares workflows never loads it.
+        from outlast.client.context import ClientContext
+        from outlast.client.histories import Histories
+        from outlast.client.interceptors import ClientInterceptor
+        from outlast.client.starts import Starts
+        from outlast.client.visibility import Visibility
+
+        chain = Chain(interceptors, ClientInterceptor)
+        self._starts = Starts(ClientContext(runtime, converter, limits, chain))
+        self._visibility = Visibility(runtime, self.handle)
+        self._histories = Histories(runtime)
         self._closed = False
 
     @classmethod
@@ -93,9 +97,16 @@ class Client:
             SchemaMissingError: PostgreSQL, and it has no Outlast tables; also SchemaTooOldError, SchemaTooNewError.
             StoreReadOnlyError: It can't be written.
         """
+        # The first connection loads the engine; see __init__.
+        from outlast.client.interceptors import checked_interceptors
+
         around = checked_interceptors(interceptors)
 
         async def connected() -> Client:
+            # The database drivers come with the runtime.
+            from outlast.runtime.runtime import Runtime
+            from outlast_store.database.urls import DatabaseUrl
+
             runtime = await Runtime.open(DatabaseUrl.parse(url), environment)
             runtime.measure()
             return cls(url, runtime, converter or DataConverter(), limits or StructuralLimits(), around)
@@ -122,7 +133,7 @@ class Client:
         workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
         *args: *Ts,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> WorkflowHandle[T]: ...
 
@@ -132,7 +143,7 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: type[T],
     ) -> WorkflowHandle[T]: ...
@@ -143,7 +154,7 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> WorkflowHandle[Any]: ...
 
@@ -152,7 +163,7 @@ class Client:
         workflow: Any,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> WorkflowHandle[Any]:
@@ -182,7 +193,7 @@ class Client:
         signal_args: Sequence[Any] = (),
         request_id: str | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> WorkflowHandle[T]: ...
 
@@ -195,7 +206,7 @@ class Client:
         signal_args: Sequence[Any] = (),
         request_id: str | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> WorkflowHandle[Any]: ...
@@ -208,7 +219,7 @@ class Client:
         signal_args: Sequence[Any] = (),
         request_id: str | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> WorkflowHandle[Any]:
@@ -248,7 +259,7 @@ class Client:
         wait_for: WaitFor = "accepted",
         timeout: float | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> UpdateHandle[R]: ...
 
@@ -263,7 +274,7 @@ class Client:
         wait_for: WaitFor = "accepted",
         timeout: float | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> UpdateHandle[Any]: ...
@@ -278,7 +289,7 @@ class Client:
         wait_for: WaitFor = "accepted",
         timeout: float | None = None,
         id: str,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> UpdateHandle[Any]:
@@ -306,12 +317,9 @@ class Client:
             WorkflowAlreadyStartedError: The id is closed, and the policy is ``reject_duplicate``.
             RequestError: As for :meth:`WorkflowHandle.start_update`.
         """
-        check_stage(wait_for)
         sent: UpdateCall[Any] = call_of(UpdateCall, update, tuple(update_args))
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options), update=sent)
-        made = await self._starts.start_with_update(call, update_id, result_type)
-        await made.reach(wait_for, timeout)
-        return made
+        return await self._starts.start_with_update(call, update_id, result_type, wait_for, timeout)
 
     @overload
     async def execute(
@@ -319,7 +327,7 @@ class Client:
         workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
         *args: *Ts,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> T: ...
 
@@ -329,7 +337,7 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: type[T],
     ) -> T: ...
@@ -340,7 +348,7 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        task_queue: str = DEFAULT_QUEUE,
+        task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
     ) -> Any: ...
 
@@ -355,10 +363,7 @@ class Client:
         self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None
     ) -> WorkflowHandle[Any]:
         """A handle to a workflow that was started earlier, be it there or not; asking it finds out."""
-        validate_workflow_id(workflow_id)
-        if run_id is not None:
-            validate_name("run id", run_id)
-        return WorkflowHandle(self._context, workflow_id, run_id, result_type, pinned=run_id is not None)
+        return self._starts.handle(workflow_id, run_id, result_type)
 
     @overload
     async def signal(
@@ -447,7 +452,7 @@ class Client:
         Raises:
             InvalidOptionError: A filter cannot be used; the message says what can.
         """
-        return Listing(self.runtime, run_filter(**filters), page_size)
+        return self._visibility.list(page_size, filters)
 
     async def count(self, **filters: Unpack[Filters]) -> int:
         """How many runs match; the filters are those of :meth:`list`.
@@ -455,11 +460,11 @@ class Client:
         Raises:
             InvalidOptionError: A filter that can't be; the message says what can.
         """
-        return await self.runtime.read_aside(
-            run_listing.count, run_filter(**filters), self.runtime.environment.clock.now()
-        )
+        return await self._visibility.count(filters)
 
-    def bulk(self, *, cursor: str | None = None, at_once: int = AT_ONCE, **filters: Unpack[Filters]) -> Bulk:
+    def bulk(
+        self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]
+    ) -> Bulk:
         """What may be done to all that match: ``async for outcome in client.bulk(workflow_type="Order").cancel()``.
 
         A workflow is dealt with once, if the last run of its chain matches.
@@ -472,8 +477,7 @@ class Client:
         Raises:
             InvalidOptionError: A filter that can't be; the message says what can.
         """
-        filters["latest"] = True
-        return Bulk(self.runtime, self.list(page_size=PAGE, **filters), self.handle, cursor, at_once)
+        return self._visibility.bulk(cursor, at_once, filters)
 
     async def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
         """Delete a closed workflow: all of its runs, histories and requests, in small steps. Its id is free then.
@@ -494,7 +498,7 @@ class Client:
         if terminate:
             with suppress(WorkflowClosedError):
                 await handle.terminate(reason)
-        return await delete_workflow(self.runtime, workflow_id)
+        return await self._histories.delete(workflow_id)
 
     async def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
         """What a workflow is doing: its current run, or the run of ``run_id``, as one state of the database.
@@ -525,8 +529,8 @@ class Client:
             **filters: As for :meth:`list`.
         """
         found = self.list(page_size=page_size, **filters)
-        async for text in export_runs(self.runtime, found, chains=chains):
-            yield orjson.loads(text)
+        async for document in self._histories.export(found, chains=chains):
+            yield document
 
     async def import_histories(self, source: Source, *, progress: Progress | None = None) -> Imported:
         """Bring closed runs of another database into this one, to be looked at and replayed; they never run again.
@@ -539,8 +543,8 @@ class Client:
             InvalidHistoryError: A document, a history or a chain that can't be, or an open run; nothing was written.
             HistoryExistsError: The database has one of the workflow ids or runs already.
         """
-        return await import_histories(self.runtime, source, progress)
+        return await self._histories.import_from(source, progress)
 
     async def workers(self) -> Sequence[WorkerSummary]:
         """The registered workers, oldest first: what each serves and how much it holds."""
-        return await workers(self.runtime)
+        return await self._visibility.workers()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any
 
 from outlast.client.context import ClientContext
 from outlast.client.encoded_calls import signal_event, update_request
 from outlast.client.handle import WorkflowHandle
 from outlast.client.intercepted_calls import StartWorkflow
-from outlast.client.update_handle import UpdateHandle
+from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import UpdateRequest
 from outlast_store.schema.rows import RunRow
@@ -25,10 +25,14 @@ from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.declare.handlers import UpdateCall
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.history.events import SignalReceived, WorkflowStarted
-from outlast_workflow.options.options import validate_task_queue, validate_workflow_id, validate_workflow_type
+from outlast_workflow.options.options import (
+    validate_name,
+    validate_task_queue,
+    validate_workflow_id,
+    validate_workflow_type,
+)
 from outlast_workflow.options.search_attributes import size_of, to_document
-
-DEFAULT_QUEUE: Final = "default"
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 
 
 class Starts:
@@ -81,8 +85,29 @@ class Starts:
             context, run.workflow_id, value.run_id, result_type, ending, existed=not value.created
         )
 
+    def handle(self, workflow_id: str, run_id: str | None, result_type: Any = None) -> WorkflowHandle[Any]:
+        """Return a handle to a workflow that was started earlier, or perhaps never was.
+
+        Args:
+            workflow_id: The workflow.
+            run_id: One of its runs; ``None`` for the current run.
+            result_type: How to read its result.
+
+        Raises:
+            InvalidOptionError: An id cannot be one.
+        """
+        validate_workflow_id(workflow_id)
+        if run_id is not None:
+            validate_name("run id", run_id)
+        return WorkflowHandle(self._context, workflow_id, run_id, result_type, pinned=run_id is not None)
+
     async def start_with_update(
-        self, call: StartWorkflow, update_id: str | None, result_type: Any
+        self,
+        call: StartWorkflow,
+        update_id: str | None,
+        result_type: Any,
+        wait_for: WaitFor,
+        timeout: float | None,
     ) -> UpdateHandle[Any]:
         """Start a workflow where its id is not open, and send it an update, in one change.
 
@@ -90,16 +115,27 @@ class Starts:
             call: The start, with its update.
             update_id: The caller's id for the update; a UUIDv7 if ``None``.
             result_type: How to read the result of an update that is named by a string.
+            wait_for: The stage of the update to wait for.
+            timeout: Seconds to wait for that stage.
 
         Raises:
             InvalidOptionError: Something about it cannot be used, or an interceptor did not call ``next``; nothing
                 was written.
             WorkflowAlreadyStartedError: The id is taken.
             StructuralLimitError: Something is too large, or too many updates are open already.
+            UpdateRejectedError: The update was rejected.
         """
-        if not self._context.interceptors:
+        check_stage(wait_for)
+        if self._context.interceptors:
+            sent = await self._intercepted_update(call, update_id, result_type)
+        else:
             sent, _ = await self._start_with_update(call, update_id, result_type)
-            return sent
+        await sent.reach(wait_for, timeout)
+        return sent
+
+    async def _intercepted_update(
+        self, call: StartWorkflow, update_id: str | None, result_type: Any
+    ) -> UpdateHandle[Any]:
         made: list[UpdateHandle[Any]] = []
 
         async def innermost(call: StartWorkflow) -> WorkflowHandle[Any]:
@@ -143,7 +179,7 @@ class Starts:
             signature.check(call.args, name)
             result_type = signature.result_hint
         workflow_id = validate_workflow_id(call.id) if call.id is not None else environment.ids.next()
-        if call.task_queue != DEFAULT_QUEUE:
+        if call.task_queue != DEFAULT_TASK_QUEUE:
             validate_task_queue(call.task_queue)
         payload = converter.encode_request(call.args, signature, name)
         limits.check("payload_bytes", len(payload.json), whose=workflow_id)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from outlast.client.interceptors import Interceptor
 from outlast.histories.retention_policy import RetentionPolicy
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import InvalidOptionError, WorkflowTaskError
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, duration_seconds, validate_task_queue
+
+if TYPE_CHECKING:
+    from outlast.client.interceptors import Interceptor
 
 
 @dataclass(slots=True)

@@ -6,25 +6,25 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from outlast.checking.checker import StaticChecks, report
 from outlast.client.client import Client
-from outlast.client.interceptors import Interceptor, checked_interceptors
-from outlast.histories.retention_policy import RetentionPolicy
-from outlast.worker.loop_worker import LoopWorker
 from outlast.worker.settings import WorkerSettings
-from outlast.worker.threaded_worker import WorkerThread
 from outlast.worker.tuning import tune_process
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.definitions import definition_of as activity_definition_of
-from outlast_activities.interceptors import intercepted as activity_around
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.declare.definitions import definition_of as workflow_definition_of
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, timeout_seconds
-from outlast_workflow.run.interceptors import intercepted as workflow_around
+
+if TYPE_CHECKING:
+    from outlast.checking.checker import StaticChecks
+    from outlast.client.interceptors import Interceptor
+    from outlast.histories.retention_policy import RetentionPolicy
+    from outlast.worker.loop_worker import LoopWorker
+    from outlast.worker.threaded_worker import WorkerThread
 
 logger = logging.getLogger("outlast.worker")
 
@@ -84,6 +84,9 @@ class Worker:
         interceptors: Iterable[Interceptor] = (),
         retention: RetentionPolicy | None = None,
     ) -> None:
+        # The first worker loads what makes one: a process that only declares workflows does without it.
+        from outlast.client.interceptors import checked_interceptors
+
         if not isinstance(client, Client):
             raise InvalidOptionError(
                 f"client must be a Client, not {type(client).__name__}: `await Client.connect(url)` gives one",
@@ -156,8 +159,9 @@ class Worker:
     @property
     def local(self) -> LoopWorker:
         """The running worker, if it works on the caller's event loop."""
-        assert isinstance(self._worker, LoopWorker), "the worker is not running on this loop"
-        return self._worker
+        assert self._worker is not None, "the worker is not running"
+        assert not self._own_thread, "the worker is not running on this loop"
+        return cast("LoopWorker", self._worker)
 
     async def start(self) -> None:
         """Register, and begin to work.
@@ -168,6 +172,10 @@ class Worker:
         """
         if self._worker is not None:
             raise InvalidOptionError("the worker is running already: make another one, or stop it first")
+        # A worker that starts needs the machinery; one that is only imported does without it.
+        from outlast.worker.loop_worker import LoopWorker
+        from outlast.worker.threaded_worker import WorkerThread
+
         parts = (self.settings, self.workflows, self.activities, self._watchdog_interval)
         make = WorkerThread if self._own_thread else LoopWorker
         worker = make(self.client, *parts)

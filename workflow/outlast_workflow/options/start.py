@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.retry_policy import RetryPolicy
@@ -15,6 +15,8 @@ from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.primitives.enums import DuplicatePolicy
 from outlast_workflow.primitives.times import microseconds
 from outlast_workflow.primitives.value_object import Value
+
+DEFAULT_TASK_QUEUE: Final = "default"
 
 
 class StartOptions(Value):
@@ -186,3 +188,21 @@ def _duplicate_policy(policy: Any) -> DuplicatePolicy:
         raise InvalidOptionError(
             f"duplicate policy must be one of {known}", field="duplicate_policy"
         ) from None
+
+
+_DEFAULTS: Final = StartOptions()
+
+
+def start_options(options: object) -> StartOptions:
+    """Return the options that a caller gave, or the defaults for ``None``.
+
+    Raises:
+        InvalidOptionError: The caller gave something else.
+    """
+    if options is None:
+        return _DEFAULTS
+    if not isinstance(options, StartOptions):
+        raise InvalidOptionError(
+            f"options must be StartOptions, not {type(options).__name__}", field="options"
+        )
+    return options

@@ -22,7 +22,6 @@ from outlast.cli.common.user_code import interceptors as load_interceptors
 from outlast.cli.common.user_code import load
 from outlast.cli.processes.supervisor import PROCESS_ENV, Supervisor
 from outlast.client.client import Client
-from outlast.client.starts import DEFAULT_QUEUE
 from outlast.logs import RunIds
 from outlast.text.parsing import duration
 from outlast.watchdog import TaskWatchdog, WatchdogReport
@@ -30,6 +29,7 @@ from outlast.worker.tuning import tune_process
 from outlast.worker.worker import Worker
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 
 Interval = Annotated[
     str, typer.Option("--interval", metavar="TIME", help="The longest sleep between two passes.")
@@ -132,7 +132,7 @@ def worker(
     async def work(client: Client) -> None:
         made = Worker(
             client,
-            task_queue=task_queue or DEFAULT_QUEUE,
+            task_queue=task_queue or DEFAULT_TASK_QUEUE,
             workflows=workflows,
             activities=activities,
             watchdog=not no_watchdog,

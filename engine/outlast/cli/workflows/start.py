@@ -11,11 +11,11 @@ from outlast.cli.common.options import AsJson, Codec, Timeout, Url
 from outlast.cli.common.output import document, show
 from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
-from outlast.client.starts import DEFAULT_QUEUE
 from outlast.text.attributes import attributes
 from outlast.text.parsing import duration, json_object, json_value, retry_policy_of, waiting_time
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.options import StartOptions
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 
 
 def start(
@@ -32,7 +32,7 @@ def start(
     ] = None,
     task_queue: Annotated[
         str, typer.Option("--task-queue", help="The task queue whose workers run it.")
-    ] = DEFAULT_QUEUE,
+    ] = DEFAULT_TASK_QUEUE,
     execution_timeout: Annotated[
         str | None,
         typer.Option(

@@ -1,0 +1,45 @@
+"""What a client sees of many workflows, and does to many: listing, counting, bulk operations, workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from outlast.client.bulk import RUNS_PER_PAGE, Bulk
+from outlast.client.handle import WorkflowHandle
+from outlast.runtime.runtime import Runtime
+from outlast.visibility.describe import workers
+from outlast.visibility.listing import Filters, Listing, run_filter
+from outlast.visibility.views import WorkerSummary
+from outlast_store.reads import run_listing
+
+
+class Visibility:
+    """A client's view of all workflows of its database.
+
+    Args:
+        runtime: The database.
+        handle: Makes the handle of a run, from its workflow id and ``run_id``.
+    """
+
+    def __init__(self, runtime: Runtime, handle: Callable[..., WorkflowHandle[Any]]) -> None:
+        self._runtime = runtime
+        self._handle = handle
+
+    def list(self, page_size: int, filters: Filters) -> Listing:
+        """Return the runs that match; see :meth:`outlast.Client.list`."""
+        return Listing(self._runtime, run_filter(**filters), page_size)
+
+    async def count(self, filters: Filters) -> int:
+        """Return how many runs match; see :meth:`outlast.Client.count`."""
+        now = self._runtime.environment.clock.now()
+        return await self._runtime.read_aside(run_listing.count, run_filter(**filters), now)
+
+    def bulk(self, cursor: str | None, at_once: int, filters: Filters) -> Bulk:
+        """Return what may be done to all workflows that match; see :meth:`outlast.Client.bulk`."""
+        listing = self.list(RUNS_PER_PAGE, {**filters, "latest": True})
+        return Bulk(self._runtime, listing, self._handle, cursor, at_once)
+
+    async def workers(self) -> Sequence[WorkerSummary]:
+        """Return the registered workers; see :meth:`outlast.Client.workers`."""
+        return await workers(self._runtime)
