@@ -84,7 +84,7 @@ class Worker:
         interceptors: Iterable[Interceptor] = (),
         retention: RetentionPolicy | None = None,
     ) -> None:
-        # The first worker loads what makes one: a process that only declares workflows does without it.
+        # The first worker loads what interceptors need; a process that only imports Worker does without it.
         from outlast.client.interceptors import checked_interceptors
 
         if not isinstance(client, Client):
@@ -129,6 +129,9 @@ class Worker:
         self, workflows: Iterable[Any], activities: Iterable[Any], static_checks: StaticChecks
     ) -> None:
         """Look up the definitions of workflows and activities, and check the workflows' code."""
+        # The first worker loads the checker; a process that only imports Worker does without it.
+        from outlast.checking.checker import report
+
         self.workflows: dict[str, WorkflowDefinition] = _by_name(
             "workflow", map(workflow_definition_of, workflows)
         )
@@ -141,6 +144,10 @@ class Worker:
 
     def _intercept(self, interceptors: tuple[Interceptor, ...]) -> None:
         """Put interceptors around everything that the worker runs."""
+        # As in __init__.
+        from outlast_activities.interceptors import intercepted as activity_around
+        from outlast_workflow.run.interceptors import intercepted as workflow_around
+
         if interceptors:
             self.settings.interceptors = interceptors
             self.workflows = {
