@@ -1,1 +1,1 @@
-"""Small programs that show how things are done; each runs as it stands: ``python -m examples.order_saga``."""
+"""Small programs that show how things are done. Each can be run: ``python -m examples.order_saga``."""

@@ -1,4 +1,4 @@
-"""An agent's loop: think, use a tool, again. Tools may take hours, say how far they are, and survive their worker."""
+"""An agent: it thinks, uses a tool, and repeats. Tools may take hours, report progress, and survive their worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outlast import Client, RetryPolicy, Worker, activity, workflow
 
 class Step(BaseModel):
     tool: str | None
-    """What to use next; nothing when the goal is reached."""
+    """The tool to use next; ``None`` when the goal is reached."""
     argument: str = ""
     answer: str = ""
 
@@ -24,7 +24,7 @@ class Memory(BaseModel):
 
 @activity.defn(start_to_close_timeout=120, retry_policy=RetryPolicy(max_attempts=5))
 async def think(memory: Memory) -> Step:
-    """A language model would be asked here."""
+    """A real agent would ask a language model here."""
     sources = ["archive", "library", "web"]
     if len(memory.seen) < len(sources):
         return Step(tool="search", argument=sources[len(memory.seen)])
@@ -33,7 +33,7 @@ async def think(memory: Memory) -> Step:
 
 @activity.defn(start_to_close_timeout=4 * 3600, heartbeat_timeout=30)
 async def search(source: str) -> str:
-    """Goes through a source page by page; another attempt goes on where the last heartbeat left off."""
+    """Go through a source page by page. Another attempt continues after the last heartbeat."""
     details = activity.info().heartbeat_details
     first = details[0] if details else 0
     for page in range(first, 3):
@@ -56,9 +56,8 @@ class Agent:
             if step.tool is None:
                 return step.answer
             self.memory.seen.append(await search(step.argument))
-            if (
-                workflow.info().continue_as_new_suggested
-            ):  # a loop without end must not have a history without end
+            # A loop without end must not have a history without end.
+            if workflow.info().continue_as_new_suggested:
                 workflow.continue_as_new(self.memory)
         return f"{self.memory.goal}: stopped"
 

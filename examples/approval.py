@@ -1,4 +1,4 @@
-"""An approval: waits for a person's word, reminds them, and gives up when it takes too long."""
+"""An approval: it waits for a person's decision, reminds them, and expires if there is none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def send_mail(to: str, text: str) -> None:
 
 @workflow.defn
 class Approval:
-    """Approves an expense; whoever looks after it has ``remind_after`` seconds, and as many again."""
+    """The approval of an expense. After ``remind_after`` seconds the approver is reminded, and has as long again."""
 
     @workflow.init
     def __init__(self, expense: str, approver: str, remind_after: float) -> None:

@@ -14,7 +14,7 @@ from outlast import Client, DataConverter, PayloadCodec, Worker, activity, workf
 
 
 class Compressed:
-    """Smaller, where it is worth it; the first byte says which."""
+    """Compress data if that makes it smaller. The first byte says whether it was."""
 
     name = "zlib"
 
@@ -27,7 +27,7 @@ class Compressed:
 
 
 class Encrypted:
-    """Encrypted by the first key; read with any of them. Keep an old key for as long as histories need it."""
+    """Encrypt with the first key, decrypt with any of them. Keep an old key for as long as histories need it."""
 
     name = "fernet"
 
@@ -42,7 +42,7 @@ class Encrypted:
 
 
 class Chain:
-    """Several codecs as one: compress first, then encrypt."""
+    """Several codecs as one: here, compress first, then encrypt."""
 
     def __init__(self, *codecs: PayloadCodec) -> None:
         self._codecs = codecs

@@ -1,4 +1,4 @@
-"""An import that fans out: a file in parts, so many at a time, and a part that fails does not fail the others."""
+"""An import that fans out: a few parts of a file at a time, and a part that fails does not fail the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def count_parts(source: str) -> int:
 
 @activity.defn(start_to_close_timeout=300, retry_policy=RetryPolicy(max_attempts=3, initial_interval=0.05))
 async def import_part(source: str, part: int) -> int:
-    """Imports one part; doing it twice must do no harm, for a worker may die between the work and its record."""
+    """Import one part. It must be safe to run twice, because a worker may die between the work and its record."""
     if part == 13:
         raise ApplicationError(f"part {part} of {source} is not CSV", type="NotCsv", non_retryable=True)
     if part == 7 and activity.info().attempt == 1:
@@ -39,7 +39,8 @@ async def import_file(source: str, at_a_time: int = 5) -> Report:
         async with slots:
             try:
                 rows = await import_part(source, part)
-                report.rows += rows  # not `+= await …`, which reads the sum before it waits
+                # Not `+= await …`, which reads the sum before it waits.
+                report.rows += rows
             except ActivityError:
                 report.failed.append(part)
 

@@ -1,4 +1,4 @@
-"""An order as a saga: each step that was done is undone, in reverse, if a later one fails."""
+"""An order as a saga: if a step fails, the steps before it are undone in reverse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Order(BaseModel):
 
 
 ledger: list[str] = []
-"""What was done, in order; a real program would call other systems."""
+"""What was done, in order. A real program would call other systems."""
 
 
 @activity.defn(start_to_close_timeout=10)
@@ -54,7 +54,8 @@ async def ship(order_id: str, address: str) -> str:
 class PlaceOrder:
     @workflow.run
     async def run(self, order: Order) -> str:
-        undo: list[tuple[Any, ...]] = []  # what to call, and with what, if a later step fails
+        # The activities to call, with their arguments, if a later step fails.
+        undo: list[tuple[Any, ...]] = []
         try:
             await reserve(order.item)
             undo.append((release, order.item))

@@ -1,4 +1,4 @@
-"""Polling with continue-as-new: asks another system until it is done, for months if need be, with a short history."""
+"""Polling with continue-as-new: ask another system until a job is done, for months if needed, with a short history."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from outlast import Client, StartOptions, Worker, activity, workflow
 class Poll:
     job: str
     every: float
-    """Seconds between two questions."""
+    """Seconds between two requests."""
     asked: int = 0
 
 
 answers: dict[str, int] = {}
-"""How often each job will still say that it is not done."""
+"""How many more times each job will say that it is not done."""
 
 
 @activity.defn(start_to_close_timeout=10)
@@ -29,7 +29,7 @@ async def is_done(job: str) -> bool:
 
 @workflow.defn
 async def wait_for_job(poll: Poll, rounds: int = 100) -> int:
-    """Returns how often it asked. Each run asks ``rounds`` times, then the next run of the chain goes on."""
+    """Return how often it asked. Each run asks ``rounds`` times; then the next run of the chain continues."""
     for _ in range(rounds):
         poll.asked += 1
         if await is_done(poll.job):
@@ -45,7 +45,8 @@ ACTIVITIES = [is_done]
 async def main(url: str) -> None:
     answers["report"] = 7
     async with Client.connect(url) as client, Worker(client, workflows=WORKFLOWS, activities=ACTIVITIES):
-        options = StartOptions(execution_timeout=3600)  # over all runs of the chain
+        # Over all runs of the chain.
+        options = StartOptions(execution_timeout=3600)
         poll = Poll(job="report", every=0.01)
         handle = await client.start(wait_for_job, poll, 3, id="poll-1", options=options)
         print("asked", await handle.result(), "times in", (await handle.describe()).run.run_number, "runs")

@@ -130,7 +130,7 @@ REDONE_CHUNK = (
 )
 REWRITTEN_ROWS = "UPDATE orders SET writes = 2 WHERE row < 10"
 CHARGED_RESCUE = "UPDATE ledger SET attempt = 2 WHERE execution = 2"
-FORGOTTEN_BEAT = (
+FORGOTTEN_HEARTBEAT = (
     "UPDATE ledger SET from_row = (SELECT from_row FROM ledger WHERE chunk = 4 AND execution = 1) "
     "WHERE chunk = 4 AND execution = 2"
 )
@@ -144,8 +144,8 @@ FORGOTTEN_BEAT = (
         (UNREPORTED_ROW, ["every invalid row was reported"]),
         (REDONE_CHUNK, ["completed work was not redone"]),
         (REWRITTEN_ROWS, ["completed work was not redone"]),
-        (CHARGED_RESCUE, ["the rescue was not charged to the retry policy"]),
-        (FORGOTTEN_BEAT, ["the interrupted chunk went on"]),
+        (CHARGED_RESCUE, ["the rescue was not counted as an attempt"]),
+        (FORGOTTEN_HEARTBEAT, ["the interrupted chunk continued"]),
     ],
 )
 async def test_a_fault_in_the_warehouse_is_found(stage: Stage, statement: str, names: list[str]) -> None:
@@ -180,7 +180,7 @@ LEFT_OPEN = "INSERT INTO timers SELECT run_id, 99, 0 FROM workflow_runs WHERE ru
         (UNCOUNTED_ATTEMPTS, "the flaky step was retried, and it shows"),
         (FORGOTTEN_FAILURES, "the flaky step was retried, and it shows"),
         (EARLY_TIMER, "the durable sleeps were slept"),
-        (LOST_END, "all that was begun has ended"),
+        (LOST_END, "everything that was started has ended"),
         (LEFT_OPEN, "the database keeps every invariant"),
     ],
 )

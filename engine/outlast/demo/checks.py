@@ -1,4 +1,4 @@
-"""What must hold when the import is over: each check is a function of the evidence alone."""
+"""What must hold after the import. Each check is a function of the evidence alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outlast_workflow.primitives.times import to_datetime
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, what was found, and what is wrong with it (empty: nothing)."""
+    """What was checked, what was found, and what is wrong (empty: nothing)."""
 
     name: str
     found: str
@@ -23,12 +23,17 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether it holds."""
+        """Whether the check holds."""
         return not self.wrong
 
 
 def check_all(evidence: Evidence, *, killed: bool) -> list[Check]:
-    """Check everything; ``killed`` says whether a worker was to be killed."""
+    """Check everything.
+
+    Args:
+        evidence: What is left of the import.
+        killed: Whether a worker was to be killed.
+    """
     checks = [*_ALWAYS, *(_AFTER_A_KILL if killed else ())]
     return [check(evidence) for check in checks]
 
@@ -83,25 +88,25 @@ def _not_redone(evidence: Evidence) -> Check:
 
 
 def _taken_over(evidence: Evidence) -> Check:
-    name = "the interrupted chunk went on"
+    name = "the interrupted chunk continued"
     killed = evidence.stage.killed
     if killed is None:
         return Check(
-            name, "nothing", ("no worker was killed: the import was over before its middle was seen",)
+            name, "nothing", ("no worker was killed: the import was over before half of it was observed",)
         )
     lines = [line for line in evidence.ledger if line.chunk == killed.chunk]
     after = [line for line in lines if line.worker_pid != killed.pid]
     if not after:
         unfinished = not lines or lines[-1].finished_at is None
         found = f"it did not have to: chunk {killed.chunk} had just been finished"
-        return Check(name, found, (f"nobody finished chunk {killed.chunk}",) if unfinished else ())
+        return Check(name, found, (f"no worker finished chunk {killed.chunk}",) if unfinished else ())
     second = after[-1]
     wrong: tuple[str, ...] = (
         () if second.finished_at is not None else (f"chunk {second.chunk} was not finished",)
     )
-    if killed.beat_row is not None and second.from_row <= killed.beat_row:
+    if killed.heartbeat_row is not None and second.from_row <= killed.heartbeat_row:
         wrong += (
-            f"it began at row {second.from_row:,}, though a heartbeat had said row {killed.beat_row:,}",
+            f"it started at row {second.from_row:,}, although a heartbeat had reported row {killed.heartbeat_row:,}",
         )
     again = killed.reached_row - second.from_row + 1
     found = f"at row {second.from_row:,}, {second.begun_at - killed.at:.1f} s after the kill; {again:,} rows again"
@@ -112,12 +117,10 @@ def _uncharged(evidence: Evidence) -> Check:
     attempts = Counter(line.attempt for line in evidence.ledger)
     recorded = Counter(attempt for name, attempt in _completed(evidence) if name == "load_chunk")
     wrong: tuple[str, ...] = (
-        () if set(attempts) == {1} else (f"activities were told attempts {sorted(attempts)}",)
+        () if set(attempts) == {1} else (f"activities ran as attempts {sorted(attempts)}",)
     )
     wrong += () if set(recorded) == {1} else (f"history has attempts {sorted(recorded)}",)
-    return Check(
-        "the rescue was not charged to the retry policy", "each chunk's result says attempt 1", wrong
-    )
+    return Check("the rescue was not counted as an attempt", "each chunk's result says attempt 1", wrong)
 
 
 # --- what was promised ----------------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def _run_deadlines(evidence: Evidence) -> Check:
         if deadline is not None:
             deadlines.append(deadline)
     if sorted(set(deadlines)) != deadlines:
-        wrong += ("they do not rise from run to run",)
+        wrong += ("they do not increase from run to run",)
     found = " · ".join(f"{deadline:%H:%M:%S}" for deadline in deadlines)
     return Check("each run had a fresh run deadline", found, wrong)
 
@@ -174,7 +177,7 @@ def _flaky(evidence: Evidence) -> Check:
     ]
     wrong = _differing("attempts", attempts, [FLAKY_FAILURES + 1])
     wrong += _differing("failures in describe", len(failures), FLAKY_FAILURES)
-    found = f"fetch_rates: failed {len(failures)} times, worked in attempt {', '.join(map(str, attempts))}"
+    found = f"fetch_rates: failed {len(failures)} times, succeeded in attempt {', '.join(map(str, attempts))}"
     return Check("the flaky step was retried, and it shows", found, wrong)
 
 
@@ -186,27 +189,33 @@ def _slept(evidence: Evidence) -> Check:
         late.append((event.recorded_at - to_datetime(event.payload["fire_at"])).total_seconds())
         if late[-1] < 0:
             wrong += (f"a timer fired {-late[-1]:.3f} s early",)
-    found = f"{len(fired)} timers, the latest {max(late, default=0) * 1000:.0f} ms after its time"
+    found = f"{len(fired)} timers, the latest {max(late, default=0) * 1000:.0f} ms late"
     return Check("the durable sleeps were slept", found, wrong)
 
 
 def _nothing_open(evidence: Evidence) -> Check:
     wrong: tuple[str, ...] = ()
     for number, run in enumerate(evidence.runs, 1):
-        begun = {event.payload["command_id"] for event in run.of_type("ActivityScheduled", "TimerScheduled")}
+        started = {
+            event.payload["command_id"] for event in run.of_type("ActivityScheduled", "TimerScheduled")
+        }
         ended = {event.payload["command_id"] for event in run.of_type("ActivityCompleted", "TimerFired")}
         seen = run.description
-        if begun != ended or seen.pending_activities or seen.pending_timers:
-            wrong += (f"run {number}: commands {sorted(begun - ended)} have no end",)
+        if started != ended or seen.pending_activities or seen.pending_timers:
+            wrong += (f"run {number}: commands {sorted(started - ended)} have no end",)
         if seen.attention or run.of_type("WorkflowTaskFailed"):
-            wrong += (f"run {number} could not be activated at some time",)
-    return Check("all that was begun has ended", "each activity, each timer, and no task failed", wrong)
+            wrong += (f"run {number} needed attention, or a workflow task of it failed",)
+    return Check(
+        "everything that was started has ended",
+        "each activity, each timer, and no workflow task failed",
+        wrong,
+    )
 
 
 def _invariants(evidence: Evidence) -> Check:
     name = "the database keeps every invariant"
     if evidence.violations is None:
-        return Check(name, "not looked at: there is much else in this database")
+        return Check(name, "skipped: this database holds many other workflows")
     return Check(name, "outlast.testing.check_database found nothing", tuple(evidence.violations))
 
 
@@ -230,7 +239,7 @@ _AFTER_A_KILL = (_taken_over, _uncharged)
 
 
 def _completed(evidence: Evidence) -> Iterator[tuple[str, int]]:
-    """Name and attempt of each activity that has a result."""
+    """Yield name and attempt of each activity that has a result."""
     for run in evidence.runs:
         names = {
             e.payload["command_id"]: e.payload["activity_type"] for e in run.of_type("ActivityScheduled")

@@ -1,4 +1,4 @@
-"""Reading the CSV file: records with the places where they begin, and orders out of records."""
+"""Reading the CSV file: records with their positions, and the orders in them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ CURRENCIES = frozenset({"CHF", "EUR", "GBP", "SEK", "USD"})
 
 
 class InvalidRow(ValueError):
-    """A row that can't be an order; the message says why."""
+    """A row that is not a valid order; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record: its number (the header is 0), its fields, and at which byte of the file the next one begins."""
+    """A record: its number (the header is 0), its fields, and the byte of the file at which the next one starts."""
 
     number: int
     fields: list[str]
@@ -28,7 +28,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order as the warehouse takes it."""
+    """An order as the warehouse stores it."""
 
     row: int
     order_id: str
@@ -42,7 +42,13 @@ class Order:
 
 
 def records(path: str, *, offset: int = 0, number: int = 0) -> Iterator[Record]:
-    """The records from a byte of the file on, where the record of this number begins."""
+    """Yield the records of the file.
+
+    Args:
+        path: The file.
+        offset: The byte at which to start.
+        number: The number of the record at that byte.
+    """
     with Path(path).open("rb") as file:
         file.seek(offset)
         end = offset
@@ -53,14 +59,14 @@ def records(path: str, *, offset: int = 0, number: int = 0) -> Iterator[Record]:
                 end += len(line)
                 yield line.decode("utf-8")
 
-        # A record may have line breaks in it: the reader takes as many lines as belong to it, and no more.
+        # A record may contain line breaks: the reader takes as many lines as belong to it, and no more.
         for fields in csv.reader(lines(), strict=True):
             yield Record(number, fields, end)
             number += 1
 
 
 def order_of(record: Record) -> Order:
-    """Read an order.
+    """Return the order of a record.
 
     Raises:
         InvalidRow: It is none.
@@ -86,7 +92,7 @@ def order_of(record: Record) -> Order:
 
 
 def sort_out(found: Sequence[Record]) -> tuple[list[Order], list[tuple[int, str]]]:
-    """The orders among the records, and ``(row, reason)`` of the rest."""
+    """Return the orders among the records, and ``(row, reason)`` of the others."""
     orders: list[Order] = []
     rejected: list[tuple[int, str]] = []
     for record in found:

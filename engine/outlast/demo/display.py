@@ -1,4 +1,4 @@
-"""How the demonstration is shown while it goes on: live on a terminal, in plain lines elsewhere."""
+"""Showing the demonstration while it runs, in plain lines. :mod:`live` shows it on a terminal."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from outlast.demo.watching import ChainEvent, Scene
 
 
 class Display(Protocol):
-    """What the driver needs of it; a context manager."""
+    """What the driver needs of a display, which is a context manager."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exc_info: object) -> None: ...
 
     def say(self, text: str) -> None:
-        """Something that is worth a line of its own."""
+        """Print a line."""
         ...
 
     def show(self, scene: Scene, processes: Sequence[WorkerProcess]) -> None:
-        """How things stand."""
+        """Show the state of the import."""
         ...
 
 
 class PlainDisplay:
-    """A line for each step: for logs, pipes and CI."""
+    """A display that prints a line for each step, for logs, pipes and CI."""
 
-    TOLD = frozenset(
+    NARRATED = frozenset(
         {
             "ActivityCompleted",
             "ActivityFailed",
@@ -57,23 +57,23 @@ class PlainDisplay:
     def __exit__(self, *exc_info: object) -> None: ...
 
     def say(self, text: str) -> None:
-        """Print it."""
+        """Print a line."""
         self._console.print(text, highlight=False, soft_wrap=True)
 
     def show(self, scene: Scene, processes: Sequence[WorkerProcess]) -> None:
-        """Print the events that are new, and retries, which are no events."""
-        for told in scene.news:
-            self._tell(told)
-        self._tell_retry(scene)
+        """Print new events, and retries, which are not events."""
+        for seen in scene.news:
+            self._print_event(seen)
+        self._report_retry(scene)
 
-    def _tell(self, told: ChainEvent) -> None:
-        words = self._narrator.tell(told)
-        if told.event.type in self.TOLD:
+    def _print_event(self, seen: ChainEvent) -> None:
+        words = self._narrator.describe(seen)
+        if seen.event.type in self.NARRATED:
             self.say(
-                f"{clock(told.event.recorded_at)}  run {told.run_number}  {told.event.type:<22}  {words}"
+                f"{clock(seen.event.recorded_at)}  run {seen.run_number}  {seen.event.type:<22}  {words}"
             )
 
-    def _tell_retry(self, scene: Scene) -> None:
+    def _report_retry(self, scene: Scene) -> None:
         activity = scene.activity
         if activity is None or activity.last_failure is None:
             return

@@ -1,4 +1,4 @@
-"""The driver: starts the import and its workers, watches, kills one half-way, and leaves no process behind."""
+"""The driver: starts the import and its workers, kills one half-way, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from outlast.demo.stage import Kill, Stage
 from outlast.demo.warehouse import Warehouse
 from outlast.demo.watching import Observer, Scene
 
-_LOOK_EVERY = 0.08
-_MARGIN = 30.0
+_OBSERVE_EVERY_S = 0.08
+_MARGIN_S = 30.0
 
 
 class DemoError(Exception):
-    """The demonstration could not be played to its end; the message says why."""
+    """The demonstration could not finish; the message says why."""
 
 
 class Driver:
-    """Plays the whole of it once."""
+    """Runs the demonstration once."""
 
     def __init__(self, client: Client, stage: Stage, display: Display, *, kill: bool) -> None:
         self._client = client
@@ -31,15 +31,15 @@ class Driver:
         self._will_kill = kill
         self._clock = client.runtime.environment.clock
         self._workers: list[WorkerProcess] = []
-        self._beat: tuple[int, int] | None = None
+        self._heartbeat: tuple[int, int] | None = None
         self._taken_over = False
 
     async def play(self) -> ImportSummary:
-        """Import the file; returns what the workflow returned.
+        """Import the file, and return the result of the workflow.
 
         Raises:
-            DemoError: A worker died that nobody killed, or the time is over.
-            OutlastError: The workflow did not end well.
+            DemoError: A worker died without being killed, or the import took too long.
+            OutlastError: The workflow ended without a result.
         """
         try:
             self._start_worker()
@@ -79,17 +79,17 @@ class Driver:
 
     async def _watch(self, handle: WorkflowHandle[ImportSummary]) -> ImportSummary:
         result = asyncio.ensure_future(handle.result())
-        give_up_at = self._clock.monotonic() + self._stage.execution_timeout + _MARGIN
+        give_up_at = self._clock.monotonic() + self._stage.execution_timeout + _MARGIN_S
         try:
             with Warehouse(self._stage.warehouse) as warehouse:
                 observer = Observer(self._client, self._stage, warehouse)
                 while not result.done():
-                    self._step(await observer.look(), warehouse)
-                    self._look_after_workers()
+                    self._step(await observer.observe(), warehouse)
+                    self._check_workers()
                     if self._clock.monotonic() > give_up_at:
-                        raise DemoError("the workflow is open though its execution deadline has passed")
-                    await asyncio.wait([result], timeout=_LOOK_EVERY)
-                self._step(await observer.look(), warehouse)
+                        raise DemoError("the workflow is open although its execution deadline has passed")
+                    await asyncio.wait([result], timeout=_OBSERVE_EVERY_S)
+                self._step(await observer.observe(), warehouse)
             return await result
         finally:
             result.cancel()
@@ -98,59 +98,71 @@ class Driver:
         self._display.show(scene, self._workers)
         killed = self._stage.killed
         if killed is None:
-            self._remember_beat(scene)
-            if self._will_kill and ripe(scene, self._stage.chunks, self._stage.job.chunk_rows, self._beat):
+            self._remember_heartbeat(scene)
+            if self._will_kill and is_time_to_kill(
+                scene, self._stage.chunks, self._stage.job.chunk_rows, self._heartbeat
+            ):
                 self._kill(scene, warehouse)
         elif not self._taken_over:
-            self._tell_takeover(scene, killed)
+            self._report_takeover(scene, killed)
 
-    def _look_after_workers(self) -> None:
+    def _check_workers(self) -> None:
         for worker in self._workers:
             if not worker.killed and not worker.alive:
-                raise DemoError(f"worker {worker.number} ended by itself; it said:\n{worker.last_words()}")
+                raise DemoError(
+                    f"worker {worker.number} ended by itself; its log ends with:\n{worker.last_lines()}"
+                )
 
-    # --- the blow ---------------------------------------------------------------------------------------------------
+    # --- the kill ---------------------------------------------------------------------------------------------------
 
-    def _remember_beat(self, scene: Scene) -> None:
+    def _remember_heartbeat(self, scene: Scene) -> None:
         activity, current = scene.activity, scene.current
         if activity is not None and current is not None and activity.heartbeat_details:
             row = activity.heartbeat_details[0]
             if activity.activity_type == "load_chunk" and row >= current.from_row:
-                self._beat = current.chunk, row
+                self._heartbeat = current.chunk, row
 
     def _kill(self, scene: Scene, warehouse: Warehouse) -> None:
         worker = self._workers[-1]
         worker.kill()
         at = self._clock.now() / 1_000_000
         line = [line for line in warehouse.ledger() if line.worker_pid == worker.pid][-1]
-        beat = self._beat[1] if self._beat is not None and self._beat[0] == line.chunk else None
-        killed = Kill(worker.pid, at, line.chunk, line.reached_row, beat)
+        heartbeat = (
+            self._heartbeat[1] if self._heartbeat is not None and self._heartbeat[0] == line.chunk else None
+        )
+        killed = Kill(worker.pid, at, line.chunk, line.reached_row, heartbeat)
         self._stage.killed = killed
-        said = f"; its last heartbeat said row {beat:,}" if beat is not None else ""
+        reported = f"; its last heartbeat reported row {heartbeat:,}" if heartbeat is not None else ""
         self._display.say(
             f"[bold red]killed worker {worker.number}[/] (process {worker.pid}) with SIGKILL in chunk {line.chunk} "
-            f"at row {line.reached_row:,}{said}"
+            f"at row {line.reached_row:,}{reported}"
         )
         self._start_worker()
 
-    def _tell_takeover(self, scene: Scene, killed: Kill) -> None:
+    def _report_takeover(self, scene: Scene, killed: Kill) -> None:
         for line in scene.ledger:
             if line.chunk == killed.chunk and line.worker_pid != killed.pid:
                 self._taken_over = True
                 self._display.say(
                     f"[bold green]worker {self._workers[-1].number} took over[/] {line.begun_at - killed.at:.1f} s "
-                    f"later: chunk {line.chunk} goes on at row {line.from_row:,}"
+                    f"later: chunk {line.chunk} continues at row {line.from_row:,}"
                 )
 
 
-def ripe(scene: Scene, chunks: int, chunk_rows: int, beat: tuple[int, int] | None) -> bool:
-    """Whether now is the moment: in the middle of a chunk in the middle of the file, with a heartbeat to go on from.
+def is_time_to_kill(scene: Scene, chunks: int, chunk_rows: int, heartbeat: tuple[int, int] | None) -> bool:
+    """Return whether to kill the worker: in the middle of a chunk in the middle of the file, after a heartbeat of it.
 
-    Should that moment not come (chunks that are too short to be seen at work), any moment after the middle will do.
+    If that moment is missed, because the chunks are too short to be observed, any moment after the middle will do.
+
+    Args:
+        scene: The state of the import.
+        chunks: The number of chunks.
+        chunk_rows: The rows of a chunk.
+        heartbeat: The chunk and the row of the last heartbeat.
     """
     current, middle = scene.current, chunks // 2 + 1
     if current is None or current.chunk < middle:
         return False
     share = (current.reached_row - current.from_row + 1) / chunk_rows
-    seen = beat is not None and beat[0] == current.chunk
+    seen = heartbeat is not None and heartbeat[0] == current.chunk
     return (seen and 0.3 <= share <= 0.85) or current.chunk > middle + 1

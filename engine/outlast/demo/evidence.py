@@ -1,4 +1,4 @@
-"""What is left when the import is over, read back from both databases."""
+"""The evidence of the import, read back from both databases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_RUNS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RunEvidence:
-    """One run of the chain: what ``describe`` and ``history`` say of it."""
+    """One run of the chain, from ``describe`` and ``history``."""
 
     description: WorkflowDescription
     events: Sequence[HistoryEvent]
@@ -28,23 +28,23 @@ class RunEvidence:
         return self.events[0].payload
 
     def of_type(self, *types: str) -> list[HistoryEvent]:
-        """Its events of some types."""
+        """Return its events of some types."""
         return [event for event in self.events if event.type in types]
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All of it.
+    """What is left of the import.
 
     Attributes:
         stage: What was to be imported, and when the first worker was killed.
         summary: What the workflow returned.
         runs: Its runs, in order.
         totals: What is in the warehouse.
-        rejected: The rows that were no orders, and why.
-        ledger: Each time that a chunk was begun.
+        rejected: The rows that were not valid orders, and why.
+        ledger: One entry for each time a chunk was started.
         written_again: The rows that were written more than once.
-        violations: What the invariant checker found; ``None`` if the database holds too much else.
+        violations: What the invariant checker found; ``None`` if the database holds too many other workflows.
     """
 
     stage: Stage
@@ -61,7 +61,7 @@ async def collect(client: Client, stage: Stage) -> Evidence:
     """Read everything back.
 
     Raises:
-        OutlastError: The workflow has not ended well, or can't be read.
+        OutlastError: The workflow ended without a result, or cannot be read.
     """
     handle = client.handle(stage.workflow_id, run_id=stage.run_id, result_type=ImportSummary)
     summary: ImportSummary = await handle.result()
@@ -90,7 +90,7 @@ async def _runs(client: Client, stage: Stage) -> list[RunEvidence]:
 
 
 async def _violations(client: Client) -> list[str] | None:
-    """The checker reads all there is; in a database that is not the demonstration's own that may be a lot."""
+    """Check the invariants, unless the database holds many other workflows: the checker reads all of it."""
     if await client.count() > MOST_RUNS:
         return None
     return await client.runtime.read(check_database)

@@ -1,8 +1,8 @@
-"""The import as a user would write it: one workflow, three activities, and what they tell each other.
+"""The import as a user would write it: one workflow, three activities, and their data.
 
-Each run of the workflow loads one batch of chunks and continues as new, so no history grows with the file; the
-execution deadline stays that of the first run. An activity may be run more than once, so a chunk is written by
-idempotent upserts, and says by its heartbeats which row it has reached: whoever is next goes on from there.
+Each run of the workflow loads one batch of chunks and continues as new, so that no history grows with the file. The
+execution deadline stays that of the first run. An activity may run more than once, so a chunk is written by idempotent
+upserts. Its heartbeats report the row that it has reached, from which the next execution continues.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from outlast.demo.warehouse import Warehouse
 FLAKY_FAILURES = 2
 """How often the rates service fails before it answers."""
 
-_BEAT_EVERY = 5_000
+_ROWS_PER_HEARTBEAT = 5_000
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of the file: its rows, and the byte at which it begins."""
+    """A part of the file: its rows, and the byte at which it starts."""
 
     number: int
     first_row: int
@@ -45,7 +45,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Plan:
-    """What validation found: the file is what it should be, and this is how it is cut."""
+    """The result of validation: the size and checksum of the file, and its chunks."""
 
     rows: int
     sha256: str
@@ -54,14 +54,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What has arrived in the warehouse, of a chunk or of many."""
+    """What was loaded into the warehouse, of one chunk or several."""
 
     rows: int = 0
     rejected: int = 0
     cents: dict[str, int] | None = None
 
     def plus(self, other: Loaded) -> Loaded:
-        """Both together."""
+        """Return the sum of both."""
         cents = dict(self.cents or {})
         for currency, amount in (other.cents or {}).items():
             cents[currency] = cents.get(currency, 0) + amount
@@ -70,7 +70,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class ImportJob:
-    """What is to be imported, and how.
+    """What to import, and how.
 
     Attributes:
         path: The CSV file.
@@ -78,7 +78,7 @@ class ImportJob:
         chunk_rows: Rows of one activity.
         chunks_per_run: Chunks of one run; then the workflow continues as new.
         slice_rows: Rows of one transaction in the warehouse, and between heartbeats.
-        latency: Seconds that each of them takes more, as if the warehouse were far away.
+        latency: Extra seconds for each slice, as if the warehouse were far away.
         pause: Seconds to sleep between two runs.
     """
 
@@ -93,7 +93,7 @@ class ImportJob:
 
 @dataclass(frozen=True)
 class Carried:
-    """What one run hands to the next."""
+    """What one run passes to the next."""
 
     plan: Plan
     next_chunk: int
@@ -120,11 +120,11 @@ class ImportSummary:
 
 @workflow.defn
 class ImportCsv:
-    """Validate, load batch by batch, each in a run of its own, and sum up."""
+    """Validate the file, load it batch by batch, each in a run of its own, and sum up."""
 
     @workflow.run
     async def run(self, job: ImportJob, carried: Carried | None = None) -> ImportSummary:
-        """One run: the next batch of chunks."""
+        """Load the next batch of chunks."""
         if carried is None:
             plan = await validate_csv(job)
             rates = await fetch_rates()
@@ -134,9 +134,8 @@ class ImportCsv:
         for chunk in chunks[carried.next_chunk : end]:
             loaded = loaded.plus(await load_chunk(job, chunk))
         if end < len(chunks):
-            await asyncio.sleep(
-                job.pause
-            )  # a durable timer: it would fire though every process died meanwhile
+            # A durable timer: it fires even if every process dies meanwhile.
+            await asyncio.sleep(job.pause)
             workflow.continue_as_new(job, replace(carried, next_chunk=end, loaded=loaded))
         return _summary(carried, loaded)
 
@@ -163,12 +162,12 @@ def _summary(carried: Carried, loaded: Loaded) -> ImportSummary:
 
 @activity.defn(start_to_close_timeout=120, heartbeat_timeout=30)
 def validate_csv(job: ImportJob) -> Plan:
-    """Read the file once: its header, its checksum, and where its chunks begin. A plain function runs in a thread."""
+    """Read the file once: its header, its checksum, and where its chunks start. A plain function runs in a thread."""
     found = records(job.path)
     header = next(found, None)
     if header is None or tuple(header.fields) != HEADER:
         raise ApplicationError(
-            "the file does not begin with the header of orders", type="NotOrders", non_retryable=True
+            "the file does not start with the header of orders", type="NotOrders", non_retryable=True
         )
     chunks: list[Chunk] = []
     first, offset, last = 1, header.end, header
@@ -176,7 +175,7 @@ def validate_csv(job: ImportJob) -> Plan:
         if last.number % job.chunk_rows == 0:
             chunks.append(Chunk(len(chunks) + 1, first, job.chunk_rows, offset))
             first, offset = last.number + 1, last.end
-        if last.number % _BEAT_EVERY == 0:
+        if last.number % _ROWS_PER_HEARTBEAT == 0:
             activity.heartbeat(last.number)
     if first <= last.number:
         chunks.append(Chunk(len(chunks) + 1, first, last.number - first + 1, offset))
@@ -190,7 +189,7 @@ def validate_csv(job: ImportJob) -> Plan:
     retry_policy=RetryPolicy(initial_interval=0.4, backoff_coefficient=2, max_attempts=5),
 )
 async def fetch_rates() -> dict[str, Decimal]:
-    """Ask a service for exchange rates. It is unreliable: it answers only when asked for the third time."""
+    """Ask a service for exchange rates. It is unreliable: it answers only the third request."""
     if activity.info().attempt <= FLAKY_FAILURES:
         raise ApplicationError("503 Service Unavailable", type="RatesUnavailable")
     rates = {"CHF": "1.06", "EUR": "1", "GBP": "1.17", "SEK": "0.09", "USD": "0.92"}
@@ -203,7 +202,7 @@ async def fetch_rates() -> dict[str, Decimal]:
     retry_policy=RetryPolicy(initial_interval=0.5, max_attempts=5),
 )
 def load_chunk(job: ImportJob, chunk: Chunk) -> Loaded:
-    """Load a chunk, slice by slice, from the row on that an earlier execution is known to have reached."""
+    """Load a chunk, slice by slice, after the last row that a heartbeat of an earlier execution reported."""
     info = activity.info()
     reached: int = info.heartbeat_details[0] if info.heartbeat_details else chunk.first_row - 1
     rest = islice(records(job.path, offset=chunk.offset, number=chunk.first_row), chunk.rows)

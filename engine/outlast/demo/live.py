@@ -1,4 +1,4 @@
-"""The live view: one panel that is painted anew several times a second; what is worth keeping scrolls by above it."""
+"""The live view: a panel that is redrawn several times a second. Lines that should stay scroll by above it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from outlast.demo.narration import UNTOLD, Narrator, clock
+from outlast.demo.narration import NOT_NARRATED, Narrator, clock
 from outlast.demo.processes import WorkerProcess
 from outlast.demo.stage import Stage
 from outlast.demo.watching import ChainEvent, Scene
@@ -25,7 +25,7 @@ _WIDTH = 100
 
 
 class LiveDisplay:
-    """The view on a terminal."""
+    """A display on a terminal."""
 
     def __init__(self, console: Console, stage: Stage) -> None:
         self._console = console
@@ -42,13 +42,13 @@ class LiveDisplay:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """Print it above the panel."""
+        """Print a line above the panel."""
         self._console.print(text, highlight=False)
 
     def show(self, scene: Scene, processes: Sequence[WorkerProcess]) -> None:
-        """Paint the panel."""
-        for told in scene.news:
-            self._take(told)
+        """Draw the panel."""
+        for seen in scene.news:
+            self._take(seen)
         panel = Panel(
             Group(*self._lines(scene, processes)),
             title=f"[bold]ImportCsv[/] {scene.description.workflow_id}",
@@ -58,14 +58,14 @@ class LiveDisplay:
         )
         self._live.update(panel, refresh=True)
 
-    def _take(self, told: ChainEvent) -> None:
-        words = self._narrator.tell(told)
-        if told.event.type in UNTOLD:
+    def _take(self, seen: ChainEvent) -> None:
+        words = self._narrator.describe(seen)
+        if seen.event.type in NOT_NARRATED:
             return
         line = Text(
-            f"{clock(told.event.recorded_at)}  run {told.run_number}  {told.event.seq:>3}  ", style="dim"
+            f"{clock(seen.event.recorded_at)}  run {seen.run_number}  {seen.event.seq:>3}  ", style="dim"
         )
-        line.append(f"{told.event.type:<23}", style=_style(told.event.type))
+        line.append(f"{seen.event.type:<23}", style=_style(seen.event.type))
         line.append(words, style="default")
         line.no_wrap, line.overflow = True, "ellipsis"
         self._events.append(line)
@@ -79,13 +79,13 @@ class LiveDisplay:
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         self._add_progress(table, scene)
         self._add_deadlines(table, scene)
-        facts = Table.grid(padding=(0, 2), expand=True)
-        facts.add_column(style="dim", no_wrap=True, width=9)
-        facts.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        facts.add_row("activity", _activity(scene))
-        facts.add_row("heartbeat", _heartbeat(scene))
-        facts.add_row("workers", _workers(scene, processes))
-        return [table, facts, Text(""), *self._events]
+        grid = Table.grid(padding=(0, 2), expand=True)
+        grid.add_column(style="dim", no_wrap=True, width=9)
+        grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        grid.add_row("activity", _activity(scene))
+        grid.add_row("heartbeat", _heartbeat(scene))
+        grid.add_row("workers", _workers(scene, processes))
+        return [table, grid, Text(""), *self._events]
 
     def _add_progress(self, table: Table, scene: Scene) -> None:
         rows = self._stage.orders.rows

@@ -33,8 +33,8 @@ OK, WRONG, USAGE, DATABASE, INTERRUPTED = 0, 1, 2, 4, 130
 DESCRIPTION = """\
 Import a CSV file of orders into a database through a workflow: validate it, load it chunk by chunk, retry a flaky step,
 sleep, continue as new. Half-way the worker process is killed with SIGKILL, and a second one finishes. Everything is
-checked at the end: exit code 0 if all of it holds, 1 if anything is off, 2 for bad usage, 4 if the database given by
---url can't be used.
+checked at the end: exit code 0 if all of it holds, 1 if anything is wrong, 2 for bad usage, 4 if the database given by
+--url cannot be used.
 """
 
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the demonstration and exit.
 
     Args:
-        arguments: As on the command line, which is the default.
+        arguments: The arguments; by default those of the command line.
     """
     wishes = parse(arguments)
     try:
@@ -53,14 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong as the other commands do: on one line."""
+    """A parser whose errors are one line, as those of the other commands."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"outlast: {message}: see `{self.prog} --help`\n")
 
 
 def parse(arguments: Sequence[str] | None = None) -> Wishes:
-    """What was asked for; exits with 2 where it makes no sense."""
+    """Return the options that were given. Invalid ones exit with 2."""
     parser = _Parser(
         prog="outlast demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -75,11 +75,11 @@ def parse(arguments: Sequence[str] | None = None) -> Wishes:
         "--url", help="the Outlast database (default: a fresh SQLite file); PostgreSQL must be migrated"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folder with the file and the databases")
-    parser.add_argument("--no-kill", dest="kill", action="store_false", help="let the first worker live")
+    parser.add_argument("--no-kill", dest="kill", action="store_false", help="do not kill the first worker")
     parser.add_argument(
-        "--json", action="store_true", help="print a JSON document instead; progress goes to stderr"
+        "--json", action="store_true", help="print one JSON document; progress goes to stderr"
     )
-    parser.add_argument("--quick", action="store_true", help="hurry: for tests")
+    parser.add_argument("--quick", action="store_true", help="run faster, for tests")
     given = parser.parse_args(arguments)
     if not LEAST_ROWS <= given.rows <= MOST_ROWS:
         parser.error(f"--rows must be {LEAST_ROWS:,} to {MOST_ROWS:,}")
@@ -87,20 +87,20 @@ def parse(arguments: Sequence[str] | None = None) -> Wishes:
         parser.error(f"--chunk must be 1 to {given.rows:,}, the number of rows")
     if given.chunk is not None and given.rows > given.chunk * MOST_CHUNKS:
         parser.error(
-            f"--chunk must be at least {-(-given.rows // MOST_CHUNKS):,}: more than {MOST_CHUNKS:,} chunks are no fun"
+            f"--chunk must be at least {-(-given.rows // MOST_CHUNKS):,}: there may be {MOST_CHUNKS:,} chunks"
         )
     return Wishes(given.rows, given.chunk, given.url, given.keep, given.kill, given.json, given.quick)
 
 
 async def demonstrate(wishes: Wishes) -> int:
-    """Play it, check it, report; returns the exit code."""
+    """Run the demonstration, check it and report; return the exit code."""
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # With --json, standard output is for the document alone.
     console = Console(stderr=wishes.json)
     if not console.is_terminal:
         console.width = LOG_WIDTH
-    blow = "; half-way its worker is killed and another one finishes" if wishes.kill else ""
-    console.print(f"[bold]A workflow imports {wishes.rows:,} orders{blow}[/]", highlight=False)
+    kill = "; half-way its worker is killed and another one finishes" if wishes.kill else ""
+    console.print(f"[bold]A workflow imports {wishes.rows:,} orders{kill}[/]", highlight=False)
     stage = set_stage(wishes)
     orders = stage.orders
     console.print(
@@ -118,7 +118,7 @@ async def demonstrate(wishes: Wishes) -> int:
         code = INTERRUPTED
         raise
     finally:
-        _clear_away(wishes, stage, console, keep=wishes.keep or (code == WRONG and bool(stage.run_id)))
+        _clean_up(wishes, stage, console, keep=wishes.keep or (code == WRONG and bool(stage.run_id)))
     return code
 
 
@@ -143,7 +143,7 @@ async def _play(wishes: Wishes, stage: Stage, console: Console) -> int:
     return OK
 
 
-def _clear_away(wishes: Wishes, stage: Stage, console: Console, *, keep: bool) -> None:
+def _clean_up(wishes: Wishes, stage: Stage, console: Console, *, keep: bool) -> None:
     if not keep:
         stage.remove()
         console.print(f"removed {stage.folder}; --keep keeps it", highlight=False, soft_wrap=True)
@@ -152,7 +152,7 @@ def _clear_away(wishes: Wishes, stage: Stage, console: Console, *, keep: bool) -
         f"kept {stage.folder}: orders.csv, warehouse.db, the workers' logs", highlight=False, soft_wrap=True
     )
     console.print(
-        f"look for yourself: outlast history {stage.workflow_id} --url {'…' if wishes.url else stage.url}",
+        f"to inspect it: outlast history {stage.workflow_id} --url {'…' if wishes.url else stage.url}",
         highlight=False,
         soft_wrap=True,
     )

@@ -8,25 +8,25 @@ from typing import Any
 from outlast.demo.watching import ChainEvent
 from outlast_workflow.primitives.times import to_datetime
 
-UNTOLD = frozenset({"WorkflowTaskCompleted"})
-"""Events that frame the others; a live view can do without."""
+NOT_NARRATED = frozenset({"WorkflowTaskCompleted"})
+"""Events that the live view leaves out, since others show what they led to."""
 
 
 class Narrator:
-    """Says what an event means; it remembers what a run asked for, since results only give its number."""
+    """Describes events. It remembers the activities of a run, because their results only have numbers."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[int, int], str] = {}
+        self._names: dict[tuple[int, int], str] = {}
 
-    def tell(self, told: ChainEvent) -> str:
-        """One event in a few words, without its type."""
-        run, payload = told.run_number, told.event.payload
-        name = self._asked.get((run, payload.get("command_id", 0)), "")
-        match told.event.type:
+    def describe(self, seen: ChainEvent) -> str:
+        """Return an event in a few words, without its type."""
+        run, payload = seen.run_number, seen.event.payload
+        name = self._names.get((run, payload.get("command_id", 0)), "")
+        match seen.event.type:
             case "WorkflowStarted":
                 return _started(payload)
             case "ActivityScheduled":
-                self._asked[run, payload["command_id"]], words = _scheduled(payload)
+                self._names[run, payload["command_id"]], words = _scheduled(payload)
                 return words
             case "ActivityCompleted":
                 attempts = f" · in attempt {payload['attempt']}" if payload["attempt"] > 1 else ""
@@ -42,7 +42,7 @@ class Narrator:
             case "WorkflowContinuedAsNew":
                 _, carried = payload["input"]
                 chunk = carried["next_chunk"] + 1
-                return f"{carried['loaded']['rows']:,} rows so far · run {run + 1} begins with chunk {chunk}"
+                return f"{carried['loaded']['rows']:,} rows so far · run {run + 1} starts with chunk {chunk}"
             case "WorkflowCompleted":
                 result = payload["result"]
                 return f"{result['loaded']:,} rows loaded, {result['rejected']} rejected, in {result['runs']} runs"
@@ -62,7 +62,7 @@ def _started(payload: dict[str, Any]) -> str:
 
 
 def _scheduled(payload: dict[str, Any]) -> tuple[str, str]:
-    """What to call the activity from now on, and what to say of it."""
+    """Return the name of an activity, and the words about its event."""
     name: str = payload["activity_type"]
     if name != "load_chunk":
         return name, name
@@ -73,10 +73,12 @@ def _scheduled(payload: dict[str, Any]) -> tuple[str, str]:
 
 
 def _decided(payload: dict[str, Any]) -> str:
-    """A workflow task: what it had seen, and how much it asked for."""
+    """Return the words about a workflow task: the events that it applied, and the number of its commands."""
     own = f" and {payload['own']} just before" if payload["own"] else ""
-    asked = payload["commands"]
-    return f"applied events through {payload['through']}{own} · {asked} command{'s' if asked != 1 else ''}"
+    commands = payload["commands"]
+    return (
+        f"applied events through {payload['through']}{own} · {commands} command{'s' if commands != 1 else ''}"
+    )
 
 
 def _result(result: Any) -> str:
@@ -92,7 +94,7 @@ def _result(result: Any) -> str:
 
 
 def clock(moment: str | datetime) -> str:
-    """The time of day of an instant, UTC, to the millisecond."""
+    """Return the time of day of an instant, in UTC, to the millisecond."""
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"

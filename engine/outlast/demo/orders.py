@@ -1,6 +1,6 @@
-"""The file that the demonstration imports: orders like those of a shop, a few of them wrong.
+"""The file that the demonstration imports: orders like those of a shop, a few of them invalid.
 
-The same number of rows is always the same file, so what must come out of the import is known beforehand.
+The same number of rows always gives the same file, so that the expected result is known beforehand.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _FAMILY = (
     "Ivanova",
     "O'Neil",
 )
-# What makes CSV files real: separators, quotes and line breaks within a field.
+# As in real CSV files: separators, quotes and line breaks within a field.
 _NOTES = (
     *("",) * 12,
     "gift, please wrap",
@@ -90,12 +90,12 @@ _WRONG: tuple[tuple[float, str, Callable[[Fields], Fields]], ...] = (
     (0.78, "customer is empty", _with("customer", "")),
     (0.92, "the row has 4 fields, not 10", lambda fields: fields[:4]),
 )
-"""Where in the file a row is wrong, what the import must say of it, and how it is made so."""
+"""The invalid rows: their place in the file, the reason that the import must report, and how they are made invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrdersFile:
-    """The file and what is known about it.
+    """The file, and the expected result.
 
     Attributes:
         path: Where it is.
@@ -115,7 +115,7 @@ class OrdersFile:
 
     @property
     def valid(self) -> int:
-        """How many rows must arrive."""
+        """The number of rows that must arrive."""
         return self.rows - len(self.invalid)
 
 
@@ -141,7 +141,7 @@ def write_orders(path: Path, rows: int) -> OrdersFile:
 
 
 def _order(random: Random, number: int) -> tuple[Fields, str, int]:
-    """One right order: its fields, its currency, its amount in cents."""
+    """Return a valid order: its fields, its currency, its amount in cents."""
     given, family = random.choice(_GIVEN), random.choice(_FAMILY)
     country, currency = random.choice(_COUNTRIES)
     quantity = random.randint(1, 9)

@@ -1,4 +1,4 @@
-"""The worker processes: started, killed without warning, stopped in good order. Each only by its own process id."""
+"""The worker processes. Each is started, killed or stopped by its own process id."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ import sys
 from outlast.demo.stage import Stage, worker_log
 from outlast.demo.worker_process import LEASE, QUEUE, URL
 
-_PATIENCE = 15.0
+_PATIENCE_S = 15.0
 _TAIL = 20
 
 
 class WorkerProcess:
-    """One worker process; its standard input is the leash that :mod:`worker_process` speaks of."""
+    """A worker process. Its standard input is the pipe that :mod:`worker_process` watches."""
 
     def __init__(self, stage: Stage, number: int) -> None:
         self.number = number
         self.log = worker_log(stage, number)
-        told = {URL: stage.url, QUEUE: stage.task_queue, LEASE: str(stage.lease)}
+        given = {URL: stage.url, QUEUE: stage.task_queue, LEASE: str(stage.lease)}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "outlast.demo.worker_process"],
-                # Not by arguments: a URL may hold a password, and those are for all to see.
-                env={**os.environ, **told},
+                # Not as arguments: a URL may hold a password, and everybody can see the arguments of a process.
+                env={**os.environ, **given},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the driver, which then stops its workers
+                # Ctrl-C reaches the driver only, which then stops its workers.
+                start_new_session=True,
             )
         self.killed = False
 
@@ -39,32 +40,32 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether it is running."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL: no handler, no goodbye, nothing flushed."""
+        """Send SIGKILL: no handler runs, and nothing is flushed."""
         self._process.kill()
         self._process.wait()
         self.killed = True
-        self._let_go()
+        self._close_pipe()
 
     def stop(self) -> None:
-        """SIGTERM; and SIGKILL where that is not heard."""
+        """Send SIGTERM, and SIGKILL if the process does not stop."""
         if self.alive:
             self._process.terminate()
             try:
-                self._process.wait(_PATIENCE)
+                self._process.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._let_go()
+        self._close_pipe()
 
-    def last_words(self) -> str:
-        """The end of its log."""
+    def last_lines(self) -> str:
+        """Return the last lines of its log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-_TAIL:]) or "(its log is empty)"
 
-    def _let_go(self) -> None:
+    def _close_pipe(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()

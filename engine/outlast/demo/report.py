@@ -1,4 +1,4 @@
-"""The end: what was imported, the history, what ``describe`` says of the deadlines, and whether everything holds."""
+"""The report: the histories, the deadlines, the ledger, the checks, and what was imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outlast.demo.watching import ChainEvent
 
 
 def print_report(console: Console, evidence: Evidence, checks: Sequence[Check]) -> None:
-    """Print all of it."""
+    """Print the report."""
     _print_history(console, evidence)
     _print_deadlines(console, evidence)
     _print_executions(console, evidence)
@@ -43,14 +43,14 @@ def _print_history(console: Console, evidence: Evidence) -> None:
         table.add_column("event")
         table.add_column("what", overflow="fold")
         for event in run.events:
-            words = narrator.tell(ChainEvent(number, event))
+            words = narrator.describe(ChainEvent(number, event))
             style = "dim" if event.type == "WorkflowTaskCompleted" else None
             table.add_row(str(event.seq), clock(event.recorded_at), event.type, escape(words), style=style)
         console.print(table)
 
 
 def _print_deadlines(console: Console, evidence: Evidence) -> None:
-    console.print("\n[bold]What describe says of the deadlines[/]")
+    console.print("\n[bold]The deadlines, as describe shows them[/]")
     table = _table()
     for column in ("run", "status", "created_at", "execution_deadline_at", "run_deadline_at"):
         table.add_column(column)
@@ -67,7 +67,7 @@ def _print_deadlines(console: Console, evidence: Evidence) -> None:
 
 
 def _print_executions(console: Console, evidence: Evidence) -> None:
-    console.print("\n[bold]The warehouse's ledger: each time that a chunk was begun[/]")
+    console.print("\n[bold]The warehouse's ledger: each time a chunk was started[/]")
     table = _table()
     for column in ("chunk", "execution", "attempt", "process", "from row", "to row", "rows"):
         table.add_column(column, justify="right")
@@ -78,7 +78,7 @@ def _print_executions(console: Console, evidence: Evidence) -> None:
         if killed is not None and line.worker_pid == killed.pid and line.chunk == killed.chunk:
             remark = "[red]killed here[/]"
         elif line.execution > 1 and killed is not None:
-            remark = f"[green]went on, {line.begun_at - killed.at:.1f} s later[/]"
+            remark = f"[green]continued {line.begun_at - killed.at:.1f} s later[/]"
         values = (
             line.chunk,
             line.execution,
@@ -95,7 +95,7 @@ def _print_executions(console: Console, evidence: Evidence) -> None:
 
 
 def print_checks(console: Console, checks: Sequence[Check]) -> None:
-    """Print whether everything holds."""
+    """Print the checks."""
     console.print("\n[bold]Checks[/]")
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -109,7 +109,7 @@ def print_checks(console: Console, checks: Sequence[Check]) -> None:
 
 
 def document(evidence: Evidence, checks: Sequence[Check]) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the report for programs."""
     killed = evidence.stage.killed
     return {
         "ok": all(check.ok for check in checks),
@@ -146,7 +146,7 @@ def document(evidence: Evidence, checks: Sequence[Check]) -> dict[str, Any]:
 
 
 def _takeover(evidence: Evidence) -> float | None:
-    """Seconds from the kill to the first row of the ledger that the second worker wrote."""
+    """Return the seconds from the kill to the first entry of the ledger that the second worker wrote."""
     killed = evidence.stage.killed
     if killed is None:
         return None

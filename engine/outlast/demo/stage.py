@@ -1,4 +1,4 @@
-"""What the demonstration is played with: its folder, its files, its times. Kept as JSON beside them."""
+"""The setup of the demonstration: its folder, its files and its times, also kept as JSON in the folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE = "demo.json"
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     rows: int = 50_000
     chunk_rows: int | None = None
@@ -32,7 +32,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast it goes: the work itself would take a second, which is too short to watch. All in seconds."""
+    """How fast it runs, in seconds. The work alone would take a second, which is too short to watch."""
 
     chunks: int
     slices: int
@@ -48,8 +48,8 @@ RUNS = 3
 USUAL_ROWS = 50_000
 EXECUTION_TIMEOUT = 120
 RUN_TIMEOUT = 60
-ROWS_A_SECOND = 1_000
-"""Files that are larger than the usual one get a second more for this many rows."""
+ROWS_PER_EXTRA_SECOND = 1_000
+"""Files that are larger than the usual one get an extra second for this many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,21 @@ class Kill:
     Attributes:
         pid: Its process.
         at: When, in seconds since the epoch.
-        chunk: The chunk that it was at.
+        chunk: The chunk that it was loading.
         reached_row: The last row that it had written by then.
-        beat_row: The row in the last heartbeat that was seen before; ``None`` if none was.
+        heartbeat_row: The row in the last heartbeat that was observed before; ``None`` if none was.
     """
 
     pid: int
     at: float
     chunk: int
     reached_row: int
-    beat_row: int | None
+    heartbeat_row: int | None
 
 
 @dataclass(slots=True)
 class Stage:
-    """The place and the props, and what became of the first worker."""
+    """The setup of one demonstration, and how its first worker ended."""
 
     folder: str
     url: str
@@ -91,11 +91,11 @@ class Stage:
 
     @property
     def runs(self) -> int:
-        """How many runs the chain will have."""
+        """The number of runs that the chain will have."""
         return -(-self.chunks // self.job.chunks_per_run)
 
     def save(self) -> None:
-        """Write it down in the folder."""
+        """Write it into the folder."""
         (Path(self.folder) / _FILE).write_bytes(_ADAPTER.dump_json(self, indent=2))
 
     @classmethod
@@ -104,7 +104,7 @@ class Stage:
         return _ADAPTER.validate_json((folder / _FILE).read_bytes())
 
     def remove(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Remove the folder and everything in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -112,7 +112,7 @@ _ADAPTER = TypeAdapter(Stage)
 
 
 def set_stage(wishes: Wishes) -> Stage:
-    """Make the folder, the CSV file and an empty warehouse."""
+    """Create the folder, the CSV file and an empty warehouse."""
     pace = QUICK if wishes.quick else CALM
     chunk_rows = wishes.chunk_rows or -(-wishes.rows // pace.chunks)
     chunks = -(-wishes.rows // chunk_rows)
@@ -133,8 +133,8 @@ def set_stage(wishes: Wishes) -> Stage:
         latency=pace.loading / (chunks * pace.slices),
         pause=pace.pause,
     )
-    more = max(0, wishes.rows - USUAL_ROWS) // ROWS_A_SECOND
-    # In a database that is not its own it must not meet an earlier demonstration.
+    more = max(0, wishes.rows - USUAL_ROWS) // ROWS_PER_EXTRA_SECOND
+    # In a database that was given, it must not collide with an earlier demonstration.
     name = "orders" if wishes.url is None else Environment().ids.next()
     return Stage(
         folder=str(folder),
@@ -152,5 +152,5 @@ def set_stage(wishes: Wishes) -> Stage:
 
 
 def worker_log(stage: Stage, number: int) -> Path:
-    """Where a worker process writes what it has to say."""
+    """Return the log file of a worker process."""
     return Path(stage.folder) / f"worker-{number}.log"

@@ -1,8 +1,7 @@
 """The import's target: a database that Outlast knows nothing about.
 
-Writing the same rows twice leaves what writing them once does, which is what an activity that runs at least once needs.
-So that the demonstration can tell afterwards, each row counts how often it was written, and a ledger has one line for
-each time that a chunk was begun.
+Writing the same rows twice has the same result as writing them once, which an activity needs that runs at least once.
+As evidence, each row counts how often it was written, and a ledger has an entry for each time a chunk was started.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ ON CONFLICT (order_id) DO UPDATE SET
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A line of the ledger: one time that a chunk was begun. Instants are seconds since the epoch.
+    """An entry of the ledger: a chunk was started. Instants are seconds since the epoch.
 
-    ``attempt`` is what the activity was told, which does not count rescues; ``execution`` counts everything.
+    ``attempt`` is the number that the activity gets, which does not count rescues; ``execution`` counts everything.
     """
 
     chunk: int
@@ -58,7 +57,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What is there: orders, the sum of their amounts by currency, and rows that were no orders."""
+    """What the warehouse holds: orders, the sums of their amounts by currency, and rejected rows."""
 
     rows: int
     cents: dict[str, int]
@@ -66,7 +65,7 @@ class Totals:
 
 
 class Warehouse:
-    """A connection to the warehouse, for one thread; a context manager."""
+    """A connection to the warehouse, for one thread. It is a context manager."""
 
     def __init__(self, path: str, *, create: bool = False) -> None:
         self._connection = sqlite3.connect(path, timeout=30, isolation_level=None)
@@ -90,7 +89,7 @@ class Warehouse:
     # --- what the import writes -------------------------------------------------------------------------------------
 
     def begin(self, chunk: int, *, attempt: int, worker_pid: int, from_row: int) -> int:
-        """A chunk is begun; returns how many times it has been by now."""
+        """Record that a chunk is started; return how many times it has been by now."""
         text = (
             "INSERT INTO ledger (chunk, execution, attempt, worker_pid, from_row, reached_row, begun_at) "
             "SELECT ?, 1 + COUNT(*), ?, ?, ?, ?, "
@@ -108,7 +107,7 @@ class Warehouse:
         rejected: Sequence[tuple[int, str]],
         reached_row: int,
     ) -> None:
-        """Write some rows, all or none of them."""
+        """Write some rows in one transaction."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -140,14 +139,14 @@ class Warehouse:
         connection.execute("COMMIT")
 
     def finish(self, chunk: int, execution: int) -> None:
-        """A chunk is done."""
+        """Record that a chunk is finished."""
         text = f"UPDATE ledger SET finished_at = {_NOW} WHERE chunk = ? AND execution = ?"
         self._connection.execute(text, (chunk, execution))
 
-    # --- what can be asked ------------------------------------------------------------------------------------------
+    # --- what the checks read ---------------------------------------------------------------------------------------
 
     def totals(self, first_row: int | None = None, last_row: int | None = None) -> Totals:
-        """What is there of a range of the file's rows; by default of all."""
+        """Return what is there of a range of the file's rows, by default of all."""
         where: str = "1 = 1"
         values: tuple[int, ...] = ()
         if first_row is not None and last_row is not None:
@@ -158,16 +157,16 @@ class Warehouse:
         return Totals(sum(row[1] for row in found), {row[0]: row[2] for row in found}, rejected)
 
     def rejected(self) -> dict[int, str]:
-        """The rows that were no orders, and why."""
+        """Return the rejected rows, and why they were rejected."""
         return {row[0]: row[1] for row in self._fetch("SELECT row, reason FROM rejected ORDER BY row")}
 
     def ledger(self) -> list[Execution]:
-        """All lines of the ledger, in the order of chunks."""
+        """Return the ledger in the order of chunks."""
         columns = "chunk, execution, attempt, worker_pid, from_row, reached_row, rows, begun_at, finished_at"
         return [
             Execution(*row) for row in self._fetch(f"SELECT {columns} FROM ledger ORDER BY chunk, execution")
         ]
 
     def written_again(self) -> list[int]:
-        """The numbers of the rows that were written more than once."""
+        """Return the numbers of the rows that were written more than once."""
         return [row[0] for row in self._fetch("SELECT row FROM orders WHERE writes > 1 ORDER BY row")]

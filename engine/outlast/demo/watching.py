@@ -1,4 +1,4 @@
-"""Looking at the import while it runs: by ``describe`` and ``history``, as anybody could, and in the warehouse."""
+"""Observing the import while it runs, through ``describe``, ``history`` and the warehouse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outlast.visibility.views import PendingActivity, WorkerSummary
 
 @dataclass(frozen=True, slots=True)
 class ChainEvent:
-    """An event, and which run of the chain it belongs to."""
+    """An event, and the number of its run in the chain."""
 
     run_number: int
     event: HistoryEvent
@@ -21,11 +21,11 @@ class ChainEvent:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """How things stand at one moment.
+    """The state of the import at one moment.
 
     Attributes:
-        description: What ``describe`` says.
-        workers: The registered workers of the demonstration's queue.
+        description: The description of the workflow.
+        workers: The registered workers of the demonstration's task queue.
         ledger: The warehouse's ledger.
         news: The events since the scene before.
     """
@@ -37,23 +37,23 @@ class Scene:
 
     @property
     def activity(self) -> PendingActivity | None:
-        """The activity that is open; the import has one at a time."""
+        """The open activity; the import has one at a time."""
         return next(iter(self.description.pending_activities), None)
 
     @property
     def current(self) -> Execution | None:
-        """The line of the ledger that is being written, or was when its worker died."""
+        """The entry of the chunk that is being loaded, or was when its worker died."""
         latest = self.ledger[-1] if self.ledger else None
         return latest if latest is not None and latest.finished_at is None else None
 
     @property
     def chunks_done(self) -> int:
-        """How many chunks are loaded."""
+        """The number of loaded chunks."""
         return sum(1 for line in self.ledger if line.finished_at is not None)
 
     @property
     def rows_reached(self) -> int:
-        """Up to which row the file is in the warehouse."""
+        """The last row of the file that is in the warehouse."""
         return max((line.reached_row for line in self.ledger), default=0)
 
 
@@ -68,8 +68,8 @@ class Observer:
         self._run_number = 1
         self._seq = 0
 
-    async def look(self) -> Scene:
-        """How things stand now."""
+    async def observe(self) -> Scene:
+        """Return the state of the import."""
         news = await self._news()
         description = await self._client.describe(self._stage.workflow_id)
         workers = [

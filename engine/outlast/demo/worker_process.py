@@ -1,6 +1,6 @@
-"""The main program of the demonstration's workers; a worker of one's own is as short, or ``outlast worker``.
+"""The main program of the demonstration's workers. Your own can be as short, or you use ``outlast worker``.
 
-It ends in good order on SIGTERM, and when its standard input is closed: should the driver die, its workers do not stay.
+It stops gracefully on SIGTERM, and when its standard input is closed: if the driver dies, its workers stop too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from outlast.demo.importing import ImportCsv, fetch_rates, load_chunk, validate_
 URL, QUEUE, LEASE = "OUTLAST_DEMO_URL", "OUTLAST_DEMO_QUEUE", "OUTLAST_DEMO_LEASE"
 
 
-class _Leash(asyncio.Protocol):
-    """Whoever started this process holds the other end."""
+class _DriverPipe(asyncio.Protocol):
+    """The pipe whose other end the driver holds."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The other end was let go."""
+        """Stop, because the driver has closed the pipe or died."""
         self.worker.request_stop()
 
 
 async def run(url: str, task_queue: str, lease: float) -> None:
-    """Work until told to stop."""
+    """Work until a signal or the end of the driver."""
     async with Client.connect(url) as client:
         worker = Worker(
             client,
@@ -37,7 +37,7 @@ async def run(url: str, task_queue: str, lease: float) -> None:
             lease_duration=lease,
         )
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: _Leash(worker), sys.stdin)
+        transport, _ = await loop.connect_read_pipe(lambda: _DriverPipe(worker), sys.stdin)
         await worker.run()
         transport.close()
 
