@@ -1,4 +1,4 @@
-"""The schema's versions, and the way from any of them to any other, by alembic and without an ini file."""
+"""Migrations: the versions of the schema, and the steps between them, run by Alembic without an ini file."""
 
 from outlast_migrations.revisions import HEAD, REVISIONS, current_revision, head_revision
 from outlast_migrations.runner import downgrade, migrate

@@ -1,4 +1,4 @@
-"""Which version a schema has, and which versions there are. Cheap: every connect asks, and alembic stays unloaded."""
+"""The version that a schema has, and all versions. Every connect reads this, so it does not load Alembic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 VERSION_TABLE: Final = "outlast_schema"
-"""Not alembic's default name: the application may keep its own tables, and its own alembic, in the same database."""
+"""It is not Alembic's default name: an application may have its own tables and its own Alembic in the same database."""
 
 REVISIONS: Final = ("0001", "0002")
 """Every version, oldest first; a test compares them with the files."""
@@ -18,14 +18,14 @@ HEAD: Final = REVISIONS[-1]
 
 
 def head_revision() -> str:
-    """The version that this code works with."""
+    """Return the version that this code works with."""
     return HEAD
 
 
 def current_revision(connection: Connection) -> str | None:
-    """The version that the database is at; None if it has no Outlast tables."""
+    """Return the version that the database has; ``None`` if it has no Outlast tables."""
     if connection.dialect.name == "postgresql":
-        # Asked first, because a statement that fails would end a transaction that the caller has open.
+        # This is checked first, because a statement that fails would end a transaction that the caller has open.
         if connection.exec_driver_sql(f"SELECT to_regclass('{VERSION_TABLE}')").scalar() is None:
             return None
         return _read(connection)

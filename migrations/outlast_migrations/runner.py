@@ -1,8 +1,8 @@
-"""Migrating, up and down: each time one transaction, whatever the number of steps.
+"""Running migrations, up and down: one transaction, whatever the number of steps.
 
-Any number of processes may migrate one database at once: one does it, the others wait and find nothing left to do.
-On SQLite they queue for the write lock. On PostgreSQL they queue for the row that holds the version; while there is no
-such row yet, the one that comes second fails on the first table that both create, and starts again.
+Any number of processes may migrate one database at once. One of them does it; the others wait, then find nothing left
+to do. On SQLite they queue for the write lock. On PostgreSQL they queue for the row that holds the version. If there is
+no such row yet, the second process fails on the first table that both create, and starts again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAUSE_S: Final = 0.1
 _SQLITE_BUSY: Final = frozenset({5, 6})
 # A deadlock, a serialization failure, a lock that took too long.
 _POSTGRESQL_RETRY: Final = frozenset({"40P01", "40001", "55P03"})
-# Another process created it meanwhile; or the application has a table of that name, and always will.
+# Another process has created it meanwhile, or the application has a table of that name for good.
 _POSTGRESQL_EXISTS: Final = frozenset({"23505", "42P07", "42710"})
 
 _alembic_lock: Final = threading.Lock()
@@ -35,21 +35,21 @@ _alembic_lock: Final = threading.Lock()
 
 
 def migrate(bind: Engine | Connection, revision: str = "head") -> None:
-    """Bring the schema up to a version; nothing happens if it is there already.
+    """Bring the schema up to a version. Nothing happens if it is there already.
 
     Args:
-        bind: An engine, or a connection with no transaction open; it is put into driver-level autocommit, for BEGIN and
-            COMMIT are said here.
+        bind: An engine, or a connection with no transaction open. It is put into driver-level autocommit, because
+            BEGIN and COMMIT are run here.
         revision: The version to reach.
     """
     _run(bind, lambda script, found: script._upgrade_revs(revision, found))
 
 
 def downgrade(bind: Engine | Connection, revision: str = "base") -> None:
-    """Take the schema back to a version; what the newer tables and columns hold is lost.
+    """Take the schema back to a version. What the newer tables and columns hold is lost.
 
     Args:
-        bind: As for `migrate`.
+        bind: As for :func:`migrate`.
         revision: The version to reach; ``base`` removes every table but the one that holds the version.
     """
     _run(bind, lambda script, found: script._downgrade_revs(revision, found))
@@ -84,7 +84,7 @@ def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         return
     connection.exec_driver_sql("BEGIN")
-    # A migration takes as long as it takes, and so does waiting for another process's.
+    # Neither a migration nor the wait for another process's migration has a limit.
     for setting in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
         connection.exec_driver_sql(f"SET LOCAL {setting} = 0")
     if connection.exec_driver_sql(f"SELECT to_regclass('{VERSION_TABLE}')").scalar() is not None:
@@ -92,7 +92,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _run_steps(connection: Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
-    # Imported here because most processes never migrate anything, and alembic takes a while to load.
+    # Imported here, because most processes never migrate anything and Alembic takes a while to load.
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
     from alembic.script import ScriptDirectory
@@ -124,7 +124,7 @@ def _in_autocommit(connection: Connection) -> bool:
 
 
 def _attempts(error: DBAPIError) -> int:
-    """How often what failed like this is tried."""
+    """Return how often to try in all what failed with this error."""
     state = getattr(error.orig, "sqlstate", None)
     if state in _POSTGRESQL_EXISTS:
         return _ATTEMPTS_TO_CREATE

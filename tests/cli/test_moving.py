@@ -79,7 +79,7 @@ def test_stdin_is_a_file_too(outlast: Command, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}\n")))
     done = outlast("import", "-")
     assert done.code == 1
-    assert done.err.startswith("outlast: stdin line 1: this is no exported history")
+    assert done.err.startswith("outlast: stdin line 1: this is not an exported history")
 
 
 GOLDEN = "tests.histories.programs_talk_and_reset"

@@ -262,7 +262,7 @@ def _with(document: Document, value: Any, *path: str | int) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Document], Any], str]] = {
-    "no format": (lambda d: _without(d, "format"), "no exported history"),
+    "no format": (lambda d: _without(d, "format"), "not an exported history"),
     "a later version": (lambda d: _with(d, 2, "version"), "upgrade outlast"),
     "no version": (lambda d: _with(d, "1", "version"), "whole number"),
     "no run": (lambda d: _without(d, "run"), "run must be an object"),

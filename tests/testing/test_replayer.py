@@ -192,7 +192,7 @@ def test_what_is_no_history_or_no_workflow_is_refused(tmp_path: Path) -> None:
     replayer = Replayer(WORKFLOWS)
     wrong: list[tuple[Any, str]] = [
         (tmp_path / "none.jsonl", "can't be read"),
-        ({"events": []}, "no exported history"),
+        ({"events": []}, "not an exported history"),
         ({"format": "outlast-history", "version": 1}, "its run or its events"),
         ({"format": "outlast-history", "version": 1, "run": {"run_id": "r"}, "events": []}, "not whole"),
         ([{"seq": 1, "type": "WorkflowStarted", "payload": None}], "its first event"),

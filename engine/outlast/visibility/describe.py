@@ -23,7 +23,7 @@ from outlast.visibility.views import (
     WorkflowDescription,
 )
 from outlast_activities.deadlines import options_of
-from outlast_store.reads.description import OpenChild, StoredDescription, inspect_run, worker_loads
+from outlast_store.reads.description import OpenChild, StoredDescription, describe_run, list_worker_loads
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import PayloadDecodeError, RunNotFoundError, WorkflowNotFoundError
@@ -57,7 +57,7 @@ async def describe(
         RunNotFoundError: It has no such run.
     """
     now = runtime.environment.clock.now()
-    found = await runtime.read(inspect_run, workflow_id, run_id, now, follow=follow, failures=MOST_FAILURES)
+    found = await runtime.read(describe_run, workflow_id, run_id, now, follow=follow, failures=MOST_FAILURES)
     if found is None:
         if run_id is not None:
             raise RunNotFoundError(run_id, workflow_id=workflow_id)
@@ -250,7 +250,7 @@ async def workers(runtime: Runtime) -> list[WorkerSummary]:
     """All registered workers, oldest first, with what each holds."""
     now = runtime.environment.clock.now()
     summaries: list[WorkerSummary] = []
-    for load in await runtime.read(worker_loads):
+    for load in await runtime.read(list_worker_loads):
         row, types = load.worker, orjson.loads(load.worker.types)
         summaries.append(
             WorkerSummary(

@@ -1,4 +1,4 @@
-"""Search attributes: a run has its own in its row, typed values in the index; and an index of workflow ids."""
+"""Search attributes: a run's own in its row, typed values in an index; and an index of workflow ids."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INDEXES = (
 
 
 def _columns() -> tuple[sa.Column[object], ...]:
-    """The columns of workflow_runs in version 0001."""
+    """Return the columns of workflow_runs in version 0001."""
     return (
         sa.Column("run_id", sa.Text(), nullable=False),
         sa.Column("workflow_id", sa.Text(), nullable=False),
@@ -105,7 +105,7 @@ def _index_runs() -> None:
 
 
 def _remake_runs(*more: sa.Column[object]) -> None:
-    """Copy the runs to a table with other columns: SQLite's ALTER TABLE leaves another schema than a fresh one."""
+    """Copy the runs to a table with other columns, because SQLite's ALTER TABLE leaves a schema unlike a fresh one."""
     for name in _INDEXES:
         op.drop_index(name, "workflow_runs")
     op.rename_table("workflow_runs", "workflow_runs_before")

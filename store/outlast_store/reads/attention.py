@@ -1,17 +1,17 @@
-"""What needs a person: the one definition of *attention*, as statements.
+"""The one definition of what needs *attention*, as statements.
 
-Some of it is stored in the run's row, because it is a fact about the run alone: its task keeps failing, its owners keep
-dying. The rest depends on the time and on who is polling, so it is computed when it is read:
+Some kinds are stored in the run's row, because they concern the run alone: its workflow task keeps failing, or its
+owners keep dying. The others depend on the time and on who is polling, so they are computed on reading:
 
 ============== ======================================================================================================
-overdue        a deadline of the run or of one of its activities, or the time of one of its timers, has passed by more
-               than ten watchdog intervals: nobody enforces
+overdue        a deadline of the run or of one of its activities, or one of its timers, is past by more than ten
+               watchdog intervals: nobody enforces it
 no_poller      the run, or one of its activities, has been ready for more than a minute, and no live worker serves its
                task queue
-unknown_type   … and live workers do serve its task queue, but none of them has that workflow or activity
+unknown_type   the same, but live workers do serve its task queue, and none of them has that workflow or activity
 ============== ======================================================================================================
 
-Each is an index range over open rows, so what it costs follows what is wrong (and what waits), not what is there.
+Each is an index range over open rows, so its cost follows the number of rows that wait or are stuck, not of all rows.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ OVERDUE_AFTER_US: Final = 10 * 1_000_000
 UNPOLLED_AFTER_US: Final = 60 * 1_000_000
 
 Condition = tuple[str, str, str, tuple[Any, ...]]
-"""Kind (as SQL), table, condition on its rows, and the condition's values."""
+"""A kind (as SQL), a table, a condition on its rows, and the condition's values."""
 
 
 @dataclass(slots=True)
 class Polled:
-    """Who is alive, and which workflow and activity types somebody alive runs on each task queue."""
+    """The live workers, and which workflow and activity types they run on each task queue."""
 
     live: list[str] = field(default_factory=list)
     workflows: dict[str, set[str]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Polled:
 
     @classmethod
     def of(cls, workers: Iterable[WorkerRow], now: int) -> Polled:
-        """What the workers serve whose lease holds."""
+        """Return what the workers serve whose lease has not ended."""
         polled = cls()
         for worker in workers:
             if worker.lease_expires_at <= now:
@@ -59,7 +59,7 @@ class Polled:
 
 
 def overdue(now: int) -> list[Condition]:
-    """Where a deadline, or the time of a timer, passed a while ago."""
+    """Return the conditions for a deadline or a timer that is long past."""
     late = (now - OVERDUE_AFTER_US,)
     kind = _literal(Attention.OVERDUE)
     return [
@@ -70,7 +70,7 @@ def overdue(now: int) -> list[Condition]:
 
 
 def everything(now: int, polled: Polled) -> list[Condition]:
-    """All that needs a person."""
+    """Return the conditions for every kind."""
     return [
         ("attention", "workflow_runs", "attention IS NOT NULL", ()),
         *overdue(now),
@@ -118,7 +118,7 @@ def _literal(kind: Attention) -> str:
 
 
 def runs_where(conditions: Iterable[Condition]) -> tuple[str, tuple[Any, ...]]:
-    """A subquery of the ids of the runs that any of the conditions holds for, and its values."""
+    """Return a subquery for the ids of the runs that match any of the conditions, and its values."""
     parts: list[str] = []
     values: list[Any] = []
     for _, table, condition, more in conditions:
@@ -130,7 +130,13 @@ def runs_where(conditions: Iterable[Condition]) -> tuple[str, tuple[Any, ...]]:
 def kinds_of(
     connection: Connection, run_ids: Sequence[str], conditions: Iterable[Condition]
 ) -> dict[str, list[str]]:
-    """Which kinds hold for each of some runs (a page of them at the most), sorted."""
+    """Return which kinds, sorted, hold for each of some runs.
+
+    Args:
+        connection: Where to read.
+        run_ids: Which runs: a page of them at most.
+        conditions: The kinds to check.
+    """
     if not run_ids:
         return {}
     parts: list[str] = []

@@ -1,26 +1,25 @@
-"""Everything there is to know about one run, as one state of the database: a handful of statements."""
+"""The description of one run: everything that the database knows of it, read in one snapshot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks
-from outlast_store.reads import attention as trouble
 from outlast_store.reads.activities import find_open_activities
+from outlast_store.reads.attention import Polled, everything, kinds_of
 from outlast_store.reads.requests import count_waiting_signals, find_unanswered_updates
 from outlast_store.reads.runs import find_failures, find_open_timers, find_run
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
 
-_RUN_COLUMNS = ", ".join(f"r.{name}" for name in columns_of(tables.workflow_runs))
-
-
-MOST_UNSEEN = 1000
-"""So many of the signals that nobody has seen yet are looked at."""
+_RUN_COLUMNS: Final = ", ".join(f"r.{name}" for name in columns_of(tables.workflow_runs))
+MOST_UNSEEN: Final = 1000
+"""How many of the signals that no workflow task has seen are counted at most."""
 
 Signals = tuple[dict[str, int], dict[str, int]]
 """How many signals wait, by name: those without a handler, and those that no workflow task has seen."""
@@ -28,7 +27,7 @@ Signals = tuple[dict[str, int], dict[str, int]]
 
 @dataclass(slots=True)
 class OpenChild:
-    """A run that another one started and that has not ended."""
+    """A child of a run that has not ended."""
 
     workflow_id: str
     run_id: str
@@ -39,7 +38,7 @@ class OpenChild:
 
 @dataclass(slots=True)
 class StoredDescription:
-    """A run and what belongs to it. ``run_count`` is the number of runs of its chain so far."""
+    """A run and what belongs to it. ``run_count`` is how many runs its chain has so far."""
 
     run: RunRow
     run_count: int
@@ -53,7 +52,7 @@ class StoredDescription:
     attention: list[str]
 
 
-def inspect_run(
+def describe_run(
     connection: Connection,
     workflow_id: str,
     run_id: str | None,
@@ -62,7 +61,16 @@ def inspect_run(
     follow: bool,
     failures: int,
 ) -> StoredDescription | None:
-    """Look at a workflow's current run, at a certain one, or (``follow``) at the latest one of that one's chain."""
+    """Describe a workflow's current run, or a certain one.
+
+    Args:
+        connection: Where to read.
+        workflow_id: Which workflow.
+        run_id: Which run; ``None`` for the current one.
+        now: Microseconds since the epoch.
+        follow: Whether to describe the latest run of that run's chain instead.
+        failures: How many failures to read at most, the latest first.
+    """
     with snapshot(connection):
         found = (
             _current(connection, workflow_id) if run_id is None else _certain(connection, workflow_id, run_id)
@@ -78,17 +86,16 @@ def inspect_run(
         elif run.run_id != current_run_id:
             run_count = run.run_number
         everyone = list_workers(connection)
-        conditions = trouble.everything(now, trouble.Polled.of(everyone, now))
+        conditions = everything(now, Polled.of(everyone, now))
         is_open, run_id = run.is_open, run.run_id
-        attention = trouble.kinds_of(connection, [run_id], conditions) if is_open else {}
+        attention = kinds_of(connection, [run_id], conditions) if is_open else {}
         return StoredDescription(
             run=run,
             run_count=run_count,
             activities=find_open_activities(connection, run_id) if is_open else [],
             timers=find_open_timers(connection, run_id) if is_open else [],
-            children=_open_children(
-                connection, run_id
-            ),  # of a closed run, too: its close policy comes in steps
+            # A closed run may have some as well, because its close policy is applied in steps.
+            children=_open_children(connection, run_id),
             updates=find_unanswered_updates(connection, run_id) if is_open else [],
             signals=count_waiting_signals(connection, run_id, MOST_UNSEEN) if is_open else ({}, {}),
             failures=find_failures(connection, run_id, failures),
@@ -128,7 +135,7 @@ def _certain(connection: Connection, workflow_id: str, run_id: str) -> Found | N
 
 
 def _latest_of_chain(connection: Connection, run: RunRow, current_run_id: str) -> RunRow:
-    """The last run of a run's chain: its id's current one, unless the id was given to a new chain since."""
+    """Return the last run of a chain: the id's current one, unless a new chain has taken the id since."""
     current = find_run(connection, current_run_id)
     if current is not None and current.first_run_id == run.first_run_id:
         return current
@@ -145,15 +152,15 @@ def _latest_of_chain(connection: Connection, run: RunRow, current_run_id: str) -
 
 @dataclass(slots=True)
 class WorkerLoad:
-    """A registered worker, and how much it holds."""
+    """A registered worker, and how many runs and activities it holds."""
 
     worker: WorkerRow
     runs: int
     activities: int
 
 
-def worker_loads(connection: Connection) -> list[WorkerLoad]:
-    """All registered workers, oldest first, with what each holds."""
+def list_worker_loads(connection: Connection) -> list[WorkerLoad]:
+    """Return all registered workers, oldest first, with how much each holds."""
     with snapshot(connection):
         everyone = list_workers(connection)
         ids = tuple(worker.worker_id for worker in everyone)

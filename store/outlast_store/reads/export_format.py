@@ -1,4 +1,4 @@
-"""A closed or open run as one JSON document, and back: every row that tells about it, table by table.
+"""The export format: a run, closed or open, as one JSON document with all rows about it, and the way back.
 
 ::
 
@@ -7,10 +7,10 @@
      "events": [{"seq": 1, "type": "WorkflowStarted", "recorded_at": …, "payload": {…}}, …],
      "activities": […], "attempts": […], "failures": […], "requests": […]}
 
-Each object is a row: its names are the columns', instants are ISO 8601 (UTC), the two timeouts of a run are seconds,
-what is stored as JSON text stands as JSON, exactly as stored (encoded by a codec, if there was one). What is null is
-left out, and so is ``run_id`` below the run itself. Left out altogether is what only a run under way has (owner,
-fence, wake-up, attention), and the index of search attributes, which follows from those in the run's row.
+Each object is a row, and its names are the columns'. Instants are ISO 8601 (UTC), and the two timeouts of a run are
+seconds. JSON text is embedded as JSON, exactly as stored (encoded, if a codec was used). Null values are left out, and
+so is ``run_id`` below the run itself. Two things are never exported: what only a run under way has (owner, fence,
+wake-up, attention), and the index of search attributes, which follows from those in the run's row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SECTIONS: Final[dict[str, tuple[Table, str]]] = {
     "failures": (tables.workflow_failures, "failure_id"),
     "requests": (tables.workflow_requests, "kind, request_id"),
 }
-"""What belongs to a run: a table each, and its order."""
+"""What belongs to a run: the table of each section, and the order of its rows."""
 
 UNDER_WAY: Final = frozenset(
     {
@@ -48,7 +48,7 @@ UNDER_WAY: Final = frozenset(
         "claimed_by", "cancel_requested", "heartbeat_deadline_at",
     }
 )  # fmt: skip
-"""Columns that only a run under way needs, or that its events say as well."""
+"""Columns that only a run under way needs, or whose values follow from its events."""
 
 _JSON: Final = frozenset(
     {
@@ -64,7 +64,7 @@ _DURATIONS: Final = frozenset({"execution_timeout", "run_timeout"})
 
 
 def export_run(connection: Connection, run_id: str) -> dict[str, Any] | None:
-    """A run's document, as one state of the database; ``None`` where there is no such run. For ``orjson.dumps``."""
+    """Return a run's document, read in one snapshot and made for ``orjson.dumps``; ``None`` if there is no such run."""
     with snapshot(connection):
         found = _rows(connection, tables.workflow_runs, "run_id", run_id)
         if not found:
@@ -94,10 +94,11 @@ def _rows(connection: Connection, table: Table, order: str, run_id: str) -> list
 
 @cache
 def _writers(table: Table) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
-    """Of each column: its name, what the document calls it, and how its values are written."""
+    """Return for each column its name, its key in the document, and how its values are written."""
     made: list[tuple[str, str, Callable[[Any], Any]]] = []
     for column in table.columns:
-        name = str(column.name)  # SQLAlchemy's own kind of text is no key to orjson
+        # SQLAlchemy's own kind of text is no key for orjson.
+        name = str(column.name)
         if name == "run_id" or name in UNDER_WAY:
             continue
         key = name
@@ -119,7 +120,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def chain(connection: Connection, run_id: str) -> list[str]:
-    """The ids of all runs of a run's chain, from the first to the last."""
+    """Return the ids of all runs of a run's chain, from the first to the last."""
     text = (
         "WITH RECURSIVE chain(run_id, next_run_id, run_number) AS ("
         "SELECT f.run_id, f.next_run_id, f.run_number FROM workflow_runs f "
@@ -143,14 +144,18 @@ class PortableRun:
 
 
 def check_format(document: Any, place: str | None = None) -> dict[str, Any]:
-    """See that something is a document that this version reads.
+    """Check that this version reads a document, and return it.
+
+    Args:
+        document: What was parsed.
+        place: Where it is from, for the error: a file and a line.
 
     Raises:
-        InvalidHistoryError: It is not; says what it looks like.
+        InvalidHistoryError: It does not; the message says why.
     """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidHistoryError(
-            'this is no exported history (it has no "format": "outlast-history"): make one with `outlast export`',
+            'this is not an exported history (it has no "format": "outlast-history"): make one with `outlast export`',
             place=place,
         )
     version = document.get("version")
@@ -158,17 +163,21 @@ def check_format(document: Any, place: str | None = None) -> dict[str, Any]:
         raise InvalidHistoryError("version must be a whole number from 1", place=place)
     if version > VERSION:
         raise InvalidHistoryError(
-            f"it has version {version} of the format, this Outlast reads up to {VERSION}: upgrade outlast",
+            f"it has version {version} of the format, and this Outlast reads up to {VERSION}: upgrade outlast",
             place=place,
         )
     return document
 
 
 def read_run(document: Any, place: str | None = None) -> PortableRun:
-    """The rows of a document.
+    """Return the rows of a document.
+
+    Args:
+        document: What was parsed.
+        place: Where it is from, for the error: a file and a line.
 
     Raises:
-        InvalidHistoryError: A row is not what its table holds; says which, and which column.
+        InvalidHistoryError: A row is not what its table holds; the message names the row and the column.
     """
     check_format(document, place)
     run = _read_row(tables.workflow_runs, document.get("run"), "run", {}, place)
@@ -199,7 +208,7 @@ def _read_row(table: Table, row: Any, where: str, given: dict[str, Any], place: 
         try:
             values[name] = read(value)
         except (TypeError, ValueError, OverflowError):
-            raise InvalidHistoryError(f"{where}.{key} is not what it must be", place=place) from None
+            raise InvalidHistoryError(f"{where}.{key} has a wrong value", place=place) from None
     return values
 
 
@@ -209,7 +218,7 @@ Reader = tuple[str, str, Callable[[Any], Any], Any]
 
 @cache
 def _readers(table: Table) -> tuple[Reader, ...]:
-    """Of each column: its name, its key, how its values are read, and what it is where there is none."""
+    """Return for each column its name, its key, how its values are read, and its value where the key is missing."""
     keys = {name: key for name, key, _ in _writers(table)}
     made: list[Reader] = []
     for column in table.columns:
@@ -227,7 +236,7 @@ def _readers(table: Table) -> tuple[Reader, ...]:
             read = _duration
         elif name.endswith("_at"):
             read = _instant
-        # A key that no document has: what only a run under way needs is never taken from one.
+        # What only a run under way needs is never read from a document: its key is one that no document has.
         made.append((name, keys.get(name, "" if name in UNDER_WAY else name), read, empty))
     return tuple(made)
 
@@ -235,7 +244,8 @@ def _readers(table: Table) -> tuple[Reader, ...]:
 def _of_kind(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise TypeError
-    if isinstance(value, str) and "\0" in value:  # PostgreSQL has no such text
+    # PostgreSQL has no such text.
+    if isinstance(value, str) and "\0" in value:
         raise ValueError
     if isinstance(value, int) and abs(value) > MAX_BIGINT:
         raise OverflowError
@@ -259,7 +269,7 @@ def _instant(value: Any) -> int:
 
 
 def run_values(found: PortableRun) -> list[Any]:
-    """The run's values in the order of its columns; what its events say as well is taken from them."""
+    """Return the run's values in the order of its columns; those that follow from its events are computed from them."""
     events = found.rows["events"]
     run = dict(found.run)
     run["last_seq"] = len(events)

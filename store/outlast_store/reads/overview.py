@@ -1,7 +1,7 @@
-"""The whole database at a glance: queues, workflow types, deadlines that lie ahead, what was enforced lately.
+"""The overview of a database: task queues, workflow types, deadlines that lie ahead, and timeouts enforced lately.
 
-Everything here is bounded: counts stop at :data:`MOST_COUNTED`, and what is said of workflow types is said of their
-latest runs. So it costs the same however many runs there are.
+Everything here is bounded: counts stop at :data:`MOST_COUNTED`, and the figures of workflow types are of the latest
+runs. So it costs the same however many runs there are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.sql_text import fetch
+from outlast_store.database.sql_text import fetch, marks
 from outlast_workflow.primitives.enums import RunStatus, TimeoutKind
 
 MOST_COUNTED: Final = 10_000
@@ -23,7 +23,7 @@ LATEST_FAILURES: Final = 2_000
 
 
 def ping(connection: Connection) -> None:
-    """Ask the database for anything: it answers, or an error is raised."""
+    """Check that the database answers; raise its error if it does not."""
     fetch(connection, "SELECT 1")
 
 
@@ -32,7 +32,7 @@ def ping(connection: Connection) -> None:
 
 @dataclass(slots=True)
 class TaskQueueLoad:
-    """What waits in a task queue and what of it runs. Instants in microseconds."""
+    """What waits in a task queue, and what is running. Instants are microseconds since the epoch."""
 
     task_queue: str
     waiting_runs: int = 0
@@ -41,13 +41,13 @@ class TaskQueueLoad:
     oldest_waiting_at: int | None = None
 
     def note_oldest(self, at: int | None) -> None:
-        """Something has waited since an instant."""
+        """Note that something has waited since an instant."""
         if at is not None and (self.oldest_waiting_at is None or at < self.oldest_waiting_at):
             self.oldest_waiting_at = at
 
 
 def task_queue_loads(connection: Connection, now: int) -> dict[str, TaskQueueLoad]:
-    """What each task queue holds, of those that hold anything."""
+    """Return the load of each task queue that has any."""
     loads: dict[str, TaskQueueLoad] = {}
 
     def load(queue: str) -> TaskQueueLoad:
@@ -84,28 +84,28 @@ class TypeShare:
     workflow_type: str
     statuses: dict[str, int] = field(default_factory=dict)
     durations_us: list[int] = field(default_factory=list)
-    """How long those took that have ended, shortest first."""
+    """How long the ended ones took, in microseconds, the shortest first."""
     first_created_at: int = 0
     last_created_at: int = 0
 
     @property
     def runs(self) -> int:
-        """How many they are."""
+        """How many runs these are."""
         return sum(self.statuses.values())
 
     def of(self, *statuses: RunStatus) -> int:
-        """How many are so."""
+        """Return how many of them have one of the statuses."""
         return sum(self.statuses.get(status.value, 0) for status in statuses)
 
     def quantile_us(self, share: float) -> int | None:
-        """What that share of them did not exceed."""
+        """Return the duration, in microseconds, that this share of the ended ones did not exceed."""
         if not self.durations_us:
             return None
         return self.durations_us[min(int(share * len(self.durations_us)), len(self.durations_us) - 1)]
 
 
 def type_shares(connection: Connection, *, latest: int = LATEST_RUNS) -> list[TypeShare]:
-    """How the database's latest runs went, by workflow type; the busiest type first."""
+    """Return how the latest runs went, by workflow type, the busiest type first."""
     shares: dict[str, TypeShare] = {}
     text = (
         "SELECT workflow_type, status, created_at, started_at, closed_at FROM workflow_runs "
@@ -158,7 +158,7 @@ _AHEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A deadline or a timer that lies ahead, or has passed and nobody enforced it yet."""
+    """A deadline or a timer that lies ahead, or is past and not enforced yet."""
 
     kind: str
     due_at: int
@@ -169,13 +169,13 @@ class Due:
 
 @dataclass(slots=True)
 class Outlook:
-    """What lies ahead.
+    """The deadlines and timers that lie ahead.
 
     Attributes:
-        counts: By kind, how many fall due before each of the bounds that were asked for, and later; of the nearest
-            10,000 of runs, activities and timers each.
+        counts: By kind, how many fall due before each of the given bounds, and how many later. Of runs, activities and
+            timers the nearest 10,000 each are counted.
         nearest: The nearest ones.
-        more: Whether counting stopped there, so that there may be more.
+        more: Whether counting stopped at that limit, so that there may be more.
     """
 
     counts: dict[str, list[int]]
@@ -184,11 +184,11 @@ class Outlook:
 
 
 def outlook(connection: Connection, bounds: Sequence[int]) -> Outlook:
-    """Open deadlines and timers, by kind and by when they fall due.
+    """Return the open deadlines and timers, by kind and by when they fall due.
 
     Args:
-        connection: A reader's.
-        bounds: Instants in microseconds, rising.
+        connection: Where to read.
+        bounds: Instants in microseconds since the epoch, rising.
     """
     counts: dict[str, list[int]] = {}
     nearest: list[tuple[int, str, str, int | None]] = []
@@ -228,7 +228,7 @@ class EnforcedLately:
 
 
 def enforced_lately(connection: Connection) -> list[EnforcedLately]:
-    """The timeouts among the latest failures, newest first."""
+    """Return the timeouts among the latest failures, the newest first."""
     text = (
         "SELECT timeout_kind, deadline_at, recorded_at, run_id, source_kind, source_id FROM ("
         "SELECT * FROM workflow_failures ORDER BY failure_id DESC LIMIT ?) AS latest "
@@ -248,5 +248,5 @@ def _workflow_ids(connection: Connection, run_ids: set[str]) -> dict[str, str]:
     if not run_ids:
         return {}
     ordered = sorted(run_ids)
-    text = f"SELECT run_id, workflow_id FROM workflow_runs WHERE run_id IN ({', '.join('?' * len(ordered))})"
+    text = f"SELECT run_id, workflow_id FROM workflow_runs WHERE run_id IN ({marks(ordered)})"
     return {row[0]: row[1] for row in fetch(connection, text, tuple(ordered))}

@@ -1,11 +1,12 @@
-"""Listing and counting runs: filters, and pages that continue where the last one ended.
+"""Lists and counts of runs: filters, and pages that continue where the last one ended.
 
-Pages are ordered by run id, newest first: run ids are time-ordered, and a page says which id it ended with. What
-existed when the walk began, and matches all the while, is therefore seen exactly once, however much is written.
+Pages are ordered by run id, newest first, because run ids are time-ordered; the next page begins after the last id of
+the one before. So a run that existed when the walk began, and matches throughout, is seen exactly once, however much
+is written meanwhile.
 
-Filters on what is open, on how it ended badly, on the type, the workflow id, search attributes and trouble use
-indexes; the others are tested while walking from the newest run back. Where a filter says when runs were created, the
-walk is bounded by the time in the run id, with a day's grace for clocks.
+These filters use indexes: open runs, runs that ended badly, workflow type, workflow id, search attributes, attention.
+The others are tested while walking back from the newest run. Where a filter bounds when runs were created, the time in
+the run id bounds the walk, with a day's grace for clocks that differ.
 """
 
 from __future__ import annotations
@@ -19,22 +20,25 @@ from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import Values, fetch, marks
-from outlast_store.reads import attention as trouble
+from outlast_store.reads import attention
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import search_index
 from outlast_store.schema.ids import first_id_at
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
 
 GRACE_US: Final = 24 * 3600 * 1_000_000
-"""By how much the clocks of those that made ids may differ."""
+"""How far the clocks of the processes that make ids may differ, in microseconds."""
 _INDEXED_ENDS: Final = frozenset({"failed", "timed_out", "cancelled", "terminated"})
 _IN_TROUBLE_INDEX: Final = "status IN ('failed', 'timed_out', 'cancelled', 'terminated')"
-"""The condition of the partial index, word for word: SQLite uses the index only where it finds it."""
+"""The condition of the partial index, word for word, because SQLite uses the index only if it finds just that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs. Instants in microseconds; ``…_after`` is inclusive and ``…_before`` is not, so windows meet."""
+    """Which runs to list. Instants are microseconds since the epoch.
+
+    ``…_after`` is inclusive and ``…_before`` is exclusive, so adjacent windows meet.
+    """
 
     statuses: tuple[str, ...] = ()
     workflow_type: str | None = None
@@ -59,7 +63,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """What a listing shows of a run. The fields are columns of its row, in the order in which they are read."""
+    """What a listing shows of a run: columns of its row, in the order in which they are read."""
 
     run_id: str
     workflow_id: str
@@ -92,25 +96,39 @@ COLUMNS: Final = ", ".join(ListedRun.__dataclass_fields__)
 def page(
     connection: Connection, wanted: RunFilter, now: int, *, before: str | None, limit: int
 ) -> list[tuple[ListedRun, list[str]]]:
-    """At most ``limit`` runs with ids below ``before`` (if given), newest first, each with its attention."""
+    """Return a page of runs, newest first, each with the kinds of attention that it needs.
+
+    Args:
+        connection: Where to read.
+        wanted: Which runs.
+        now: Microseconds since the epoch.
+        before: The page begins below this run id; ``None`` begins with the newest run.
+        limit: Runs at most.
+    """
     with snapshot(connection):
-        polled = trouble.Polled.of(list_workers(connection), now)
+        polled = attention.Polled.of(list_workers(connection), now)
         source, where, values = _where(connection, wanted, now, polled, before)
         order = "found_id" if "found_id" in source else "run_id"
         text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {order} DESC LIMIT ?"
         runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
-        kinds = trouble.kinds_of(
+        kinds = attention.kinds_of(
             connection,
             [run.run_id for run in runs if run.closed_at is None],
-            trouble.everything(now, polled),
+            attention.everything(now, polled),
         )
     return [(run, kinds.get(run.run_id, [])) for run in runs]
 
 
 def count(connection: Connection, wanted: RunFilter, now: int) -> int:
-    """How many runs there are."""
+    """Return how many runs match.
+
+    Args:
+        connection: Where to read.
+        wanted: Which runs.
+        now: Microseconds since the epoch.
+    """
     with snapshot(connection):
-        polled = trouble.Polled.of(list_workers(connection), now)
+        polled = attention.Polled.of(list_workers(connection), now)
         source, where, values = _where(connection, wanted, now, polled)
         text = f"SELECT count(*) FROM {source}{where and ' WHERE ' + where}"
         found: int = fetch(connection, text, values)[0][0]
@@ -121,10 +139,10 @@ def _where(
     connection: Connection,
     wanted: RunFilter,
     now: int,
-    polled: trouble.Polled,
+    polled: attention.Polled,
     before: str | None = None,
 ) -> tuple[str, str, Values]:
-    """What to read from, the conditions, and the values of both."""
+    """Return what to read from, the conditions, and the values of both."""
     source, parts = _by_attributes(wanted.where, before)
     if before is not None:
         parts.append(("run_id < ?", (before,)))
@@ -143,7 +161,8 @@ def _where(
         since, until = getattr(wanted, f"{column}_after"), getattr(wanted, f"{column}_before")
         if since is not None:
             parts.append((f"{column}_at >= ?", (since,)))
-        if until is not None:  # nothing starts or closes before it is created
+        if until is not None:
+            # Nothing starts or closes before it is created.
             parts.append((f"{column}_at < ?", (until,)))
             parts.append(("run_id < ?", (first_id_at(until + GRACE_US),)))
     if wanted.created_after is not None:
@@ -156,11 +175,11 @@ def _where(
     if wanted.latest:
         parts.append(("next_run_id IS NULL", ()))
     for chosen, conditions in (
-        (wanted.attention, trouble.everything(now, polled) if wanted.attention else []),
-        (wanted.overdue, trouble.overdue(now)),
+        (wanted.attention, attention.everything(now, polled) if wanted.attention else []),
+        (wanted.overdue, attention.overdue(now)),
     ):
         if chosen:
-            inner, values = trouble.runs_where(conditions)
+            inner, values = attention.runs_where(conditions)
             parts.append((f"run_id IN ({inner})", values))
     text, values = _and(parts)
     return source[0], text, (*source[1], *values)
@@ -169,10 +188,10 @@ def _where(
 def _by_attributes(
     wanted: Sequence[search_index.Wanted], before: str | None
 ) -> tuple[tuple[str, Values], list[tuple[str, Values]]]:
-    """What to read from, and the conditions that are left.
+    """Return what to read from, and the conditions that are left.
 
-    One attribute that must be a certain value leads: its rows of the index are in the order of the page, so that a page
-    costs what it shows and not what there is.
+    If an attribute must have one certain value, the walk follows its rows in the index: they are in the order of the
+    page, so a page costs what it shows and not what there is.
     """
     leading = next((one for one in wanted if one.is_one), None)
     parts: list[tuple[str, Values]] = []
@@ -190,7 +209,7 @@ def _by_attributes(
 
 
 def _id_prefix(prefix: str, dialect: str) -> tuple[str, Values]:
-    """Ids that begin so: a range of their bytes."""
+    """Return the condition for workflow ids that begin with a prefix: a range of bytes."""
     least, less = (">=", "<") if dialect == "sqlite" else ("~>=~", "~<~")
     beyond = _beyond(prefix)
     if beyond is None:
@@ -199,7 +218,7 @@ def _id_prefix(prefix: str, dialect: str) -> tuple[str, Values]:
 
 
 def _beyond(prefix: str) -> str | None:
-    """The least text that is greater than all that begin with a prefix, if there is one."""
+    """Return the least text greater than all that begin with a prefix, if there is one."""
     kept = prefix.rstrip(chr(sys.maxunicode))
     if not kept:
         return None

@@ -1,7 +1,7 @@
-"""What happened in one run, for people: its activities with all attempts, what else took time, and its chain.
+"""The timeline of one run: its activities with all attempts, what else took time, and its chain.
 
-Bounded, so that a run of 20,000 events is shown as quickly as a short one: the latest of each kind, and how many more
-there are.
+It is bounded, so that a run of 20,000 events is shown as quickly as a short one: it holds the latest of each kind, and
+says whether there are more.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.sql_text import columns_of, fetch, marks
+from outlast_store.database.sql_text import fetch, marks, select
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, AttemptRow
 
@@ -38,7 +38,7 @@ SHOWN_EVENTS: Final = (
     "WorkflowCancelRequested",
     "WorkflowTaskFailed",
 )
-"""Events that take, or mark, time; activities are told by their rows."""
+"""Events that take time or mark a moment. Activities are not among them: their rows are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,10 @@ class ChainLink:
 
 @dataclass(slots=True)
 class RunTimeline:
-    """What happened in a run, each list in order. ``more_activities`` and ``more_events`` are earlier ones."""
+    """What happened in a run, each list in order.
+
+    ``more_activities`` and ``more_events`` say whether there are earlier ones.
+    """
 
     activities: list[ActivityRow]
     attempts: list[AttemptRow]
@@ -79,31 +82,18 @@ class RunTimeline:
 def run_timeline(
     connection: Connection, run_id: str, workflow_id: str, parent_run_id: str | None
 ) -> RunTimeline:
-    """Look at a run."""
+    """Return what happened in a run.
+
+    Args:
+        connection: Where to read.
+        run_id: Which run.
+        workflow_id: Its workflow, whose runs are listed.
+        parent_run_id: The run that started it, if one did.
+    """
     with snapshot(connection):
-        activities = [
-            ActivityRow(*row)
-            for row in fetch(
-                connection,
-                f"SELECT {', '.join(columns_of(tables.activity_executions))} FROM activity_executions "
-                "WHERE run_id = ? ORDER BY activity_id DESC LIMIT ?",
-                (run_id, MOST_ACTIVITIES + 1),
-            )
-        ]
+        activities = _latest_activities(connection, run_id)
         shown = activities[:MOST_ACTIVITIES][::-1]
-        attempts = (
-            [
-                AttemptRow(*row)
-                for row in fetch(
-                    connection,
-                    f"SELECT {', '.join(columns_of(tables.activity_attempts))} FROM activity_attempts "
-                    "WHERE run_id = ? AND activity_id >= ? ORDER BY activity_id, attempt",
-                    (run_id, shown[0].activity_id),
-                )
-            ]
-            if shown
-            else []
-        )
+        attempts = _attempts_from(connection, run_id, shown[0].activity_id) if shown else []
         events = fetch(
             connection,
             "SELECT seq, type, recorded_at, payload FROM history_events "
@@ -133,3 +123,13 @@ def run_timeline(
         runs=[ChainLink(*row) for row in runs],
         parent_workflow_id=parent[0][0] if parent else None,
     )
+
+
+def _latest_activities(connection: Connection, run_id: str) -> list[ActivityRow]:
+    text = select(tables.activity_executions, "run_id = ? ORDER BY activity_id DESC LIMIT ?")
+    return [ActivityRow(*row) for row in fetch(connection, text, (run_id, MOST_ACTIVITIES + 1))]
+
+
+def _attempts_from(connection: Connection, run_id: str, activity_id: int) -> list[AttemptRow]:
+    text = select(tables.activity_attempts, "run_id = ? AND activity_id >= ? ORDER BY activity_id, attempt")
+    return [AttemptRow(*row) for row in fetch(connection, text, (run_id, activity_id))]

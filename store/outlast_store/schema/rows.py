@@ -1,8 +1,8 @@
-"""Rows as Python objects: one class a table, one attribute a column, in the table's column order.
+"""Rows as Python objects: one class per table, one attribute per column, in the table's column order.
 
-A row's ``__dict__`` *is* its column values in order, so inserting is ``tuple(vars(row).values())`` and finding out what
-changed is a comparison of two dicts. Rows are mutable, but only a
-:class:`~outlast_store.journal.batch.Batch` may change one, and only its own copy.
+A row's ``__dict__`` *is* its column values in order. So inserting is ``tuple(vars(row).values())``, and what changed is
+found by comparing two dicts. Rows are mutable, but only a :class:`~outlast_store.journal.batch.Batch` may change one,
+and only its own copy.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Self
 
 
 class Row:
-    """What all rows share."""
+    """The base of all rows."""
 
     def copy(self) -> Self:
-        """A row with the same values."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
+        """Return a row with the same values."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
 
 
 @dataclass(eq=False)
 class InstanceRow(Row):
-    """A workflow id, and which run stands for it now."""
+    """A workflow id, and its current run."""
 
     workflow_id: str
     workflow_type: str
@@ -34,7 +34,7 @@ class InstanceRow(Row):
 
 @dataclass(eq=False)
 class RunRow(Row):
-    """One run. Times in microseconds; ``execution_timeout`` and ``run_timeout`` are durations in microseconds."""
+    """One run. Instants are microseconds since the epoch; both timeouts are durations in microseconds."""
 
     run_id: str
     workflow_id: str
@@ -84,22 +84,22 @@ class RunRow(Row):
         return self.closed_at is None
 
     def is_behind(self, other: RunRow) -> bool:
-        """Whether this is an older state of the run than ``other``."""
+        """Return whether this is an older state of the run than ``other``."""
         return self.fence < other.fence or self.last_seq < other.last_seq or self.inbox < other.inbox
 
     def wake(self, now: int) -> None:
-        """Say that there is something to do: the lesser of what is set and now (null counts as later)."""
+        """Make the run ready now, unless it has been ready for longer."""
         if self.wake_at is None or self.wake_at > now:
             self.wake_at = now
 
 
 LOCAL = "\x01"
-"""Before a queue's name: where the local activities of its runs wait. No user's queue can be called so."""
+"""The prefix of a task queue's name for the local activities of its runs. No user's queue can begin with it."""
 
 
 @dataclass(eq=False)
 class ActivityRow(Row):
-    """One activity execution; ``attempt`` is also the claim's token: it rises with every claim."""
+    """One activity execution. ``attempt`` is also the claim token: it rises with every claim."""
 
     run_id: str
     activity_id: int
@@ -135,12 +135,12 @@ class ActivityRow(Row):
 
     @property
     def queue(self) -> str:
-        """Its task queue, as users know it."""
+        """The task queue as users know it."""
         return self.task_queue.removeprefix(LOCAL) if self.local else self.task_queue
 
     @property
     def charged_attempt(self) -> int:
-        """The attempt number as the user's policy counts it: rescues and hand-backs are not charged."""
+        """The attempt number as the user's retry policy counts it: without rescues and releases."""
         return self.attempt - self.uncharged
 
 
@@ -161,7 +161,7 @@ class AttemptRow(Row):
 
 @dataclass(eq=False)
 class FailureRow(Row):
-    """A failure, for people and for statistics."""
+    """A failure, for users and for statistics."""
 
     failure_id: str
     run_id: str
@@ -193,12 +193,12 @@ class WorkerRow(Row):
 
 
 RequestKey = tuple[str, str, str]
-"""Of a request: the first run of the chain, the kind, the request's id."""
+"""A request's key: the first run of the chain, the kind, and the request's id."""
 
 
 @dataclass(eq=False)
 class RequestRow(Row):
-    """A request and what became of it."""
+    """A request, and what became of it."""
 
     first_run_id: str
     kind: str

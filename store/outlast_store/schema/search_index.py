@@ -1,18 +1,18 @@
 """The index of search attributes: rows by which runs are found, and the conditions that find them.
 
-A run's attributes stand in its own row, as JSON. Beside it each value has a row in ``search_attributes`` (a list has
-one for each item), whose text is made so that **its bytes are in the order of the values**, and its first letter says
-which kind it is; columns and comparisons are by bytes on both databases:
+A run's attributes are in its own row, as JSON. In addition each value (each item, for a list) has a row in
+``search_attributes``. The value's text there is made so that **its bytes are in the order of the values**, and its
+first letter names the kind. Columns and comparisons are by bytes on both databases:
 
 ====== =============================================================================================================
 ``b``  a boolean: ``0`` or ``1``
-``n``  a number: 16 digits of hex that order as the nearest double does, 3 more for how far a whole number lies from
-       that double, and ``f`` or ``i``. So 5 and 5.0 are neighbours, and 2**53 + 1 is not 2**53
+``n``  a number: 16 hex digits that order as the nearest double does, 3 more for the distance of an integer from that
+       double, and ``f`` or ``i``. So 5 and 5.0 are neighbours, and 2**53 + 1 differs from 2**53
 ``s``  text, as it is
 ``t``  an instant: microseconds since the year 1, 18 digits
 ====== =============================================================================================================
 
-Rows are written by statements of their own, at once, within the batch's transaction and under the run's guard.
+Rows are written at once, by statements of their own, within the batch's transaction and under the run's guard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeGuard
 
 import orjson
 
-from outlast_store.database.sql_text import Values
+from outlast_store.database.sql_text import Values, marks
 from outlast_workflow.options.search_attributes import Document, from_document, merged
 from outlast_workflow.primitives.times import from_datetime
 
@@ -40,7 +40,7 @@ _ROWS_A_STATEMENT: Final = 200
 
 
 class Searchable(Protocol):
-    """The part of a run's row that this is about."""
+    """The part of a run's row that holds search attributes."""
 
     run_id: str
     search_attributes: str | None
@@ -50,7 +50,7 @@ class Searchable(Protocol):
 
 
 def sortable(value: Scalar) -> str:
-    """A value as text whose bytes order as the values of its kind do."""
+    """Return a value as text whose bytes order as the values of its kind do."""
     if isinstance(value, bool):
         return f"b{value:d}"
     if isinstance(value, int | float):
@@ -61,7 +61,8 @@ def sortable(value: Scalar) -> str:
 
 
 def _number(value: int | float) -> str:
-    nearest = float(value) + 0.0  # which makes a negative zero a plain one
+    # The addition turns a negative zero into a plain one.
+    nearest = float(value) + 0.0
     (bits,) = struct.unpack(">Q", struct.pack(">d", nearest))
     bits = bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63)
     distance = value - int(nearest) if isinstance(value, int) else 0
@@ -69,7 +70,7 @@ def _number(value: int | float) -> str:
 
 
 def _least(value: Scalar) -> str:
-    """The least text that a value equal to this one may have."""
+    """Return the least text that a value equal to this one may have."""
     return _number(value) + "f" if _is_number(value) else sortable(value)
 
 
@@ -85,7 +86,7 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def index_rows(document: str | None) -> set[tuple[str, str]]:
-    """``(name, value)`` of the rows that a run's attributes have."""
+    """Return ``(name, value)`` of each row that a run's attributes have."""
     if document is None:
         return set()
     rows: set[tuple[str, str]] = set()
@@ -96,12 +97,18 @@ def index_rows(document: str | None) -> set[tuple[str, str]]:
 
 
 def index(execute: Execute, run: Searchable) -> None:
-    """Write the rows of a run that begins."""
+    """Write the rows of a new run."""
     _insert(execute, run.run_id, sorted(index_rows(run.search_attributes)))
 
 
 def upsert(execute: Execute, run: Searchable, given: Document) -> None:
-    """Set attributes of a run, in its row and in the index: only what changed is written."""
+    """Set attributes of a run, in its row and in the index. Only what changed is written.
+
+    Args:
+        execute: Runs the statements.
+        run: The run's row.
+        given: The attributes to set; ``None`` as the value removes one.
+    """
     before = index_rows(run.search_attributes)
     known = orjson.loads(run.search_attributes) if run.search_attributes is not None else None
     document = merged(known, given)
@@ -121,9 +128,9 @@ def upsert(execute: Execute, run: Searchable, given: Document) -> None:
 def _insert(execute: Execute, run_id: str, rows: Sequence[tuple[str, str]]) -> None:
     for start in range(0, len(rows), _ROWS_A_STATEMENT):
         some = rows[start : start + _ROWS_A_STATEMENT]
-        marks = ", ".join(["(?, ?, ?)"] * len(some))
+        groups = ", ".join(["(?, ?, ?)"] * len(some))
         execute(
-            f"INSERT INTO search_attributes (run_id, name, value) VALUES {marks}",
+            f"INSERT INTO search_attributes (run_id, name, value) VALUES {groups}",
             tuple(part for name, value in some for part in (run_id, name, value)),
         )
 
@@ -133,9 +140,9 @@ def _insert(execute: Execute, run_id: str, rows: Sequence[tuple[str, str]]) -> N
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one attribute must be: one of some values, or within a range (of which either end may be open).
+    """What one attribute must be: one of some values, or in a range, either end of which may be open.
 
-    Of a list, one item has to be so.
+    For a list it is enough that one item matches.
     """
 
     name: str
@@ -147,21 +154,18 @@ class Wanted:
 
     @property
     def is_one(self) -> bool:
-        """Whether it names a single value: at most one row of a run can be it."""
+        """Whether it names a single value, which at most one row of a run can have."""
         return len(self.values) == 1
 
 
 def condition(wanted: Wanted) -> tuple[str, Values]:
-    """The condition on rows of ``search_attributes``, and its values."""
+    """Return the condition on rows of ``search_attributes``, and its values."""
     if wanted.values:
         texts: list[str] = []
         for value in wanted.values:
             texts += dict.fromkeys((_least(value), _greatest(value)))
-        marks = ", ".join("?" * len(texts))
-        return (
-            f"name = ? AND value {'= ?' if len(texts) == 1 else f'IN ({marks})'}",
-            (wanted.name, *texts),
-        )
+        equal = "= ?" if len(texts) == 1 else f"IN ({marks(texts)})"
+        return f"name = ? AND value {equal}", (wanted.name, *texts)
     parts, values = ["name = ?"], [wanted.name]
     kind = next(
         value for value in (wanted.at_least, wanted.above, wanted.at_most, wanted.below) if value is not None

@@ -1,7 +1,7 @@
-"""The tables. Alembic owns the schema; this module is what it must be equal to (a test compares them).
+"""The tables. The migrations own the schema; this module is what they must lead to (a test compares them).
 
-Times are integers: microseconds since the epoch, UTC. Payloads are JSON text. No foreign keys on hot tables; the
-indexes of the hot path are partial, so a row that is closed stands in none of them.
+Times are integers: microseconds since the epoch, UTC. Payloads are JSON text. Hot tables have no foreign keys. The
+indexes of the hot path are partial, so they hold no closed rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ metadata = MetaData(
 
 
 _BYTES = Text().with_variant(Text(collation="C"), "postgresql")
-"""Text that is compared by its bytes, as SQLite compares all of it."""
+"""Text that PostgreSQL, too, compares by its bytes, as SQLite compares all text."""
 
 
 def _table(name: str, *items: Column[object] | Index) -> Table:
@@ -113,7 +113,7 @@ workflow_runs = _table(
         "run_id",
         where="status IN ('failed', 'timed_out', 'cancelled', 'terminated')",
     ),
-    # Listing: besides ix_runs_open these two are all that a healthy run stands in.
+    # For listing: apart from ix_runs_open, a healthy run is in these two only.
     Index("ix_runs_type", "workflow_type", "run_id"),
     Index("ix_runs_workflow_id", "workflow_id", "run_id", postgresql_ops={"workflow_id": "text_pattern_ops"}),
     _partial("ix_runs_attention", "attention", "run_id", where="attention IS NOT NULL"),
