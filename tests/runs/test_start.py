@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.watchdog.stage import POLICY, Stage
 
@@ -11,8 +13,8 @@ from outlast_workflow.options.options import StartOptions
 from outlast_workflow.primitives.enums import DuplicatePolicy
 
 
-async def start(stage: Stage, policy: str, **options: object) -> str:
-    made = StartOptions(duplicate_policy=DuplicatePolicy(policy), **options)  # type: ignore[arg-type]
+async def start(stage: Stage, policy: str, **options: Any) -> str:
+    made = StartOptions(duplicate_policy=DuplicatePolicy(policy), **options)
     return await stage.start(made, workflow_id="w")
 
 

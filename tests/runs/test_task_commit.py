@@ -36,7 +36,7 @@ async def commit(stage: Stage, run_id: str, *, seen_seq: int | None = None, **ta
         history_bytes=run.history_bytes,
         python=11,
     )
-    decided = {
+    decided: dict[str, Any] = {
         "worker_id": "worker-1",
         "fence": 1,
         "seen_seq": run.last_seq if seen_seq is None else seen_seq,

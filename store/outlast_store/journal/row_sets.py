@@ -21,7 +21,7 @@ from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, InstanceRow, Row, RunRow
 
 R = TypeVar("R", bound=Row)
-K = TypeVar("K")
+K = TypeVar("K", str, ActivityKey)
 
 
 class Entry(Generic[R]):
@@ -62,7 +62,7 @@ class RowSet(dict[K, Entry[R]], Generic[K, R]):
         """
         trusted: list[K] = []
         missing: list[K] = []
-        for key in sorted(keys):  # type: ignore[type-var]
+        for key in sorted(keys):
             row = cached.get(key)
             if row is None:
                 missing.append(key)

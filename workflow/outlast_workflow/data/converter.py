@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 import orjson
@@ -61,7 +62,7 @@ class DataConverter:
         self.codec = codec
         # Loads pydantic: here and not at import, which would slow down the start of programs that only declare
         # workflows and activities; nor at the first value that needs it, which would slow down a workflow task.
-        import outlast_workflow.data.adapters  # noqa: F401
+        import_module("outlast_workflow.data.adapters")
 
     # --- writing -----------------------------------------------------------------------------------------------------
 

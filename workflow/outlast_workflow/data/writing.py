@@ -252,7 +252,6 @@ def _children(item: Any) -> Iterable[Any]:
         return (item.value,)
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
         return [getattr(item, field.name) for field in dataclasses.fields(item)]
-    if hasattr(item.__class__, "__pydantic_serializer__"):
-        fields: dict[str, Any] = vars(item)
-        return fields.values()
+    if hasattr(type(item), "__pydantic_serializer__"):
+        return list(vars(item).values())
     return ()
