@@ -33,7 +33,7 @@ def start(
     input: Any = None,
     task_queue: str = "default",
 ) -> StartRun:
-    """A start of a workflow that no code stands behind."""
+    """A start of a workflow that has no code."""
     run = first_run(
         run_id=environment.ids.next(),
         workflow_id=workflow_id,
@@ -48,7 +48,7 @@ def start(
 
 
 class Poison(BaseChange):
-    """Writes an event that is there already, which only the database finds out."""
+    """Writes an event that is there already, which only the database notices."""
 
     def __init__(self, run_id: str) -> None:
         self.runs = (run_id,)
@@ -160,7 +160,7 @@ class FaultyConnection(RawConnection):
         return self.real(text, values) if values else self.real(text)
 
     def settle(self) -> None:
-        """Wait for the answers to all that was sent: a server that finds its client gone may stop half-way."""
+        """Wait for the answers to every statement: a server that finds its client gone may stop half-way."""
         if self.pipelined:
             with self.together():  # inside another, its beginning and its end wait
                 pass
@@ -183,7 +183,7 @@ def lost_before(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> An
 
 
 def lost_after(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
-    """The statement is done, but nobody hears of it."""
+    """The statement is done, but its answer is lost."""
     raw.real(text)
     raw.settle()
     raw.lose()

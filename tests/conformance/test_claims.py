@@ -178,7 +178,7 @@ async def test_two_claims_of_one_batch_do_not_want_the_same_activities(journal: 
 async def test_a_claim_finds_what_another_transaction_does_not_hold(
     journal: Journal, on_disk: Database
 ) -> None:
-    """With ``SKIP LOCKED`` at once, without it as soon as that is over: never twice, and never nothing for ever."""
+    """With ``SKIP LOCKED`` at once, without it as soon as that is over: never twice, and never nothing forever."""
     environment = journal.committer._environment
     await asyncio.gather(*[journal.apply(start(environment, f"w-{n}")) for n in range(30)])
     others = [Journal(on_disk, environment) for _ in range(3)]
@@ -294,7 +294,7 @@ async def test_a_result_ends_its_attempt_once(journal: Journal, database: Databa
     with database.reader() as connection:
         row = find_run(connection, run.run_id)
         assert row is not None
-        assert row.wake_at is not None, "whoever appends an event wakes the run"
+        assert row.wake_at is not None, "appending an event wakes the run"
 
 
 async def test_a_zombies_result_is_refused_and_not_merged(journal: Journal, database: Database) -> None:
@@ -311,7 +311,7 @@ async def test_a_zombies_result_is_refused_and_not_merged(journal: Journal, data
     assert (row.status, row.claimed_by, row.uncharged, row.rescues) == ("running", "other", 1, 1)
 
 
-async def test_a_hand_back_is_not_charged_and_not_a_rescue(journal: Journal, database: Database) -> None:
+async def test_a_release_is_neither_counted_nor_a_rescue(journal: Journal, database: Database) -> None:
     run = await started(journal, scheduled(1))
     for attempt in range(1, 8):
         (claimed,) = await journal.apply(claim_activities("one"))

@@ -1,4 +1,4 @@
-"""The journal: groups, refusals, halves, retries, and outcomes that nobody heard of."""
+"""The journal: groups, refusals, halves, retries, and commits whose answers are lost."""
 
 from __future__ import annotations
 
@@ -109,24 +109,24 @@ async def test_a_batch_has_at_most_four_mebibytes(journal: Journal) -> None:
 
 
 async def test_listeners_hear_of_a_batch_before_its_callers(journal: Journal) -> None:
-    heard: list[str] = []
+    news: list[str] = []
 
     def listen(committed: Committed) -> None:
-        heard.append(f"listener: {len(committed.runs)} runs")
+        news.append(f"listener: {len(committed.runs)} runs")
 
     journal.subscribe(listen)
     change = start(journal.committer._environment, "w")
     done = asyncio.Event()
 
     def call_back(value: Any, error: BaseException | None) -> None:
-        heard.append("caller")
+        news.append("caller")
         done.set()
 
     journal.submit(change, call_back)
     await done.wait()
     journal.unsubscribe(listen)
     await journal.apply(Append(change.run.run_id))
-    assert heard == ["listener: 1 runs", "caller"]
+    assert news == ["listener: 1 runs", "caller"]
 
 
 async def test_later_changes_see_what_earlier_ones_of_the_batch_did(journal: Journal) -> None:
@@ -212,7 +212,7 @@ async def test_a_listener_that_fails_harms_nobody(journal: Journal) -> None:
     journal.unsubscribe(fail)
 
 
-# --- trouble --------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------------------------
 
 
 async def started(journal: Journal) -> str:
@@ -245,18 +245,18 @@ async def test_a_connection_lost_before_the_commit(
     assert histories(on_disk, run_id) == [["WorkflowStarted", "WorkflowCancelRequested"]]
 
 
-async def test_a_commit_that_was_done_but_not_heard_of(
+async def test_a_commit_whose_answer_was_lost_is_not_repeated(
     on_disk: Database, faults: Faults, journal: Journal
 ) -> None:
     run_id = await started(journal)
     faults.append(("COMMIT", lost_after))
     changes = [AppendMany(run_id), AppendMany(run_id)]
-    heard: list[int] = []
-    journal.subscribe(lambda committed: heard.append(len(committed.events.get(run_id, ()))))
+    news: list[int] = []
+    journal.subscribe(lambda committed: news.append(len(committed.events.get(run_id, ()))))
     outcomes = await gathered(journal, changes[0])
     assert outcomes == [2]
     assert changes[0].tried == 1, "it was applied: it is not done again"
-    assert heard == [1], "and those who listen hear of it"
+    assert news == [1], "and the listeners are notified"
     assert await journal.apply(changes[1]) == 3
     assert len(histories(on_disk, run_id)[0]) == 3
 
@@ -285,20 +285,20 @@ async def test_the_database_that_stays_away(
     assert await journal.apply(Append(run_id)) == 2
 
 
-async def test_a_commit_in_doubt_when_patience_ended_is_heard_of_late(
+async def test_a_commit_in_doubt_when_patience_ended_is_announced_late(
     on_disk: Database, faults: Faults, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its callers were told an error; if it was applied all the same, whoever listens learns what it set going."""
+    """Its callers got an error. If it was applied all the same, the listeners still learn what it started."""
     run_id = await started(journal)
-    heard: list[Any] = []
-    told = asyncio.Event()
+    news: list[Any] = []
+    notified = asyncio.Event()
 
-    def hear(committed: Any) -> None:
+    def note(committed: Any) -> None:
         if committed.runs:
-            heard.append(committed)
-            told.set()
+            news.append(committed)
+            notified.set()
 
-    journal.subscribe(hear)
+    journal.subscribe(note)
     with monkeypatch.context() as away:
         away.setattr(journal.committer, "_patience_s", 0.0)
         away.setattr(on_disk.__class__, "writer", _unreachable)
@@ -306,30 +306,30 @@ async def test_a_commit_in_doubt_when_patience_ended_is_heard_of_late(
         faults.append(("COMMIT", lost_after))
         outcomes = await gathered(journal, Append(run_id))
         assert isinstance(outcomes[0], StoreError)
-        assert heard == []
+        assert news == []
         doubts = [journal.committer.in_doubt]
-    await told.wait()
-    (committed,) = heard
+    await notified.wait()
+    (committed,) = news
     assert committed.late
     assert committed.runs[run_id].last_seq == 2
     assert [*doubts, journal.committer.in_doubt] == [True, False]
     assert await journal.apply(AppendMany(run_id)) == 3
-    assert not heard[-1].late
+    assert not news[-1].late
 
 
 async def test_a_commit_in_doubt_that_was_not_applied_is_forgotten(
     on_disk: Database, faults: Faults, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = await started(journal)
-    heard: list[Any] = []
+    news: list[Any] = []
     with monkeypatch.context() as away:
         away.setattr(journal.committer, "_patience_s", 0.0)
         away.setattr(on_disk.__class__, "writer", _unreachable)
         faults.append(("COMMIT", lost_before))
         assert isinstance((await gathered(journal, Append(run_id)))[0], StoreError)
-    journal.subscribe(heard.append)
+    journal.subscribe(news.append)
     assert await journal.apply(Append(run_id)) == 2
-    assert [committed.late for committed in heard] == [False]
+    assert [committed.late for committed in news] == [False]
 
 
 async def test_a_journal_whose_row_is_gone_makes_it_anew(database: Database, journal: Journal) -> None:
@@ -352,7 +352,7 @@ async def test_a_journal_whose_row_is_gone_makes_it_anew(database: Database, jou
 async def test_a_commit_in_doubt_whose_row_is_gone_is_not_done_again(
     on_disk: Database, faults: Faults, journal: Journal, done: bool
 ) -> None:
-    """Nobody can know what became of it: its callers are told so."""
+    """Nobody can know what became of it, and its callers get an error that says so."""
     run_id = await started(journal)
 
     def lost_and_forgotten(raw: FaultyConnection, text: str, values: tuple[Any, ...]) -> Any:
@@ -402,7 +402,7 @@ async def test_a_transaction_that_arrives_after_it_was_given_up_is_refused(
 
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("error", [OSError("poll"), AssertionError("a driver's bug"), KeyboardInterrupt()])
-async def test_whatever_is_raised_while_it_commits_is_no_answer(
+async def test_any_error_during_a_commit_leaves_it_in_doubt(
     database: Database, faults: Faults, error: BaseException, done: bool
 ) -> None:
     """Only the database can say that nothing was applied; all else leaves it in doubt."""
@@ -432,7 +432,7 @@ async def test_whatever_is_raised_while_it_commits_is_no_answer(
 
 
 def test_a_row_that_is_gone_is_no_end_of_patience(on_disk: Database, faults: Faults) -> None:
-    """A process that was paused between two attempts finds its row gone, and is told of no error for it."""
+    """A process that was paused between two attempts finds its row gone, and gets no error for it."""
     committer = Committer(on_disk, on_disk.environment, patience_s=0.05)
     first = start(on_disk.environment, "w")
     committer.run([first])
@@ -471,7 +471,7 @@ def test_patience_is_whole_again_when_it_has_ended(
 
 
 @pytest.mark.postgresql
-async def test_rows_are_not_locked_for_ever_by_who_was_stopped(postgresql_url: str) -> None:
+async def test_a_process_that_was_stopped_does_not_lock_rows_forever(postgresql_url: str) -> None:
     """Between what it has read and what it writes, a process may be paused: the server ends its session then."""
     environment = Environment()
     settings = PostgresSettings(idle_in_transaction_timeout_s=0.2)
@@ -524,7 +524,7 @@ def _goes_through(database: Database, statements: list[tuple[str, tuple[Any, ...
 async def test_a_journal_whose_row_is_of_another_time_makes_it_anew(
     on_disk: Database, journal: Journal
 ) -> None:
-    """As after a failover to a standby that had not heard of the last commits."""
+    """As after a failover to a standby that had not received the last commits."""
     run_id = await started(journal)
     connection = on_disk.writer()
     connection.exec_driver_sql("UPDATE journals SET batch_no = batch_no - 1")
@@ -604,7 +604,7 @@ async def test_a_backend_that_is_terminated_while_it_commits(
 
 @pytest.mark.postgresql
 async def test_a_commit_still_under_way_is_waited_for(postgresql_url: str, faults: Faults) -> None:
-    """Whoever asks too early is told nothing: the journal's row is locked until the old session is through."""
+    """An early reader gets no answer: the journal's row is locked until the old session is through."""
     environment = Environment()
     settings = PostgresSettings(lock_timeout_s=0.05)
     database = Database(DatabaseUrl.parse(postgresql_url), environment, postgres=settings)

@@ -40,7 +40,7 @@ def database(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[D
 
 @pytest.fixture
 def stop() -> Iterator[Stop]:
-    """Stops the server's process behind a connection; it goes on when the test has ended, or sooner."""
+    """Stops the server's process behind a connection; it continues when the test has ended, or sooner."""
     stopped: list[int] = []
 
     def stop(connection: Connection) -> int:

@@ -21,7 +21,8 @@ from outlast_workflow.errors import (
 def _in_child(check: Callable[[], None]) -> int:
     """The exit code of a forked child: zero if the check passed there."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: forking beside threads
+        # From Python 3.12 on, forking a process that has threads warns.
+        warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -17,8 +17,8 @@ from outlast_workflow.environment import Environment
 LONG = 3600.0
 
 
-class Beats:
-    """A tick that counts, and lets tests wait for it from the loop, be it run on a thread or on the loop."""
+class CountedTick:
+    """A tick that counts, and lets tests wait for it from the loop, whether it runs on a thread or on the loop."""
 
     def __init__(self, act: Callable[[Connection, int], float | None] | None = None) -> None:
         self.count = 0
@@ -55,23 +55,23 @@ async def started(ticker: Ticker) -> AsyncIterator[Ticker]:
     ticker.stop()
 
 
-async def test_a_beat_runs_at_once_and_then_at_its_interval(started: Ticker):
-    ticks = Beats(select_one)
+async def test_a_tick_runs_at_once_and_then_at_its_interval(started: Ticker):
+    ticks = CountedTick(select_one)
     started.add("lease", 0.01, ticks)
     assert [await ticks.next() for _ in range(3)] == [1, 2, 3]
 
 
 async def test_now_is_the_engines_clock(started: Ticker):
     seen: list[int] = []
-    ticks = Beats(lambda connection, now: seen.append(now))
+    ticks = CountedTick(lambda connection, now: seen.append(now))
     before = Environment().clock.now()
     started.add("lease", LONG, ticks)
     await ticks.next()
     assert before <= seen[0] <= Environment().clock.now()
 
 
-async def test_a_beat_is_woken_from_any_thread(started: Ticker):
-    lease, heartbeats = Beats(), Beats()
+async def test_a_tick_is_woken_from_any_thread(started: Ticker):
+    lease, heartbeats = CountedTick(), CountedTick()
     started.add("lease", LONG, lease)
     started.add("heartbeats", LONG, heartbeats)
     await lease.next()
@@ -84,24 +84,24 @@ async def test_a_beat_is_woken_from_any_thread(started: Ticker):
     started.wake("no such tick")
 
 
-async def test_a_wake_during_a_beat_asks_for_another(started: Ticker):
+async def test_a_wake_during_a_tick_asks_for_another(started: Ticker):
     def wake_once(connection: Connection, now: int) -> None:
         if ticks.count == 1:
             started.wake("heartbeats")
 
-    ticks = Beats(wake_once)
+    ticks = CountedTick(wake_once)
     started.add("heartbeats", LONG, ticks)
     assert [await ticks.next(), await ticks.next()] == [1, 2]
 
 
-async def test_a_beat_may_ask_to_run_sooner(started: Ticker):
-    ticks = Beats(lambda connection, now: 0.005 if ticks.count < 3 else None)
+async def test_a_tick_may_ask_to_run_sooner(started: Ticker):
+    ticks = CountedTick(lambda connection, now: 0.005 if ticks.count < 3 else None)
     started.add("heartbeats", LONG, ticks)
     assert [await ticks.next() for _ in range(3)] == [1, 2, 3]
 
 
-async def test_beats_added_before_the_start_run_after_it(ticker: Ticker):
-    ticks = Beats()
+async def test_ticks_added_before_the_start_run_after_it(ticker: Ticker):
+    ticks = CountedTick()
     ticker.add("lease", LONG, ticks)
     await asyncio.sleep(0)
     assert ticks.count == 0
@@ -110,8 +110,8 @@ async def test_beats_added_before_the_start_run_after_it(ticker: Ticker):
     ticker.stop()
 
 
-async def test_no_beat_runs_after_stop(ticker: Ticker):
-    ticks = Beats(select_one)
+async def test_no_tick_runs_after_stop(ticker: Ticker):
+    ticks = CountedTick(select_one)
     ticker.start()
     ticker.add("lease", 0.001, ticks)
     await ticks.next()
@@ -126,8 +126,8 @@ async def test_no_beat_runs_after_stop(ticker: Ticker):
     ticker.stop()
 
 
-async def test_a_removed_beat_runs_no_more(started: Ticker):
-    ticks, other = Beats(), Beats()
+async def test_a_removed_tick_runs_no_more(started: Ticker):
+    ticks, other = CountedTick(), CountedTick()
     started.add("lease", LONG, ticks)
     await ticks.next()
     started.remove("lease")
@@ -138,7 +138,7 @@ async def test_a_removed_beat_runs_no_more(started: Ticker):
 
 
 async def test_it_is_a_thread_of_its_own_unless_there_may_be_none(started: Ticker, database: Database):
-    ticks = Beats()
+    ticks = CountedTick()
     started.add("lease", LONG, ticks)
     await ticks.next()
     on_loop = database.url.memory or not started._driver.__class__.__name__.startswith("Thread")
@@ -154,7 +154,7 @@ async def test_a_failed_tick_leaves_no_transaction_and_is_tried_again(
             raise KeyError("a bug")
         connection.exec_driver_sql("COMMIT")
 
-    ticks = Beats(fail_twice)
+    ticks = CountedTick(fail_twice)
     started.add("lease", LONG, ticks)
     assert [await ticks.next() for _ in range(3)] == [1, 2, 3]
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -162,11 +162,11 @@ async def test_a_failed_tick_leaves_no_transaction_and_is_tried_again(
     assert "the lease tick failed" in errors[0].getMessage()
 
 
-async def test_one_beat_that_fails_does_not_keep_others_from_running(started: Ticker):
+async def test_one_tick_that_fails_does_not_keep_others_from_running(started: Ticker):
     def fail(connection: Connection, now: int) -> None:
         raise KeyError("a bug")
 
-    broken, fine = Beats(fail), Beats(select_one)
+    broken, fine = CountedTick(fail), CountedTick(select_one)
     started.add("broken", 0.001, broken)
     started.add("fine", 0.001, fine)
     assert [await fine.next() for _ in range(5)] == [1, 2, 3, 4, 5]
@@ -181,7 +181,7 @@ async def test_a_lost_connection_is_replaced(postgresql_url: str, caplog: pytest
         pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
         pids.append(pid)
 
-    ticks = Beats(note)
+    ticks = CountedTick(note)
     ticker.start()
     ticker.add("lease", 0.01, ticks)
     try:
@@ -205,7 +205,7 @@ async def test_a_database_that_is_away_is_tried_until_it_comes(
     folder = tmp_path / "later"
     database = Database(DatabaseUrl.parse(f"sqlite:///{folder}/app.db"), Environment())
     ticker = Ticker(database, Environment())
-    ticks = Beats(select_one)
+    ticks = CountedTick(select_one)
     warned = asyncio.Event()
     loop = asyncio.get_running_loop()
 

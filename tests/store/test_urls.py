@@ -87,7 +87,7 @@ def test_anything_else_is_refused_with_the_forms_that_are_not(text) -> None:
         assert form.strip() in str(refusal.value)
 
 
-def test_a_driver_in_the_scheme_is_named_as_the_trouble() -> None:
+def test_a_driver_in_the_scheme_is_named_as_the_problem() -> None:
     with pytest.raises(InvalidUrlError, match="leave the driver out: postgresql://"):
         DatabaseUrl.parse("postgresql+asyncpg://host/orders")
 

@@ -184,7 +184,7 @@ class Pass:
             steps.append(self._drain("timers", scans.due_timers, self._fire, found.timers))
         due = bool(steps)
         await together(steps)
-        if self._runs_ended or (peek.cascades is not None and peek.cascades <= now):
+        if self._runs_ended or (peek.close_policies is not None and peek.close_policies <= now):
             # Children that end take their deadlines with them.
             due = True
             await self._drain("cascades", self._due_close_policies, self._apply_close_policies)

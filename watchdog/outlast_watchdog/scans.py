@@ -22,7 +22,7 @@ class Peek:
     runs: int | None
     activities: int | None
     timers: int | None
-    cascades: int | None
+    close_policies: int | None
     leases: int | None
     lost_owners: bool
     lost_claimers: bool
@@ -93,8 +93,8 @@ def _least(*instants: int | None) -> int | None:
 
 def peek(connection: Connection) -> Peek:
     """Return whether anything is due, and when the next thing is."""
-    runs, activities, timers, cascades, leases, owners, claimers = due.read_low_ends(connection)
-    return Peek(runs, activities, timers, cascades, leases, bool(owners), bool(claimers))
+    runs, activities, timers, close_policies, leases, owners, claimers = due.read_low_ends(connection)
+    return Peek(runs, activities, timers, close_policies, leases, bool(owners), bool(claimers))
 
 
 def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:

@@ -5,8 +5,8 @@ A :class:`Change` is a pure function of the rows that it names and of ``batch.no
 see what earlier ones did. Rows, events, timers, attempts and failures reach the database in :meth:`Batch.flush`, which
 writes one statement per table and shape. What has no such form is written at once (:meth:`Batch.execute`).
 
-Where the rows come from is told in :mod:`outlast_store.journal.locked_rows`, how they are written in
-:mod:`outlast_store.journal.row_sets`, and what is open in a run in :mod:`outlast_store.journal.open_items`.
+:mod:`outlast_store.journal.locked_rows` explains where the rows come from, :mod:`outlast_store.journal.row_sets` how
+they are written, and :mod:`outlast_store.journal.open_items` what is open in a run.
 """
 
 from __future__ import annotations

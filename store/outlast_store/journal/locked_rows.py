@@ -1,4 +1,4 @@
-"""The rows that a transaction looks at: read under their locks, or trusted from the cache.
+"""The rows of a transaction: read under their locks, or trusted from the cache.
 
 **Locks come in one order**: new instances, instances, runs, activities, each by key, so that two transactions cannot
 wait for each other. Rows that a change finds by a scan come after.
