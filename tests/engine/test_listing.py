@@ -21,7 +21,7 @@ from tests.statements import asked_of
 from outlast import Client, Range, RunStatus, RunSummary
 from outlast.errors import InvalidOptionError
 from outlast.testing import TestEnvironment
-from outlast.visibility.listing import Filters, run_filter
+from outlast.visibility.filters import Filters, run_filter
 from outlast_store.database.database import Database
 from outlast_store.reads import run_listing
 from outlast_store.reads.attention import OVERDUE_AFTER_US, UNPOLLED_AFTER_US

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import Response
 
 from outlast.text.attributes import conditions
-from outlast.visibility.listing import Filters
+from outlast.visibility.filters import Filters
 from outlast.visibility.views import RunPage, RunSummary
 from outlast_dashboard.access import Reader, TheWeb, Writer
 from outlast_dashboard.api.routes.bulk import Action, BulkBody, carry_out

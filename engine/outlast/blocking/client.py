@@ -26,7 +26,7 @@ from outlast.client.update_handle import UpdateHandle, WaitFor
 from outlast.histories.importer import Imported, Progress
 from outlast.histories.reset import ResetOptions
 from outlast.histories.source import Source
-from outlast.visibility.listing import Filters
+from outlast.visibility.filters import Filters
 from outlast.visibility.views import WorkerSummary, WorkflowDescription
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall

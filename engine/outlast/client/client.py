@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from outlast.histories.importer import Imported, Progress
     from outlast.histories.source import Source
     from outlast.runtime.runtime import Runtime
-    from outlast.visibility.listing import Filters, Listing
+    from outlast.visibility.filters import Filters
+    from outlast.visibility.listing import Listing
     from outlast.visibility.views import WorkerSummary, WorkflowDescription
     from outlast_workflow.environment import Environment
     from outlast_workflow.options.validation import Seconds

@@ -8,9 +8,10 @@ from typing import Any
 from outlast.client.bulk import RUNS_PER_PAGE, Bulk
 from outlast.client.handle import WorkflowHandle
 from outlast.runtime.runtime import Runtime
-from outlast.visibility.describe import workers
-from outlast.visibility.listing import Filters, Listing, run_filter
+from outlast.visibility.filters import Filters, run_filter
+from outlast.visibility.listing import Listing
 from outlast.visibility.views import WorkerSummary
+from outlast.visibility.workers import worker_summaries
 from outlast_store.reads import run_listing
 
 
@@ -42,4 +43,4 @@ class Visibility:
 
     async def workers(self) -> Sequence[WorkerSummary]:
         """Return the registered workers; see :meth:`outlast.Client.workers`."""
-        return await workers(self._runtime)
+        return await worker_summaries(self._runtime)

@@ -24,7 +24,7 @@ from outlast.client.client import Client
 from outlast.client.handle import HistoryEvent
 from outlast.client.interceptors import Interceptor, checked_interceptors
 from outlast.histories.source import Documents, Source
-from outlast.visibility.listing import Filters
+from outlast.visibility.filters import Filters
 from outlast_store.reads.export_format import check_format
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter

@@ -1,4 +1,4 @@
-"""Rows to what people and programs are shown of a workflow: :class:`~outlast.visibility.views.WorkflowDescription`."""
+"""Describing a workflow: its rows as one :class:`~outlast.visibility.views.WorkflowDescription`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from outlast.runtime.runtime import Runtime
+from outlast.visibility.columns import attributes, decoded, instant
 from outlast.visibility.views import (
     FailureCause,
     FailureView,
@@ -18,16 +19,14 @@ from outlast.visibility.views import (
     PendingTimer,
     PendingUpdate,
     RunDescription,
-    WorkerSummary,
     WorkerView,
     WorkflowDescription,
 )
 from outlast_activities.deadlines import options_of
-from outlast_store.reads.description import OpenChild, StoredDescription, describe_run, list_worker_loads
+from outlast_store.reads.description import OpenChild, StoredDescription, describe_run
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.errors import PayloadDecodeError, RunNotFoundError, WorkflowNotFoundError
-from outlast_workflow.options.search_attributes import SearchValue, from_document
+from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
 from outlast_workflow.primitives.enums import (
     ActivityStatus,
     Attention,
@@ -36,7 +35,6 @@ from outlast_workflow.primitives.enums import (
     RunStatus,
     TimeoutKind,
 )
-from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import seconds, to_datetime
 
 MOST_FAILURES: Final = 20
@@ -50,7 +48,14 @@ async def describe(
     *,
     follow: bool = False,
 ) -> WorkflowDescription:
-    """Describe a workflow's current run, or a certain one; with ``follow`` the latest one of that one's chain.
+    """Describe one run of a workflow, from one snapshot of the database.
+
+    Args:
+        runtime: The database.
+        converter: Decodes the memo and heartbeat details.
+        workflow_id: The workflow.
+        run_id: One of its runs; the current run if ``None``.
+        follow: Whether to describe the latest run of that run's chain instead.
 
     Raises:
         WorkflowNotFoundError: There is no such workflow.
@@ -126,7 +131,6 @@ def _activity(
     row: ActivityRow, workers: Mapping[str, WorkerRow], now: int, converter: DataConverter
 ) -> PendingActivity:
     pending = row.status == ActivityStatus.PENDING
-    details = decoded(row.heartbeat_details, converter)
     return PendingActivity(
         activity_id=row.activity_id,
         activity_type=row.activity_type,
@@ -145,15 +149,18 @@ def _activity(
         heartbeat_deadline_at=instant(row.heartbeat_deadline_at),
         next_deadline_at=instant(row.next_deadline_at),
         last_heartbeat_at=instant(row.heartbeat_at),
-        heartbeat_details=tuple(details)
-        if isinstance(details, list)
-        else ()
-        if details is None
-        else (details,),
+        heartbeat_details=_details(decoded(row.heartbeat_details, converter)),
         last_failure=_cause(orjson.loads(row.last_failure)) if row.last_failure is not None else None,
         worker=_worker(row.claimed_by, workers, now),
         cancel_requested=bool(row.cancel_requested),
     )
+
+
+def _details(found: Any) -> tuple[Any, ...]:
+    """Return the details of a heartbeat; what a missing codec left undecoded is one value."""
+    if found is None:
+        return ()
+    return tuple(found) if isinstance(found, list) else (found,)
 
 
 def _child(row: OpenChild) -> PendingChild:
@@ -213,27 +220,6 @@ def _worker(worker_id: str | None, workers: Mapping[str, WorkerRow], now: int) -
     return WorkerView(worker_id=worker_id, host=row.host, pid=row.pid, alive=row.lease_expires_at > now)
 
 
-def instant(us: int | None) -> datetime | None:
-    """The datetime of a column that may be empty."""
-    return None if us is None else to_datetime(us)
-
-
-def decoded(text: str | None, converter: DataConverter) -> Any:
-    """A stored payload as plain values; where its codec is not at hand, as it is stored."""
-    if text is None:
-        return None
-    payload = Payload(text.encode())
-    try:
-        return converter.decode(payload)
-    except PayloadDecodeError:
-        return payload.value
-
-
-def attributes(text: str | None) -> dict[str, SearchValue]:
-    """The search attributes of a run's row."""
-    return {} if text is None else from_document(orjson.loads(text))
-
-
 def _left(run: RunRow, deadline: int | None, now: int) -> int | float | None:
     return seconds(deadline - now) if deadline is not None and run.is_open else None
 
@@ -244,29 +230,3 @@ def _timeout_kind(kind: str | None) -> TimeoutKind | None:
 
 def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
-
-
-async def workers(runtime: Runtime) -> list[WorkerSummary]:
-    """All registered workers, oldest first, with what each holds."""
-    now = runtime.environment.clock.now()
-    summaries: list[WorkerSummary] = []
-    for load in await runtime.read(list_worker_loads):
-        row, types = load.worker, orjson.loads(load.worker.types)
-        summaries.append(
-            WorkerSummary(
-                worker_id=row.worker_id,
-                host=row.host,
-                pid=row.pid,
-                alive=row.lease_expires_at > now,
-                started_at=to_datetime(row.started_at),
-                lease_expires_at=to_datetime(row.lease_expires_at),
-                task_queues=tuple(orjson.loads(row.task_queues)),
-                workflows=tuple(types.get("workflows", ())),
-                activities=tuple(types.get("activities", ())),
-                build_id=row.build_id,
-                runs_held=load.runs,
-                activities_held=load.activities,
-                activity_slots=types.get("activity_slots"),
-            )
-        )
-    return summaries

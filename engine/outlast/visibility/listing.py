@@ -1,172 +1,41 @@
-"""Listing runs: what may be asked for, checked at once, and the pages of the answer."""
+"""Listing runs page by page. A cursor names the filters that it belongs to, so it cannot be used with others."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Mapping
-from datetime import datetime
-from typing import Any, Final, TypedDict
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
 
 import orjson
 
 from outlast.runtime.runtime import Runtime
-from outlast.visibility.describe import attributes, instant
+from outlast.visibility.columns import attributes, instant
 from outlast.visibility.views import RunPage, RunSummary
-from outlast.visibility.where import Range, wanted_attributes
 from outlast_store.reads import run_listing
 from outlast_store.reads.run_listing import ListedRun, RunFilter
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.options import validate_name, validate_workflow_id
 from outlast_workflow.options.validation import integer
-from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, Attention, RunStatus
-from outlast_workflow.primitives.times import from_datetime, to_datetime
+from outlast_workflow.primitives.enums import Attention, RunStatus
+from outlast_workflow.primitives.times import to_datetime
 
 MOST_PER_PAGE: Final = 1000
-Statuses = RunStatus | str | Iterable[RunStatus | str]
-
-
-WhereValue = str | int | float | bool | datetime | Range | Iterable[str | int | float | bool | datetime]
-
-
-class Filters(TypedDict, total=False):
-    """What ``client.list`` and ``client.count`` can be asked for; see :func:`run_filter`."""
-
-    status: Statuses | None
-    workflow_type: str | None
-    task_queue: str | None
-    workflow_id: str | None
-    id_prefix: str | None
-    parent: str | None
-    where: Mapping[str, WhereValue] | None
-    created_after: datetime | None
-    created_before: datetime | None
-    started_after: datetime | None
-    started_before: datetime | None
-    closed_after: datetime | None
-    closed_before: datetime | None
-    deadline_before: datetime | None
-    attention: bool
-    overdue: bool
-    open: bool | None
-    latest: bool
-
-
-def run_filter(
-    *,
-    status: Statuses | None = None,
-    workflow_type: str | None = None,
-    task_queue: str | None = None,
-    workflow_id: str | None = None,
-    id_prefix: str | None = None,
-    parent: str | None = None,
-    where: Mapping[str, WhereValue] | None = None,
-    created_after: datetime | None = None,
-    created_before: datetime | None = None,
-    started_after: datetime | None = None,
-    started_before: datetime | None = None,
-    closed_after: datetime | None = None,
-    closed_before: datetime | None = None,
-    deadline_before: datetime | None = None,
-    attention: bool = False,
-    overdue: bool = False,
-    open: bool | None = None,
-    latest: bool = False,
-    **unknown: Any,
-) -> RunFilter:
-    """Check what was asked for.
-
-    Raises:
-        InvalidOptionError: A filter that there is not, an unknown status (the message has the choices), a name that
-            can't be one, a datetime without a time zone, a window that ends before it begins.
-    """
-    if unknown:
-        name = min(unknown)
-        meant = "; the workflow's id is workflow_id" if name == "id" else ""
-        known = ", ".join(Filters.__annotations__)
-        raise InvalidOptionError(f"there is no filter {name!r}{meant}: there are {known}", field=name)
-    chosen = RunFilter(
-        statuses=_statuses(status),
-        workflow_type=None if workflow_type is None else validate_name("workflow type", workflow_type),
-        task_queue=None if task_queue is None else validate_name("task queue", task_queue),
-        workflow_id=None if workflow_id is None else validate_workflow_id(workflow_id),
-        id_prefix=None if id_prefix is None else validate_name("id prefix", id_prefix),
-        parent=None if parent is None else validate_name("parent", parent),
-        where=wanted_attributes(where),
-        created_after=_instant("created after", created_after),
-        created_before=_instant("created before", created_before),
-        started_after=_instant("started after", started_after),
-        started_before=_instant("started before", started_before),
-        closed_after=_instant("closed after", closed_after),
-        closed_before=_instant("closed before", closed_before),
-        deadline_before=_instant("deadline before", deadline_before),
-        attention=_flag("attention", attention),
-        overdue=_flag("overdue", overdue),
-        open=None if open is None else _flag("open", open),
-        latest=_flag("latest", latest),
-    )
-    for what in ("created", "started", "closed"):
-        after, before = getattr(chosen, f"{what}_after"), getattr(chosen, f"{what}_before")
-        if after is not None and before is not None and after >= before:
-            raise InvalidOptionError(f"{what} before must lie after {what} after", field=f"{what}_before")
-    if chosen.open is not None:
-        for name in chosen.statuses:
-            if (name in OPEN_RUN_STATUSES) is not chosen.open:
-                raise InvalidOptionError(
-                    f"a run that is {name} is not {'open' if chosen.open else 'closed'}: leave one of the two out",
-                    field="open",
-                )
-    return chosen
-
-
-def _statuses(status: Any) -> tuple[str, ...]:
-    if status is None:
-        return ()
-    given = [status] if isinstance(status, str) else status
-    if not isinstance(given, Iterable):
-        raise _unknown_status(status)
-    chosen: dict[str, None] = {}
-    for name in given:
-        try:
-            chosen[RunStatus(name).value] = None
-        except ValueError:
-            raise _unknown_status(name) from None
-    if not chosen:
-        raise InvalidOptionError("status must name at least one: leave it out for all", field="status")
-    return tuple(chosen)
-
-
-def _unknown_status(name: object) -> InvalidOptionError:
-    shown = repr(name) if isinstance(name, str) else type(name).__name__
-    return InvalidOptionError(
-        f"status must be one of {', '.join(RunStatus)}, not {shown:.80}", field="status"
-    )
-
-
-def _instant(words: str, moment: Any) -> int | None:
-    field = words.replace(" ", "_")
-    if moment is None:
-        return None
-    if not isinstance(moment, datetime):
-        raise InvalidOptionError(f"{words} must be a datetime, not {type(moment).__name__}", field=field)
-    try:
-        return from_datetime(moment)
-    except ValueError as error:
-        raise InvalidOptionError(f"{words}: {error}", field=field) from None
-
-
-def _flag(words: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidOptionError(f"{words} must be True or False, not {type(value).__name__}", field=words)
-    return value
 
 
 class Listing:
-    """Runs that match, newest first: iterate over all of them, or take them page by page.
+    """Runs that match, newest first: iterate over all of them, or read them page by page.
 
-    A walk sees every run exactly once that existed when it began and matches all the while. Runs that are started
-    meanwhile are newer than where the walk is, and belong to the next one.
+    A walk sees every run exactly once that existed when the walk began and matches throughout. Runs that start during
+    the walk are newer than its position, and are left to the next walk.
+
+    Args:
+        runtime: The database.
+        wanted: The filters.
+        page_size: How many runs a page has, 1 to 1000.
+
+    Raises:
+        InvalidOptionError: The page size is out of range.
     """
 
     def __init__(self, runtime: Runtime, wanted: RunFilter, page_size: int) -> None:
@@ -175,14 +44,17 @@ class Listing:
         self._page_size = integer("page size", page_size, 1, MOST_PER_PAGE)
 
     async def page(self, cursor: str | None = None) -> RunPage:
-        """One page: the first, or the one after a cursor.
+        """Return one page.
+
+        Args:
+            cursor: The cursor of the page before; ``None`` for the first page.
 
         Raises:
-            InvalidOptionError: The cursor is none of these filters'.
+            InvalidOptionError: The cursor belongs to other filters, or is none.
         """
         before = None if cursor is None else self._read_cursor(cursor)
         now = self._runtime.environment.clock.now()
-        # One more than asked for says whether there is a next page.
+        # One run more than the page holds tells whether there is a next page.
         found = await self._runtime.read_aside(
             run_listing.page, self._wanted, now, before=before, limit=self._page_size + 1
         )
@@ -225,7 +97,12 @@ def _bad_cursor(why: str) -> InvalidOptionError:
 
 
 def summary(run: ListedRun, attention: Iterable[str]) -> RunSummary:
-    """What is shown of a listed run."""
+    """Return a listed run as people and programs are shown it.
+
+    Args:
+        run: The run.
+        attention: Why it needs attention.
+    """
     return RunSummary(
         workflow_id=run.workflow_id,
         run_id=run.run_id,

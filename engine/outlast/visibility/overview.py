@@ -1,4 +1,4 @@
-"""The engine at a glance, as views."""
+"""The engine at a glance: task queues, workflow types, and what the watchdog has done and has ahead."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from outlast.runtime.runtime import Runtime
-from outlast.visibility.describe import workers
 from outlast.visibility.views import Instant, View
+from outlast.visibility.workers import worker_summaries
 from outlast.watchdog import WatchdogReport
 from outlast_store.reads import overview
 from outlast_workflow.primitives.enums import RunStatus
@@ -19,7 +19,7 @@ WINDOWS: Final = {
     "within_an_hour": timedelta(hours=1),
     "within_a_day": timedelta(days=1),
 }
-"""When deadlines fall due, as the overview counts them; ``later`` is what is left."""
+"""The windows in which deadlines fall due; ``later`` counts the rest."""
 
 
 class TaskQueueView(View):
@@ -28,8 +28,8 @@ class TaskQueueView(View):
     Attributes:
         waiting_runs: Runs that are ready and that no worker owns.
         waiting_activities: Activities that are ready and not started.
-        oldest_waiting_seconds: For how long the first of those has waited.
-        workers: How many live workers serve it.
+        oldest_waiting_seconds: How long the first of those has waited.
+        workers: How many live workers serve the task queue.
     """
 
     task_queue: str
@@ -41,11 +41,11 @@ class TaskQueueView(View):
 
 
 async def task_queue_views(runtime: Runtime) -> list[TaskQueueView]:
-    """The task queues that hold anything or that a live worker serves."""
+    """Return the task queues that hold anything or that a live worker serves."""
     now = runtime.environment.clock.now()
     loads = await runtime.read(overview.task_queue_loads, now)
     serving: dict[str, int] = {}
-    for worker in await workers(runtime):
+    for worker in await worker_summaries(runtime):
         if worker.alive:
             for queue in worker.task_queues:
                 serving[queue] = serving.get(queue, 0) + 1
@@ -71,11 +71,11 @@ class TypeView(View):
 
     Attributes:
         runs: How many of the latest 10,000 runs are of the type.
-        per_minute: How many were started a minute, since the first of them; of what is younger than a minute, so far.
+        per_minute: How many were started a minute, since the first of them; a span under a minute counts as one.
         failed_share: The share of the ended ones that failed.
         timed_out_share: The share of the ended ones that timed out.
-        median_seconds: How long the ended ones took, in the middle.
-        p95_seconds: … and all but the slowest twentieth.
+        median_seconds: The median duration of the ended ones.
+        p95_seconds: Their 95th percentile.
     """
 
     workflow_type: str
@@ -90,7 +90,7 @@ class TypeView(View):
 
 
 async def type_views(runtime: Runtime) -> list[TypeView]:
-    """The workflow types of the latest runs, the busiest first."""
+    """Return the workflow types of the latest runs, the busiest first."""
     now = runtime.environment.clock.now()
     return [_type_view(share, now) for share in await runtime.read(overview.type_shares)]
 
@@ -137,7 +137,7 @@ class EnforcedView(View):
 
 
 class WatchdogView(View):
-    """What lies ahead, and what was done lately.
+    """The deadlines ahead, and the timeouts that were enforced lately.
 
     Attributes:
         open: By kind, how many deadlines fall due in which window: ``overdue``, ``within_a_minute``,
@@ -145,7 +145,7 @@ class WatchdogView(View):
         more: Whether there are more than were counted.
         nearest: The nearest fifty.
         enforced: Timeouts among the latest failures, newest first, fifty at most.
-        worst_lateness_seconds: The latest of those.
+        worst_lateness_seconds: The greatest lateness among those.
     """
 
     open: dict[str, dict[str, int]]
@@ -157,7 +157,7 @@ class WatchdogView(View):
 
 
 async def watchdog_view(runtime: Runtime) -> WatchdogView:
-    """The watchdog's page."""
+    """Return what the watchdog has ahead and what it has enforced lately."""
     now = to_datetime(runtime.environment.clock.now())
     bounds = [from_datetime(now + ahead) for ahead in WINDOWS.values()]
     ahead = await runtime.read(overview.outlook, bounds)
@@ -210,7 +210,7 @@ class PassReport(View):
 
 
 def pass_report(report: WatchdogReport) -> PassReport:
-    """A report as a view."""
+    """Return a report as a view."""
     document: dict[str, Any] = report.to_document()
     for name in ("passed_at", "next_deadline_at"):
         if document[name] is not None:

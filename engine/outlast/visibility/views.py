@@ -1,7 +1,7 @@
-"""What the client shows of workflows: typed, immutable, and JSON by ``model_dump_json()``.
+"""What the client shows of workflows: typed, immutable, and written as JSON by ``model_dump_json()``.
 
-Instants are aware datetimes (UTC) in Python and ISO 8601 with ``+00:00`` in JSON; durations are seconds, integers where
-whole.
+Instants are aware datetimes (UTC) in Python, and ISO 8601 with ``+00:00`` in JSON. Durations are seconds, as integers
+where they are whole.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Attributes = Annotated[
 
 
 class View(BaseModel):
-    """What all views share."""
+    """The base of all views."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class WorkerView(View):
-    """A worker, as whoever holds something of its sees it. Host and pid are known while it is registered."""
+    """The worker that holds a run or an activity. Its host and pid are known while it is registered."""
 
     worker_id: str
     host: str | None
@@ -61,13 +61,13 @@ class RunDescription(View):
         attempt: Counts the runs that a workflow retry policy started; 1 is the first.
         execution_time_left_seconds: Seconds to the execution deadline while the run is open; negative if it has passed.
         run_time_left_seconds: The same for the run deadline.
-        begins_at: When a start delay or a retry backoff ends, if that lies ahead.
+        begins_at: When a start delay or a retry backoff ends, if it has not ended yet.
         owner: The worker that holds the run in memory.
-        history_length: How many events there are.
-        task_failures: How often in a row its code could not be activated.
+        history_length: How many events the history has.
+        task_failures: How many workflow tasks in a row have failed.
         parent_run_id: The run that started it as its child.
-        search_attributes: What it is found by.
-        attention_since: Since when the stored kinds of ``attention`` hold.
+        search_attributes: What the run is found by.
+        attention_since: Since when the stored kinds of ``attention`` have held.
     """
 
     run_id: str
@@ -102,7 +102,7 @@ class RunDescription(View):
 
 
 class FailureCause(View):
-    """Why an attempt failed; ``cause`` is what led to that."""
+    """Why an attempt failed; ``cause`` is the failure behind it."""
 
     category: FailureCategory
     exception_class: str
@@ -117,15 +117,15 @@ class PendingActivity(View):
     """An open activity.
 
     Attributes:
-        attempt: How many attempts were made, the running one included, as the retry policy counts: rescues and
-            hand-backs are not charged.
+        attempt: How many attempts were made, the running one included, as the retry policy counts them: rescued and
+            released attempts are not counted.
         max_attempts: 0 is unlimited.
         next_deadline_at: The first of the deadlines that apply now.
         heartbeat_details: What the last heartbeat reported, decoded.
-        last_failure: Why the attempt before did not succeed.
-        available_at: From when on the next attempt may start, while it waits.
-        worker: Who runs it.
-        local: Whether only the worker that holds the run may run it.
+        last_failure: Why the previous attempt did not succeed.
+        available_at: When the next attempt may start, while the activity waits.
+        worker: The worker that runs it.
+        local: Whether only the worker that owns the run may run it.
     """
 
     activity_id: int
@@ -159,7 +159,7 @@ class PendingTimer(View):
 
 
 class PendingChild(View):
-    """A child that has not ended; of a closed workflow, one that its close policy leaves alone or has yet to end."""
+    """A child that has not ended. A closed workflow may have some: abandoned ones, or ones yet to be ended."""
 
     workflow_id: str
     run_id: str
@@ -169,7 +169,7 @@ class PendingChild(View):
 
 
 class PendingUpdate(View):
-    """An update without an answer. ``accepted``: it stands in the history, and its handler is at work."""
+    """An update without a result. If ``accepted``, it is in the history and its handler is running."""
 
     update_id: str
     name: str
@@ -181,8 +181,8 @@ class PendingSignal(View):
     """Signals of one name that wait.
 
     Attributes:
-        without_handler: The code has seen them and has no handler of that name (is it misspelt?): they wait for a next
-            run. Otherwise no workflow task has seen them yet.
+        without_handler: Whether the code has seen them and has no handler of that name (is it misspelt?): they wait
+            for the next run. Otherwise no workflow task has seen them yet.
     """
 
     name: str
@@ -191,7 +191,7 @@ class PendingSignal(View):
 
 
 class FailureView(View):
-    """A failure that was recorded for the run. ``event_seq`` is the event that it led to, if it led to one."""
+    """A failure that was recorded for the run. ``event_seq`` is the number of the event that it led to, if any."""
 
     failure_id: str
     recorded_at: Instant
@@ -207,13 +207,13 @@ class FailureView(View):
 
 
 class WorkflowDescription(View):
-    """A workflow, its run, and all that is open in it, as one state of the database.
+    """A workflow, its run, and everything that is open in it, from one snapshot of the database.
 
     Attributes:
         run_count: How many runs its chain has had so far.
         failures: The latest 20, newest first.
-        attention: Why a person should look; empty if nobody needs to.
-        described_at: When that was, by the engine's clock.
+        attention: Why the workflow needs attention; empty if it does not.
+        described_at: When the snapshot was taken, by the engine's clock.
     """
 
     workflow_id: str
@@ -232,7 +232,7 @@ class WorkflowDescription(View):
 
 
 class RunSummary(View):
-    """One run, as listings show it; the fields mean what they mean in :class:`RunDescription`."""
+    """One run, as listings show it; the fields are those of :class:`RunDescription`."""
 
     workflow_id: str
     run_id: str
@@ -261,7 +261,7 @@ class RunSummary(View):
 
 
 class RunPage(View):
-    """Some runs, and the cursor of the next page; ``None`` on the last one."""
+    """A page of runs, and the cursor of the next page; ``None`` on the last one."""
 
     runs: Sequence[RunSummary]
     cursor: str | None
@@ -270,7 +270,7 @@ class RunPage(View):
 class WorkerSummary(View):
     """A registered worker, what it serves, and how much it holds.
 
-    ``activity_slots`` is how many activities it runs at a time; unknown of workers of earlier versions.
+    ``activity_slots`` is how many activities it runs at a time; ``None`` for workers of earlier versions.
     """
 
     worker_id: str

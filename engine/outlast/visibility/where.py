@@ -1,4 +1,4 @@
-"""What a listing may ask of search attributes: ``where={"customer": "c-7", "amount": Range(at_least=5)}``."""
+"""Filters by search attributes: ``where={"customer": "c-7", "amount": Range(at_least=5)}``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from outlast_workflow.options.search_attributes import checked_name, checked_sca
 class Range:
     """Values between two ends, either of which may be open: ``Range(at_least=5, below=10)``.
 
-    The ends are numbers, texts or datetimes, both of one kind; whole numbers and floats are compared as numbers, texts
-    by their code points. A run whose attribute is of another kind is not within.
+    The ends are numbers, texts or datetimes, both of one kind. Integers and floats are compared as numbers, texts by
+    their code points. A run whose attribute is of another kind does not match.
 
     Raises:
-        InvalidOptionError: No end is given, two for one side, or ends that can't be compared.
+        InvalidOptionError: No end is given, two for one side, or ends that cannot be compared.
     """
 
     at_least: str | int | float | datetime | None = None
@@ -52,10 +52,10 @@ def _end_or_none(what: str, end: Any) -> Scalar | None:
 
 
 def wanted_attributes(where: Any) -> tuple[Wanted, ...]:
-    """Check what is asked of attributes: a value, several of which one is enough, or a :class:`Range`.
+    """Check filters by attributes: a value, several of which one must match, or a :class:`Range`.
 
     Raises:
-        InvalidOptionError: A name or a value that an attribute can't have.
+        InvalidOptionError: An attribute cannot have such a name or value.
     """
     if where is None:
         return ()

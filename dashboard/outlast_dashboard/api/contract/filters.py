@@ -9,7 +9,7 @@ from fastapi import Depends, Query
 from pydantic import BeforeValidator, WithJsonSchema
 
 from outlast.text.attributes import conditions
-from outlast.visibility.listing import Filters
+from outlast.visibility.filters import Filters
 from outlast_dashboard.access import Known
 from outlast_dashboard.api.contract.fields import NAME_SCHEMA
 from outlast_workflow.primitives.enums import RunStatus

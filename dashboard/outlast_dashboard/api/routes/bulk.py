@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import Field, StrictInt, StrictStr, WithJsonSchema
 
 from outlast.client.bulk import Bulk, BulkOutcome
-from outlast.visibility.listing import Filters
+from outlast.visibility.filters import Filters
 from outlast.visibility.views import View
 from outlast_dashboard.access import TheWeb, Writer
 from outlast_dashboard.api.contract.filters import RunFilters

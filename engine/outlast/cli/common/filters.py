@@ -12,7 +12,7 @@ import typer
 from outlast.client.client import Client
 from outlast.text.attributes import conditions
 from outlast.text.parsing import moment
-from outlast.visibility.listing import Filters
+from outlast.visibility.filters import Filters
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.times import to_datetime
 

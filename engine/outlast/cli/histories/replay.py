@@ -19,7 +19,7 @@ from outlast.histories.source import Documents
 from outlast.testing.replayer import ReplayedRun, Replayer, ReplayReport
 from outlast.text.parsing import moment
 from outlast.text.wording import counted
-from outlast.visibility.listing import Filters
+from outlast.visibility.filters import Filters
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import integer
 

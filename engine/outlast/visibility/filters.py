@@ -1,0 +1,151 @@
+"""The filters of a listing, and the one place that checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypedDict
+
+from outlast.visibility.where import Range, wanted_attributes
+from outlast_store.reads.run_listing import RunFilter
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.options import validate_name, validate_workflow_id
+from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
+from outlast_workflow.primitives.times import from_datetime
+
+Statuses = RunStatus | str | Iterable[RunStatus | str]
+WhereValue = str | int | float | bool | datetime | Range | Iterable[str | int | float | bool | datetime]
+
+
+class Filters(TypedDict, total=False):
+    """The filters of ``client.list``, which documents them, and of ``client.count``."""
+
+    status: Statuses | None
+    workflow_type: str | None
+    task_queue: str | None
+    workflow_id: str | None
+    id_prefix: str | None
+    parent: str | None
+    where: Mapping[str, WhereValue] | None
+    created_after: datetime | None
+    created_before: datetime | None
+    started_after: datetime | None
+    started_before: datetime | None
+    closed_after: datetime | None
+    closed_before: datetime | None
+    deadline_before: datetime | None
+    attention: bool
+    overdue: bool
+    open: bool | None
+    latest: bool
+
+
+def run_filter(
+    *,
+    status: Statuses | None = None,
+    workflow_type: str | None = None,
+    task_queue: str | None = None,
+    workflow_id: str | None = None,
+    id_prefix: str | None = None,
+    parent: str | None = None,
+    where: Mapping[str, WhereValue] | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+    started_after: datetime | None = None,
+    started_before: datetime | None = None,
+    closed_after: datetime | None = None,
+    closed_before: datetime | None = None,
+    deadline_before: datetime | None = None,
+    attention: bool = False,
+    overdue: bool = False,
+    open: bool | None = None,
+    latest: bool = False,
+    **unknown: Any,
+) -> RunFilter:
+    """Check filters, and return them as the store reads them.
+
+    The arguments are those of :meth:`outlast.Client.list`.
+
+    Raises:
+        InvalidOptionError: There is no such filter or status (the message lists the choices), a name cannot be one, a
+            datetime has no time zone, or a window ends before it begins.
+    """
+    if unknown:
+        name = min(unknown)
+        meant = "; the workflow's id is workflow_id" if name == "id" else ""
+        known = ", ".join(Filters.__annotations__)
+        raise InvalidOptionError(f"there is no filter {name!r}{meant}: there are {known}", field=name)
+    chosen = RunFilter(
+        statuses=_statuses(status),
+        workflow_type=None if workflow_type is None else validate_name("workflow type", workflow_type),
+        task_queue=None if task_queue is None else validate_name("task queue", task_queue),
+        workflow_id=None if workflow_id is None else validate_workflow_id(workflow_id),
+        id_prefix=None if id_prefix is None else validate_name("id prefix", id_prefix),
+        parent=None if parent is None else validate_name("parent", parent),
+        where=wanted_attributes(where),
+        created_after=_instant("created after", created_after),
+        created_before=_instant("created before", created_before),
+        started_after=_instant("started after", started_after),
+        started_before=_instant("started before", started_before),
+        closed_after=_instant("closed after", closed_after),
+        closed_before=_instant("closed before", closed_before),
+        deadline_before=_instant("deadline before", deadline_before),
+        attention=_flag("attention", attention),
+        overdue=_flag("overdue", overdue),
+        open=None if open is None else _flag("open", open),
+        latest=_flag("latest", latest),
+    )
+    for what in ("created", "started", "closed"):
+        after, before = getattr(chosen, f"{what}_after"), getattr(chosen, f"{what}_before")
+        if after is not None and before is not None and after >= before:
+            raise InvalidOptionError(f"{what} before must lie after {what} after", field=f"{what}_before")
+    if chosen.open is not None:
+        for name in chosen.statuses:
+            if (name in OPEN_RUN_STATUSES) is not chosen.open:
+                raise InvalidOptionError(
+                    f"a run that is {name} is not {'open' if chosen.open else 'closed'}: leave one of the two out",
+                    field="open",
+                )
+    return chosen
+
+
+def _statuses(status: Any) -> tuple[str, ...]:
+    if status is None:
+        return ()
+    given = [status] if isinstance(status, str) else status
+    if not isinstance(given, Iterable):
+        raise _unknown_status(status)
+    chosen: dict[str, None] = {}
+    for name in given:
+        try:
+            chosen[RunStatus(name).value] = None
+        except ValueError:
+            raise _unknown_status(name) from None
+    if not chosen:
+        raise InvalidOptionError("status must name at least one: leave it out for all", field="status")
+    return tuple(chosen)
+
+
+def _unknown_status(name: object) -> InvalidOptionError:
+    shown = repr(name) if isinstance(name, str) else type(name).__name__
+    return InvalidOptionError(
+        f"status must be one of {', '.join(RunStatus)}, not {shown:.80}", field="status"
+    )
+
+
+def _instant(words: str, moment: Any) -> int | None:
+    field = words.replace(" ", "_")
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise InvalidOptionError(f"{words} must be a datetime, not {type(moment).__name__}", field=field)
+    try:
+        return from_datetime(moment)
+    except ValueError as error:
+        raise InvalidOptionError(f"{words}: {error}", field=field) from None
+
+
+def _flag(words: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOptionError(f"{words} must be True or False, not {type(value).__name__}", field=words)
+    return value
