@@ -1,4 +1,4 @@
-"""A worker claims what it may claim, and asks no more often than there is news."""
+"""A worker claims the activities that it may claim, and looks no more often than something changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def long_and_impatient() -> list[str]:
     return [type(ended).__name__ for ended in await asyncio.gather(*calls, return_exceptions=True)]
 
 
-async def test_what_nobody_may_claim_any_more_is_not_asked_for_again_and_again() -> None:
+async def test_what_nobody_may_claim_any_more_is_not_looked_for_again_and_again() -> None:
     """Its time is over, and the watchdog that would end it is away: its worker waits, and does not spin."""
     async with TestEnvironment() as env:
         runtime = env.client.runtime

@@ -1,4 +1,4 @@
-"""What an idle worker costs, what a bell tells and when it rings, and bells that are hung up again."""
+"""The notifier: what an idle worker costs, when a notification is sent, and listeners that connect again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def asked() -> Iterator[Counter[str]]:
 
 
 @pytest.mark.usefixtures("one_worker")
-async def test_an_idle_worker_asks_seldom(engine: MakeEnvironment, asked: Counter[str]) -> None:
+async def test_an_idle_worker_polls_seldom(engine: MakeEnvironment, asked: Counter[str]) -> None:
     seconds = 120
     async with engine() as env:
         await env.client.execute(programs.Sum.run, [1, 2], id="w")
@@ -70,10 +70,10 @@ async def test_an_idle_worker_asks_seldom(engine: MakeEnvironment, asked: Counte
 
 
 @pytest.mark.usefixtures("one_worker")
-async def test_a_bell_that_rings_during_a_look_is_heard(
+async def test_a_notification_during_a_poll_is_not_lost(
     engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it rings for may have been written behind the look, which would find it a poll later."""
+    """What it announces may have been written after the poll read, which would find it an interval later."""
     async with engine() as env:
         runtime = env.client.runtime
         await env.sleep(10.3 * POLL_INTERVAL_S)
@@ -97,7 +97,7 @@ async def test_a_bell_that_rings_during_a_look_is_heard(
 
 @pytest.mark.parametrize("closes", [False, True])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_client_that_waits_for_nothing_rings(
+async def test_a_client_that_waits_for_nothing_notifies(
     postgresql_url: str, closes: bool, anyio_backend: Any
 ) -> None:
     """Else what it starts, or sends, waits for a poll; also where it leaves at once."""
@@ -108,8 +108,8 @@ async def test_a_client_that_waits_for_nothing_rings(
             await client.start(programs.nothing, id="w")
             if closes:
                 await stack.aclose()
-            heard = await asyncio.to_thread(lambda: list(listener.notifies(timeout=20, stop_after=1)))
-        assert [bell.channel for bell in heard] == [CHANNEL]
+            received = await asyncio.to_thread(lambda: list(listener.notifies(timeout=20, stop_after=1)))
+        assert [notification.channel for notification in received] == [CHANNEL]
 
 
 async def test_what_another_writes_to_a_file_is_seen_at_once(
@@ -129,10 +129,10 @@ async def test_what_another_writes_to_a_file_is_seen_at_once(
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_however_much_is_committed_the_bell_rings_once_in_a_while(
+async def test_however_much_is_committed_notifications_keep_their_gap(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
 ) -> None:
-    """Here that is an hour; who leaves rings for what came last."""
+    """The gap is an hour here; a client that closes notifies for its last commits."""
     monkeypatch.setattr(notifier, "NOTIFY_GAP_S", 3600)
     with psycopg.connect(postgresql_url, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
@@ -141,11 +141,11 @@ async def test_however_much_is_committed_the_bell_rings_once_in_a_while(
                 await client.start(programs.nothing)
             batches = client.runtime.journal.committer.statistics["batches"]
         assert batches >= 30
-        assert 1 <= len(bells(listener)) <= 2
+        assert 1 <= len(received_by(listener)) <= 2
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_no_commit_rings_the_bell_itself(postgresql_url: str, anyio_backend: Any) -> None:
+async def test_no_commit_sends_its_own_notification(postgresql_url: str, anyio_backend: Any) -> None:
     """A NOTIFY makes its transaction wait for all others that have one: it goes by the ticker's connection."""
     with psycopg.connect(postgresql_url, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
@@ -158,7 +158,7 @@ async def test_no_commit_rings_the_bell_itself(postgresql_url: str, anyio_backen
             )
             await client.start(programs.nothing)
         assert journal != ticker
-        assert {bell.pid for bell in bells(listener)} == {ticker}
+        assert {notification.pid for notification in received_by(listener)} == {ticker}
 
 
 def backend(connection: Any) -> int:
@@ -167,19 +167,19 @@ def backend(connection: Any) -> int:
     return pid
 
 
-def bells(listener: psycopg.Connection) -> list[psycopg.Notify]:
-    """The bells that it has heard of and not told yet; what it rings itself comes after them."""
+def received_by(listener: psycopg.Connection) -> list[psycopg.Notify]:
+    """The notifications that it has received; one that it sends itself comes after them."""
     listener.execute(f"NOTIFY {CHANNEL}, 'the last'")
-    heard: list[psycopg.Notify] = []
-    for bell in listener.notifies(timeout=20):
-        if bell.payload:
-            return heard
-        heard.append(bell)
-    pytest.fail("the last bell was not heard")
+    received: list[psycopg.Notify] = []
+    for notification in listener.notifies(timeout=20):
+        if notification.payload:
+            return received
+        received.append(notification)
+    pytest.fail("the last notification was not received")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_database_without_bells_is_asked_once(
+async def test_a_database_without_notifications_is_polled(
     postgresql_url: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -208,26 +208,26 @@ async def _ended(thread: threading.Thread) -> bool:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_bell_that_was_cut_off_is_hung_up_again(
+async def test_a_listener_whose_connection_was_cut_connects_again(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
 ) -> None:
-    """Nothing but the bell tells here: polling comes too late by an hour."""
+    """Only a notification can tell here: polling would come an hour too late."""
     monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 3600)
     monkeypatch.setattr(notifier, "RECONNECT_AFTER_S", 0.01)
     async with Client.connect(postgresql_url) as client:
-        rung = asyncio.Event()
+        notified = asyncio.Event()
         async with Worker(client, workflows=[programs.nothing], watchdog=False):
             listening = await listener(client)
-            client.runtime.subscribe(rung.set)
+            client.runtime.subscribe(notified.set)
             async with asyncio.timeout(30):
                 await client.runtime.read(fetch, "SELECT pg_terminate_backend(?)", (listening,))
                 while await listener(client) == listening:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-                await rung.wait()  # something may have happened while nobody listened
-                rung.clear()
+                await notified.wait()  # something may have happened while nobody listened
+                notified.clear()
                 await client.runtime.read(fetch, "SELECT pg_notify(?, '')", (CHANNEL,))
-                await rung.wait()
-            client.runtime.unsubscribe(rung.set)
+                await notified.wait()
+            client.runtime.unsubscribe(notified.set)
 
 
 async def listener(client: Client) -> int | None:

@@ -1,4 +1,4 @@
-"""A run that another process ends: its owner forgets it, and who waits for its result there is told."""
+"""A run that another process ends: its owner drops it, and callers that wait for its result there get it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from outlast_workflow.errors.request import UpdateFailedError
 
 
 @pytest.mark.parametrize("remembered", [True, False])
-async def test_the_owner_hears_of_an_end_that_another_process_wrote(
+async def test_the_owner_drops_a_run_that_another_process_has_closed(
     sqlite_url: str, remembered: bool
 ) -> None:
     async with TestEnvironment(workflows=[napping], url=sqlite_url) as env:
@@ -33,14 +33,14 @@ async def test_the_owner_hears_of_an_end_that_another_process_wrote(
         async with Client.connect(sqlite_url, environment=elsewhere) as other:
             await other.handle("n").terminate("not needed")
         await env.sleep(5)
-        assert waiting.done(), "somebody would wait for ever"
+        assert waiting.done(), "somebody would wait forever"
         with pytest.raises(WorkflowTerminatedError):
             await waiting
         assert not env.worker.local.owner.cache.runs, "nothing of it stays in memory"
 
 
 @pytest.mark.parametrize("how", ["terminate", "reset"])
-async def test_who_waits_for_an_update_hears_of_an_end_that_another_process_wrote(
+async def test_who_waits_for_an_update_learns_that_another_process_has_closed_the_run(
     sqlite_url: str, how: str
 ) -> None:
     async with TestEnvironment(workflows=WORKFLOWS, url=sqlite_url) as env:
@@ -55,7 +55,7 @@ async def test_who_waits_for_an_update_hears_of_an_end_that_another_process_wrot
             else:
                 _ = await other.handle("c").reset("first-workflow-task")
         await env.sleep(5)
-        assert waiting.done(), "somebody would wait for ever"
+        assert waiting.done(), "somebody would wait forever"
         with pytest.raises(UpdateFailedError):
             await waiting
 
@@ -73,7 +73,7 @@ async def test_who_waits_when_the_client_is_closed_is_told_so(sqlite_url: str) -
         assert [type(error) for error in told] == [JournalClosedError, JournalClosedError]
 
 
-async def test_who_waits_hears_that_another_process_has_deleted_the_workflow(sqlite_url: str) -> None:
+async def test_who_waits_learns_that_another_process_has_deleted_the_workflow(sqlite_url: str) -> None:
     async with TestEnvironment(workflows=WORKFLOWS, url=sqlite_url) as env:
         elsewhere = Environment(env.clock, rng=random.Random(1), threads=False)
         async with Client.connect(sqlite_url, environment=elsewhere) as other:
@@ -88,7 +88,7 @@ async def test_who_waits_hears_that_another_process_has_deleted_the_workflow(sql
                 for table in ("workflow_requests", "workflow_runs", "workflow_instances", "history_events"):
                     database.execute(f"DELETE FROM {table}")
             await env.sleep(5)
-            assert all(future.done() for future in waiting), "somebody would wait for ever"
+            assert all(future.done() for future in waiting), "somebody would wait forever"
             told = await asyncio.gather(*waiting, return_exceptions=True)
             assert [type(error) for error in told] == [RunNotFoundError] * 4
             assert handle.run_id not in env.worker.local.owner.cache.runs

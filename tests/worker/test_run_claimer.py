@@ -1,4 +1,4 @@
-"""A worker takes over as many runs as it has room for; the rest of a backlog is for whoever has some."""
+"""A worker claims as many runs as it has room for; the rest of a backlog is left to workers with room."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def unowned(client: Client) -> int:
     return int(rows[0][0])
 
 
-async def test_a_backlog_is_taken_as_slots_become_free() -> None:
+async def test_a_backlog_is_claimed_as_slots_become_free() -> None:
     async with TestEnvironment() as env:
         handles = [await env.client.start(toiling, 0.1, id=f"w{number}") for number in range(30)]
         async with env.new_worker(workflows=[toiling], activities=[toil], max_concurrent_activities=4):
@@ -59,7 +59,7 @@ async def test_a_backlog_is_taken_as_slots_become_free() -> None:
         assert rows == [(1, 1)]
 
 
-async def test_where_slots_are_taken_for_hours_runs_are_taken_all_the_same() -> None:
+async def test_where_slots_are_taken_for_hours_runs_are_claimed_anyway() -> None:
     async with TestEnvironment() as env:
         for number in range(2):
             await env.client.start(toiling, 3000, id=f"long{number}")
@@ -76,7 +76,7 @@ async def test_where_slots_are_taken_for_hours_runs_are_taken_all_the_same() -> 
             assert left == [quick, quick - MOST_RUNS_CLAIMED, 0]
 
 
-async def test_a_worker_without_slots_takes_all_runs() -> None:
+async def test_a_worker_without_slots_claims_all_runs() -> None:
     async with TestEnvironment() as env:
         number = 3 * MOST_RUNS_CLAIMED
         for place in range(number):
@@ -132,7 +132,7 @@ async def tried(_: None) -> str:
 
 
 async def test_a_run_that_comes_in_the_batch_of_a_claim_is_claimed_too() -> None:
-    """The claim has looked before; in memory nobody polls."""
+    """The claim has read before; in memory nobody polls."""
     async with TestEnvironment() as env, env.new_worker(workflows=[tried]) as worker:
         await env.sleep(0.1)
         runtime = env.client.runtime

@@ -73,7 +73,7 @@ async def test_code_that_blocks_fails_its_task_and_nothing_else(
             while not (row := await latest_row(handle)).task_failures:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert row.is_open
-        assert "test_monitor.py" in caplog.text, "the log says where"
+        assert "test_blocked_monitor.py" in caplog.text, "the log says where"
         (failure, *_) = client.runtime.read_now(find_failures, row.run_id, 10)
         assert failure.exception_class == "WorkflowTaskBlockedError"
         assert await client.execute(quick) == "done"

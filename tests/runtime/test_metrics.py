@@ -101,7 +101,7 @@ PROGRAMS: dict[str, Any] = {
 
 
 class Readings:
-    """A provider of its own, and what it has heard."""
+    """A provider of its own, and what was recorded with it."""
 
     def __init__(self) -> None:
         self.reader = InMemoryMetricReader()

@@ -1,0 +1,91 @@
+"""The activity dispatcher reserves slots only for what can start here, and knows its room."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from outlast import activity, workflow
+from outlast.testing import TestEnvironment
+from outlast.worker.activities.dispatcher import ActivityDispatcher
+from outlast_workflow.history.events import ActivityScheduled
+from outlast_workflow.primitives.payloads import Payload
+
+EMPTY = Payload.of(None)
+
+
+@activity.defn(start_to_close_timeout=3600)
+async def toil(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+@workflow.defn
+async def toils(seconds: float) -> float:
+    return await toil(seconds)
+
+
+def scheduled(activity_type: str = "toil", queue: str = "default", **more: Any) -> ActivityScheduled:
+    return ActivityScheduled(1, activity_type, queue, EMPTY, EMPTY, 5, **more)
+
+
+def environment(**options: Any) -> TestEnvironment:
+    return TestEnvironment(
+        workflows=[toils], activities=[toil], **{"max_concurrent_activities": 2, **options}
+    )
+
+
+def dispatcher_of(env: TestEnvironment) -> ActivityDispatcher:
+    return env.worker.local.dispatcher
+
+
+async def test_a_slot_is_reserved_for_what_can_start_here() -> None:
+    async with environment() as env:
+        dispatcher = dispatcher_of(env)
+        (queue,) = dispatcher.queues
+        assert not dispatcher.reserve_slot(scheduled("unknown", queue))
+        assert not dispatcher.reserve_slot(scheduled(queue="elsewhere"))
+        assert dispatcher.reserve_slot(scheduled(queue=queue))
+        assert dispatcher.reserve_slot(scheduled(queue=queue))
+        assert not dispatcher.reserve_slot(scheduled(queue=queue)), "both slots are reserved"
+        assert dispatcher.reserve_slot(scheduled(queue="elsewhere", local=True)), (
+            "locals have some of their own"
+        )
+        dispatcher.release_slots(3)
+        assert dispatcher.room == 2
+
+
+async def test_what_waits_already_goes_before_what_is_scheduled_now() -> None:
+    async with environment() as env:
+        dispatcher = dispatcher_of(env)
+        (queue,) = dispatcher.queues
+        dispatcher.queued.waiting = True
+        assert dispatcher.room == 0
+        assert not dispatcher.reserve_slot(scheduled(queue=queue))
+
+
+async def test_a_dispatcher_that_stops_reserves_nothing() -> None:
+    async with environment() as env:
+        dispatcher = dispatcher_of(env)
+        (queue,) = dispatcher.queues
+        dispatcher.stop()
+        assert not dispatcher.reserve_slot(scheduled(queue=queue))
+        assert not dispatcher.reserve_slot(scheduled(queue=queue, local=True))
+
+
+@pytest.mark.parametrize("options", [{"activities": []}, {"max_concurrent_activities": 0}])
+async def test_a_worker_that_runs_no_activities_has_no_measure_of_room(options: dict[str, Any]) -> None:
+    given = {"workflows": [toils], "activities": [toil], **options}
+    async with TestEnvironment(**given) as env:
+        assert dispatcher_of(env).room is None
+
+
+async def test_the_slot_is_free_again_when_the_handler_has_ended() -> None:
+    async with environment() as env:
+        handle = await env.client.start(toils, 5.0)
+        await env.sleep(1)
+        assert dispatcher_of(env).room == 1
+        await handle.result()
+        assert dispatcher_of(env).room == 2
