@@ -201,7 +201,7 @@ class SimulationLoop(VirtualLoop):
             while timers and timers[0][2]._cancelled:
                 heapq.heappop(timers)
             if not timers:
-                raise VirtualTimeError("everything waits for something that nothing will bring")
+                raise VirtualTimeError("everything waits, and nothing can happen any more")
             self.jump(timers[0][0] - self.time())
         place = int(self._random() * len(runnable)) if len(runnable) > 1 else 0
         strand = runnable[place]

@@ -337,7 +337,7 @@ def _observed(world: World) -> Generator[None]:
     try:
         with (
             patch.object(committer, "Batch", WitnessBatch),
-            patch.multiple(dead_journals, LOOK_EVERY_S=FORGOTTEN_AFTER_S, GONE_AFTER_S=FORGOTTEN_AFTER_S),
+            patch.multiple(dead_journals, POLL_EVERY_S=FORGOTTEN_AFTER_S, GONE_AFTER_S=FORGOTTEN_AFTER_S),
         ):
             yield
     finally:

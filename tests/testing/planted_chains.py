@@ -33,16 +33,16 @@ PLANTED: Planted = [
     (change_run("chain", "execution_deadline_at = 9", 2), "execution_deadline_at changed from"),
     (change_run("retried", "attempt = 1"), "run 3 is attempt 1 after a failed run"),
     (change_run("chain", "attempt = 2"), "run 3 is attempt 2 after a continued_as_new run"),
-    (change_run("chain", "created_at = created_at + 1", 2), "run 2 was not made in the change that ended"),
+    (change_run("chain", "created_at = created_at + 1", 2), "run 2 was not created in the transaction"),
     # resets
     (say_in("collector", "WorkflowStarted", "reset.run_id", "'x'"), "which is not the run before it"),
     (say_in("collector", "WorkflowStarted", "reset.seq", "99"), "which is not the run before it"),
-    (say_in("collector", "ActivityScheduled", "priority", "1"), "run 3 does not begin as the run that it"),
-    (change_events("collector", "WorkflowStarted", "recorded_at = 1"), "run 3 does not begin as the run"),
-    (remove("history_events", "collector", "seq = 3", 2), "run 2 has not got the signals that came after"),
+    (say_in("collector", "ActivityScheduled", "priority", "1"), "run 3 does not start as the run that it"),
+    (change_events("collector", "WorkflowStarted", "recorded_at = 1"), "run 3 does not start as the run"),
+    (remove("history_events", "collector", "seq = 3", 2), "run 2 lacks the signals that came after"),
     (
         say_in("collector", "SignalReceived", "name", "'x'", 2),
-        "run 2 has not got the signals that came after",
+        "run 2 lacks the signals that came after",
     ),
     # instances
     ("DELETE FROM workflow_instances WHERE workflow_id = 'chain'", "has runs but no instance"),

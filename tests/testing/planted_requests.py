@@ -22,17 +22,17 @@ PLANTED: Planted = [
         say_in("collector", "WorkflowTaskCompleted", "through", "3"),
         "ended with signal 'stop' (event 13) unseen",
     ),
-    (remove("history_events", "relay", "seq = 3"), "left 2 signals to the next run, which begins with 1"),
+    (remove("history_events", "relay", "seq = 3"), "left 2 signals to the next run, which starts with 1"),
     (
         remove("history_events", "deaf", "seq IN (2, 3)"),
-        "left 2 signals to the next run, which begins with 0",
+        "left 2 signals to the next run, which starts with 0",
     ),
-    (remove("history_events", "retried", "seq = 2"), "left 1 signals to the next run, which begins with 0"),
+    (remove("history_events", "retried", "seq = 2"), "left 1 signals to the next run, which starts with 0"),
     (
         say_in("relay", "SignalReceived", "input[0]", "seq"),
-        "handed its signals on in another order, or others",
+        "passed its signals on in another order, or others",
     ),
-    (say_in("deaf", "SignalReceived", "name", "'x'"), "handed its signals on in another order, or others"),
+    (say_in("deaf", "SignalReceived", "name", "'x'"), "passed its signals on in another order, or others"),
     # rows of requests
     (change_request("keyed", "run_id = 'x'"), "is about run x, which is not of its chain"),
     (change_request("keyed", f"run_id = {run_of('asleep')}"), "which is not of its chain"),

@@ -9,7 +9,7 @@ from tests.testing import (
     planted_activities,
     planted_attributes,
     planted_chains,
-    planted_families,
+    planted_parents,
     planted_requests,
     planted_runs,
     planted_waking,
@@ -17,7 +17,7 @@ from tests.testing import (
 from tests.testing.planting import Planted, copy_of, rules, run_of, seen_by, violations
 
 from outlast.testing import TestEnvironment, check_database
-from outlast.testing.invariants import activities, attributes, chains, checker, families, requests, waking
+from outlast.testing.invariants import activities, attributes, chains, checker, parents, requests, waking
 from outlast_store.database.sql_text import fetch
 
 PLANTED: dict[ModuleType, Planted] = {
@@ -25,7 +25,7 @@ PLANTED: dict[ModuleType, Planted] = {
     activities: planted_activities.PLANTED,
     attributes: planted_attributes.PLANTED,
     chains: planted_chains.PLANTED,
-    families: planted_families.PLANTED,
+    parents: planted_parents.PLANTED,
     requests: planted_requests.PLANTED,
     waking: planted_waking.PLANTED,
 }

@@ -120,6 +120,6 @@ async def test_a_prefix_that_leads_elsewhere_is_found(
     assert found == [
         (
             "after a replay of 3 events, "
-            "the workflow task of event 5 asks for ['TimerScheduled'], not ['WorkflowCompleted']"
+            "the workflow task of event 5 issues ['TimerScheduled'], not ['WorkflowCompleted']"
         )
     ]

@@ -83,7 +83,7 @@ async def test_the_events_of_a_handle_replay() -> None:
         Replayer([OtherSum]).replay(events)
     as_printed = [{"seq": event.seq, "type": event.type, "payload": event.payload} for event in events]
     assert Replayer(WORKFLOWS).replay(as_printed).ok
-    with pytest.raises(InvalidHistoryError, match="not whole"):
+    with pytest.raises(InvalidHistoryError, match="not complete"):
         Replayer(WORKFLOWS).replay(events[1:])
 
 
@@ -194,7 +194,7 @@ def test_what_is_no_history_or_no_workflow_is_refused(tmp_path: Path) -> None:
         (tmp_path / "none.jsonl", "can't be read"),
         ({"events": []}, "not an exported history"),
         ({"format": "outlast-history", "version": 1}, "its run or its events"),
-        ({"format": "outlast-history", "version": 1, "run": {"run_id": "r"}, "events": []}, "not whole"),
+        ({"format": "outlast-history", "version": 1, "run": {"run_id": "r"}, "events": []}, "not complete"),
         ([{"seq": 1, "type": "WorkflowStarted", "payload": None}], "its first event"),
         ([{"seq": 1, "type": "Surprise", "payload": {}}], "does not know"),
     ]

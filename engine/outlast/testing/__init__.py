@@ -1,4 +1,4 @@
-"""What tests of workflows need: the engine on a virtual clock, a checker of what it wrote, a replayer of histories."""
+"""Tools for tests of workflows: the engine on a virtual clock, an invariant checker, a replayer of histories."""
 
 from outlast.testing.activities import ActivityEnvironment
 from outlast.testing.clock import VirtualClock, VirtualLoop, VirtualTimeError

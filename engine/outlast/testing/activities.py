@@ -1,4 +1,4 @@
-"""Running one activity by itself: its info, its heartbeats, its cancellation, without a workflow or a database."""
+"""Running one activity alone, with its info, heartbeats and cancellation, without a workflow or a database."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class ActivityEnvironment:
 
     ::
 
-        async def test_the_import_goes_on_where_it_was() -> None:
+        async def test_the_import_continues_where_it_was() -> None:
             env = ActivityEnvironment(attempt=2, heartbeat_details=(500,))
             assert await env.run(import_rows, "rows.csv") == 1000
             assert env.heartbeats == [(600,), (700,), (800,), (900,), (1000,)]
 
-    Arguments and result are written and read as payloads, so what has no JSON form is found here. The activity runs in
-    place, a plain ``def`` too; its own timeouts are shown by ``activity.info()`` and not enforced.
+    Arguments and result are encoded as payloads, so that a value without a JSON form is found. The activity runs in
+    place, even a plain ``def``. ``activity.info()`` shows its timeouts, which are not enforced.
 
     Args:
-        workflow_id: What ``activity.info()`` shows; so for all that follows.
+        workflow_id: The workflow id that ``activity.info()`` shows; it also shows the values that follow.
         workflow_type: The workflow's type.
-        task_queue: The queue.
-        attempt: Which attempt it is.
-        heartbeat_details: What the previous attempt said last.
+        task_queue: The task queue.
+        attempt: The number of the attempt.
+        heartbeat_details: The details of the last heartbeat of the previous attempt.
         priority: Its priority.
-        started_at: When the attempt began (aware).
-        options: What the call overrides of the declared options.
+        started_at: When the attempt started (aware).
+        options: Options of the call, which override those of the declaration.
         converter: How arguments and results become JSON.
 
     Attributes:
@@ -83,8 +83,8 @@ class ActivityEnvironment:
 
         Raises:
             PayloadEncodeError: An argument, the result or heartbeat details have no JSON form.
-            PayloadDecodeError: An argument is not what its type hint says.
-            BaseException: What the activity raises.
+            PayloadDecodeError: An argument does not fit its type hint.
+            BaseException: Whatever the activity raises.
         """
         definition = definition_of(activity)
         payload = self._converter.encode_args(args, definition.signature, definition.name)
@@ -108,7 +108,7 @@ class ActivityEnvironment:
         return result  # type: ignore[no-any-return]
 
     def cancel(self, reason: StopReason = StopReason.CANCEL_REQUESTED) -> None:
-        """Tell the activity to stop, as the engine does: now, or when it begins."""
+        """Cancel the activity as the engine does: now, or when it starts."""
         self._stopped = reason
         if self._running is not None:
             self._running.stopped = reason
@@ -116,7 +116,7 @@ class ActivityEnvironment:
             self._task.cancel()
 
     def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
-        """Take a heartbeat."""
+        """Record a heartbeat."""
         self._converter.encode_args(details, None, "heartbeat details")
         self.heartbeats.append(details)
         if self.on_heartbeat is not None:

@@ -1,7 +1,7 @@
 """Virtual time: an event loop that never waits, and the clock that reads it.
 
-When nothing is ready, the loop does not sleep until its next timer: it says that the time has come. So code that waits
-for 30 days takes as long as what it does when it wakes up, and always does it in the same order.
+When nothing is ready, the loop does not sleep until its next timer but jumps there. Code that waits for 30 days
+therefore takes only as long as its own work, and always runs in the same order.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from outlast_workflow.primitives.times import from_datetime, to_datetime
 
 MICROSECOND: Final = 1e-6
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
-"""Where a virtual clock starts if nobody says otherwise."""
+"""The time at which a virtual clock starts by default."""
 
 _START_S: Final = 1000
 _THREADS_PATIENCE_S: Final = 5.0
 
 
 class VirtualTimeError(RuntimeError):
-    """Virtual time can't go on: everything waits for something that nothing will bring."""
+    """Virtual time cannot continue: everything waits, and nothing can happen any more."""
 
 
 class _Selector(selectors.BaseSelector):
-    """The real selector, asked without waiting; where the loop would wait, its time moves instead."""
+    """The real selector, polled without waiting. Where the loop would wait, its time jumps instead."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._real = selectors.DefaultSelector()
@@ -41,7 +41,7 @@ class _Selector(selectors.BaseSelector):
             ready = self._real.select(_THREADS_PATIENCE_S) if self._loop.uses_threads else []
             if not ready:
                 raise VirtualTimeError(
-                    "everything waits for something that nothing will bring: no callback is ready, no timer is set"
+                    "everything waits, and nothing can happen any more: no callback is ready, and no timer is set"
                 )
             return ready
         self._loop.jump(timeout)
@@ -69,11 +69,11 @@ class _Selector(selectors.BaseSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose ``time()`` is virtual: when nothing is ready, it jumps to the next timer.
 
-    Pass it wherever a loop is made: ``asyncio.Runner(loop_factory=VirtualLoop)``, or as the ``loop_factory`` option of
-    anyio's asyncio backend. Time does not wait for threads or for the network: what a timer guards fires first.
+    Pass it where a loop is created: ``asyncio.Runner(loop_factory=VirtualLoop)``, or as the ``loop_factory`` option of
+    anyio's asyncio backend. Time does not wait for threads or for the network: a timer that guards them fires first.
 
     Args:
-        horizon: How far time may go: a test that waits for nothing fails then, instead of running for ever.
+        horizon: How far time may go. A test that waits in vain fails then, instead of running forever.
     """
 
     def __init__(self, *, horizon: timedelta = timedelta(days=3653)) -> None:
@@ -83,25 +83,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = MICROSECOND
 
     def time(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time in seconds."""
         return self._elapsed_us / 1_000_000
 
     @property
     def elapsed_us(self) -> int:
-        """The same in whole microseconds."""
+        """The virtual time in whole microseconds."""
         return self._elapsed_us
 
     @property
     def uses_threads(self) -> bool:
-        """Whether ``run_in_executor`` has been used: then somebody may call from a thread."""
+        """Whether ``run_in_executor`` has been used, so that a thread may call back."""
         return getattr(self, "_default_executor", None) is not None
 
     def jump(self, seconds: float) -> None:
-        """Let so much time pass at once. Timers that become due run in their order, all at the new time."""
+        """Let time pass at once. Timers that become due run in their order, all at the new time."""
         self._elapsed_us += max(1, round(seconds * 1_000_000))
         if self._elapsed_us > self._horizon_us:
             raise VirtualTimeError(
-                "virtual time has reached its horizon: something waits for what never comes, while timers go on"
+                "virtual time has reached its horizon: something waits in vain while timers continue"
             )
 
 
@@ -109,8 +109,8 @@ class VirtualClock:
     """The engine's clock on a :class:`VirtualLoop`: its monotonic reading is the loop's time, and UTC moves with it.
 
     Args:
-        loop: Whose time it reads; the running loop if not given.
-        start_at: What time it is now (aware).
+        loop: The loop whose time it reads; by default the running one.
+        start_at: The current time (aware).
     """
 
     __slots__ = ("_loop", "_offset_us")
@@ -129,11 +129,11 @@ class VirtualClock:
         self.set(start_at)
 
     def now(self) -> int:
-        """Microseconds since the epoch, UTC."""
+        """Return the microseconds since the epoch, UTC."""
         return self._loop.elapsed_us + self._offset_us
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds that never go back."""
         return self._loop.time()
 
     @property
@@ -142,10 +142,10 @@ class VirtualClock:
         return to_datetime(self.now())
 
     def set(self, instant: datetime) -> None:
-        """Set the wall clock; the monotonic one goes on as if nothing had happened, and no timer moves."""
+        """Set the wall clock. The monotonic clock continues, and no timer moves."""
         self._offset_us = from_datetime(instant) - self._loop.elapsed_us
 
     def jump(self, by: float | timedelta) -> None:
-        """Move the wall clock alone, forward or back: what a correction by NTP or a leap of a virtual machine does."""
+        """Move the wall clock alone, forward or back, as a correction by NTP or a resumed virtual machine does."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         self._offset_us += round(seconds * 1_000_000)

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ALWAYS_S = 9 * 31_557_600.0
-"""9 years: how often to look for what nobody else in this process can have done."""
+"""9 years: the interval of polling for what other processes did, of which there are none here."""
 
 
 class TestEnvironment:
@@ -43,31 +43,32 @@ class TestEnvironment:
     Args:
         workflows: The worker's workflows. Without workflows and activities there is no worker.
         activities: The worker's activities; plain functions run in place.
-        task_queue: The worker's queue.
-        url: The database; in memory if not given.
-        start_at: What time it is when the test begins (aware).
-        seed: Where ids and random numbers come from: the same seed gives the same ones.
+        task_queue: The worker's task queue.
+        url: The database; by default one in memory.
+        start_at: The time at which the test starts (aware).
+        seed: The seed of ids and random numbers: the same seed gives the same ones.
         converter: How arguments and results become JSON.
         limits: The structural limits.
-        max_cached_workflows: How many runs stay in memory; 0 replays each run for each workflow task, which finds
-            workflows that are not deterministic.
-        max_concurrent_activities: How many activities run at a time.
-        default_activity_options: What activities get where nothing else is said.
+        max_cached_workflows: How many runs the workflow cache holds. 0 replays the run for each workflow task,
+            which finds workflows that are not deterministic.
+        max_concurrent_activities: How many activities run at the same time.
+        default_activity_options: Options of activities that do not set them.
         workflow_task_failure_types: Exceptions of workflow code that fail the task, not the run.
-        static_checks: What to do about workflow code that reads like it may not replay.
-        runtime_guard: Whether what reaches for the world is stopped in workflow code.
-        replay: At the end, replay every run of the workflows given, and raise what the first one fails of: finds
-            workflows that are not deterministic where the test itself passes.
+        static_checks: What to do about workflow code that may not replay: ``warn``, ``error`` or ``off``.
+        runtime_guard: Whether workflow code is stopped from opening files, sockets and processes.
+        replay: At the end, replay every run of these workflows, and raise the error of the first that fails. This
+            finds workflows that are not deterministic although the test passes.
         interceptors: The client's interceptors, which are the worker's too.
 
     Attributes:
         client: The client.
         worker: The worker.
-        clock: The clock: what time it is, and how to make the wall clock jump.
-        environment: What the engine takes its time, ids and randomness from.
+        clock: The clock, which can also make the wall clock jump.
+        environment: The source of the engine's time, ids and randomness.
     """
 
-    __test__ = False  # pytest must not collect what a test module imports
+    # pytest must not collect what a test module imports.
+    __test__ = False
 
     client: Client
     worker: Worker
@@ -153,10 +154,10 @@ class TestEnvironment:
         report.raise_for_failures()
 
     def new_worker(self, **options: Any) -> Worker:
-        """Another worker on the same database, made like the first one but for ``options``; start it yourself.
+        """Return another worker on the same database, with the options of the first one and these. Start it yourself.
 
-        Its lease and its watchdog's interval are long, because nothing here can die or go unheard; a test of leases
-        gives ``lease_duration``.
+        Its lease and its watchdog's interval are long, because no process can die here. A test of leases gives
+        ``lease_duration``.
         """
         ours = {name: value for name, value in self._worker_options.items() if value is not None}
         defaults: dict[str, Any] = {
@@ -169,13 +170,13 @@ class TestEnvironment:
     # --- time -------------------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
-        """What time it is (aware, UTC)."""
+        """Return the current time (aware, UTC)."""
         return self.clock.utc
 
     async def sleep(
         self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0, weeks: float = 0
     ) -> None:
-        """Let time pass: everything that falls due meanwhile happens, in order, each thing at its time."""
+        """Let time pass. Everything that becomes due meanwhile happens in order, at its time."""
         duration = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days, weeks=weeks)
         await asyncio.sleep(duration.total_seconds())
 
@@ -184,7 +185,7 @@ class TestEnvironment:
         await self.sleep((instant - self.now()).total_seconds())
 
     async def settle(self) -> None:
-        """Wait until nothing is left to do at this time: everything waits for a later one."""
+        """Wait until nothing is left to do at the current time."""
         await asyncio.sleep(MICROSECOND)
 
     # --- without a loop ---------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Fixtures for pytest, for those who ask for them: ``pytest_plugins = ["outlast.testing.plugin"]`` in a conftest.
+"""Fixtures for pytest. To use them, put ``pytest_plugins = ["outlast.testing.plugin"]`` into a conftest.
 
-It is not registered by itself: a suite that does not use it should not pay for importing the engine.
+The plugin does not register itself: a test suite that does not use it should not pay for importing the engine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from outlast.testing.environment import TestEnvironment
 
 @pytest.fixture
 def outlast_environment() -> Callable[..., TestEnvironment]:
-    """Makes environments; at the end of each, every run that it had is replayed (``replay=False`` leaves that out)."""
+    """Makes environments. At the end of each, all of its runs are replayed, unless ``replay=False`` is given."""
 
     def make(**options: Any) -> TestEnvironment:
         given: dict[str, Any] = {"replay": True, **options}

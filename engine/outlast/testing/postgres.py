@@ -1,9 +1,9 @@
-"""A real PostgreSQL server for tests, benchmarks and crash trials, from a wheel: nothing is installed by hand.
+"""A real PostgreSQL server for tests, benchmarks and crash tests, from a wheel: nothing is installed by hand.
 
-The server lives in a folder of its own and listens on a socket there, so any number can stand side by side. It ends
-with its owner, however that ends: a guardian (a shell that waits on a pipe) sees the owner's end of the pipe close,
-even after SIGKILL, then stops the server and removes the folder. PostgreSQL refuses to run as root, so for root it
-runs as ``nobody``, from copies of the programs where ``nobody`` may not read the originals.
+The server has a folder of its own and listens on a socket there, so that any number can run at the same time. It stops
+with its owner, however that ends: a guardian, a shell that waits on a pipe, sees the owner's end of the pipe close,
+even after SIGKILL. It then stops the server and removes the folder. PostgreSQL refuses to run as root, so for root it
+runs as ``nobody``, from copies of the programs if ``nobody`` may not read the originals.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ rm -rf "$2"
 
 
 class PostgresUnavailableError(Exception):
-    """No PostgreSQL server can be started here; the message says what is missing."""
+    """No PostgreSQL server can be started; the message says what is missing."""
 
 
 class TemporaryPostgres:
-    """A PostgreSQL server that is gone when its ``with`` block, or the process, ends.
+    """A PostgreSQL server that ends with its ``with`` block, or with the process.
 
     Args:
-        fsync: Whether commits reach the disk. Off for tests of logic; on for benchmarks, which measure just that. (A
-            server killed by SIGKILL loses nothing either way: the kernel has what was written.)
-        version: The major version, of those in the wheel; the newest by default.
+        fsync: Whether commits reach the disk. Off for tests of logic, on for benchmarks, which measure it. (A server
+            killed by SIGKILL loses nothing either way: the kernel has what was written.)
+        version: A major version that the wheel has; by default the newest.
         settings: More server settings, such as ``{"max_connections": 200}``.
-        standby_of: A running server, of which this one becomes a standby: it copies all of it, follows it, answers
-            reads, and becomes a primary by :meth:`promote`.
+        standby_of: A running server, of which this one becomes a standby: it copies it, follows it and answers reads,
+            until :meth:`promote` makes it a primary.
 
     Raises:
         PostgresUnavailableError: The wheel is not installed, or the server does not start.
@@ -109,28 +109,28 @@ class TemporaryPostgres:
 
     @property
     def folder(self) -> Path:
-        """Where the server's data, socket and log are."""
+        """The folder with the server's data, socket and log."""
         if self._folder is None:
-            raise PostgresUnavailableError("The server was not started yet.")
+            raise PostgresUnavailableError("The server has not been started.")
         return self._folder
 
     @property
     def log(self) -> str:
-        """What the server has logged so far."""
+        """The log of the server so far."""
         return (self.folder / "log").read_text(errors="replace")
 
     @property
     def pid(self) -> int | None:
-        """The server's process id while it runs."""
+        """The server's process id while it is running."""
         return self._server.pid if self._server is not None and self._server.poll() is None else None
 
     def url(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
-        """The URL of one of its databases."""
+        """Return the URL of one of its databases."""
         login = quote(user, safe="") + (f":{quote(password, safe='')}" if password is not None else "")
         return f"postgresql://{login}@/{quote(database, safe='')}?host={quote(str(self.folder), safe='')}"
 
     def start(self) -> None:
-        """Make the data folder if there is none yet, and start the server on it; return when it answers."""
+        """Create the data folder if needed, and start the server on it; return when it answers."""
         if self.pid is not None:
             return
         if self._folder is None:
@@ -142,7 +142,7 @@ class TemporaryPostgres:
             raise
 
     def stop(self) -> None:
-        """Stop the server and remove everything it had. Does nothing if there is nothing."""
+        """Stop the server and remove its folder, if there are any."""
         self._signal_and_wait(signal.SIGQUIT)
         if self._guardian is not None:
             self._guardian.kill()
@@ -155,7 +155,7 @@ class TemporaryPostgres:
             self._folder = None
 
     def kill(self) -> None:
-        """End the server and all its processes at once, by SIGKILL, as a crash of the machine would."""
+        """Kill the server and all its processes by SIGKILL, as a crash of the machine would."""
         pid = self.pid
         if pid is None:
             return
@@ -166,12 +166,12 @@ class TemporaryPostgres:
                 os.kill(backend, signal.SIGKILL)
 
     def restart(self) -> None:
-        """Start again on the same data, after `kill` or (then with a fast shutdown first) while it runs."""
+        """Start again on the same data, after :meth:`kill`, or after a fast shutdown if it is running."""
         self._signal_and_wait(signal.SIGINT)
         self.start()
 
     def follow_synchronously(self) -> None:
-        """Acknowledge no commit from now on that a standby does not have on its disk."""
+        """From now on, acknowledge only commits that a standby has on its disk."""
         self.execute(sql.SQL("ALTER SYSTEM SET synchronous_standby_names = '*'"))
         self.execute(sql.SQL("SELECT pg_reload_conf()"))
         give_up_at = self._clock.monotonic() + _START_TIMEOUT_S
@@ -183,11 +183,16 @@ class TemporaryPostgres:
                 time.sleep(_POLL_S)
 
     def promote(self) -> None:
-        """Make a standby a primary of its own; return when it is."""
+        """Make this standby a primary; return when it is."""
         self.execute(sql.SQL("SELECT pg_promote(true, 60)"))
 
     def create_database(self, name: str, *, template: str | None = None) -> str:
-        """Make a database, as a copy of another one if that is named, and return its URL."""
+        """Create a database and return its URL.
+
+        Args:
+            name: The name of the database.
+            template: The database to copy, if any.
+        """
         statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
         if template is not None:
             statement += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
@@ -195,7 +200,7 @@ class TemporaryPostgres:
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database, whoever is still connected to it."""
+        """Remove a database, even if it has connections."""
         self.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def execute(self, statement: sql.Composed | sql.SQL) -> None:
@@ -256,12 +261,12 @@ class TemporaryPostgres:
             raise PostgresUnavailableError(message)
 
     def _launch(self) -> None:
-        """Start the server, again while it says that processes of a killed one still hold its memory."""
+        """Start the server. Repeat while processes of a killed one still hold its shared memory."""
         give_up_at = self._clock.monotonic() + _START_TIMEOUT_S
         while True:
             with open(self.folder / "log", "ab") as log:
                 offset = log.tell()
-                # In a session of its own, so that Ctrl-C at the terminal is not the server's, too.
+                # In a session of its own, so that Ctrl-C at the terminal does not reach the server.
                 self._server = subprocess.Popen(
                     [str(self._binaries / "postgres"), "-D", str(self.folder / "data"), *self._arguments()],
                     stdin=subprocess.DEVNULL,
@@ -286,7 +291,7 @@ class TemporaryPostgres:
         return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
     def _await_ready(self, give_up_at: float) -> bool:
-        """Whether the server accepts connections; False when it has ended instead."""
+        """Return whether the server accepts connections; ``False`` if it has ended."""
         while self.pid is not None and self._clock.monotonic() < give_up_at:
             try:
                 psycopg.connect(self.url(), connect_timeout=5).close()
@@ -333,12 +338,12 @@ def _major(installation: Path) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of the caller's: PGDATA, PGOPTIONS and the locale would change what is started."""
+    """Return an environment without the caller's: PGDATA, PGOPTIONS and the locale would change the server."""
     return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
 def _parent_folder() -> str | None:
-    """The folder for temporary files, unless it is closed to the user that the server runs as."""
+    """Return the folder for temporary files, or another if the server's user cannot enter it."""
     if os.geteuid() == 0 and not _open_to_all(Path(tempfile.gettempdir())):
         return "/tmp"
     return None
@@ -350,7 +355,7 @@ def _open_to_all(folder: Path) -> bool:
 
 
 def _copy_binaries(binaries: Path, folder: Path) -> Path:
-    """Copy the server; its libraries lie beside the package, and are found by their place relative to it."""
+    """Copy the server. It finds its libraries by their place next to the package."""
     installation = binaries.parent
     package = installation.parent
     copied = folder / "programs" / package.name / installation.name
@@ -363,7 +368,7 @@ def _copy_binaries(binaries: Path, folder: Path) -> Path:
 
 
 def _children(pid: int) -> list[int]:
-    """The server's own processes, where the system tells; elsewhere they notice their parent's end by themselves."""
+    """Return the server's processes if the system lists them. Elsewhere they notice that their parent has ended."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:

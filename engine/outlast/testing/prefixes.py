@@ -1,8 +1,8 @@
-"""A run may leave memory after any workflow task and come back by replay: whatever it asks for next must be the same.
+"""Checking that a run issues the same commands if it is evicted after any workflow task and restored by replay.
 
-For each workflow task of a history, the history before it is replayed on a fresh machine, and the workflow task is then
-done *live*, with what its record says that it applied. What it asks for must be what was recorded. A plain replay does
-not see this: there, the code is told all along that it is being replayed.
+For each workflow task of a history, the history before it is replayed on a fresh machine. The workflow task then runs
+*live*, with the events that its record names. Its commands must be those that were recorded. A plain replay does not
+check this, because the code can see all along that it is being replayed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from outlast_workflow.run.replay import Row, replay
 
 
 def check_every_prefix(machine: Callable[[], WorkflowMachine], rows: Sequence[Row]) -> list[str]:
-    """What is not the same after a replay of each prefix: one sentence a difference, an empty list if all is.
+    """Return what differs after a replay of each prefix of a history: one sentence for each difference.
 
     Args:
-        machine: Makes a machine that was never activated.
-        rows: The whole history, payloads as JSON text. It takes the square of its length.
+        machine: Makes a fresh machine.
+        rows: The whole history, payloads as JSON text. The time grows with the square of its length.
     """
     found: list[str] = []
     for index, (seq, kind, payload) in enumerate(rows):
@@ -39,7 +39,7 @@ def _check(
         replayed = replay(machine, rows[: record["through"]])
         due = [event for _, event in replayed.unapplied]
         due += [_event(row) for row in rows[index - record["own"] : index]]
-        asked = machine.run_workflow_task(
+        issued = machine.run_workflow_task(
             due,
             record["at"],
             history_events=record["history_events"],
@@ -54,12 +54,15 @@ def _check(
     if machine.time != record["at"]:
         found.append(f"{where} was at {machine.time}, not at {record['at']}")
     recorded = _commands(rows, index + 1, record["commands"])
-    if [command.signature() for command in asked] != [cls.recorded_signature(said) for cls, said in recorded]:
+    if [command.signature() for command in issued] != [
+        cls.recorded_signature(said) for cls, said in recorded
+    ]:
         found.append(
-            f"{where} asks for {[command.type for command in asked]}, not {[cls.type for cls, _ in recorded]}"
+            f"{where} issues {[command.type for command in issued]}, not {[cls.type for cls, _ in recorded]}"
         )
-    elif machine.converter.codec is None:  # what a codec makes of a value may differ from time to time
-        for command, (cls, said) in zip(asked, recorded, strict=True):
+    # A codec may encode a value differently each time.
+    elif machine.converter.codec is None:
+        for command, (cls, said) in zip(issued, recorded, strict=True):
             result = getattr(command, "result", None)
             if (None if result is None else result.value) != said.get("result"):
                 found.append(f"{where} has another result in its {cls.type}")
@@ -72,7 +75,7 @@ def _event(row: Row) -> Event:
 
 
 def _commands(rows: Sequence[Row], index: int, count: int) -> list[tuple[type[Event], dict[str, Any]]]:
-    """What was recorded of a workflow task: the commands that follow its record, without the engine's own."""
+    """Return the commands that follow the record of a workflow task, without the engine's own."""
     found: list[tuple[type[Event], dict[str, Any]]] = []
     while len(found) < count and index < len(rows):
         _, kind, payload = rows[index]

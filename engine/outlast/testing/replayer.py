@@ -1,12 +1,12 @@
-"""Replaying recorded histories: does today's code still do what yesterday's did?
+"""Replaying recorded histories: does the current code still do what the code of then did?
 
 ::
 
     def test_histories_replay() -> None:
         Replayer(workflows=[Order]).replay("tests/histories/orders.jsonl")
 
-A history is fed to its workflow's code, workflow task by workflow task, and what the code asks for is compared with
-what is recorded. Nothing else runs: no activity, no clock, no database.
+The events of a history are applied to its workflow's code, workflow task by workflow task, and the commands of the code
+are compared with those in the history. Nothing else runs: no activity, no clock, no database.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from outlast_workflow.run.machine import WorkflowMachine
 from outlast_workflow.run.replay import Row, replay
 
 MOST_KEPT: Final = 100
-"""So many runs that failed are kept in a report; all are counted."""
+"""How many failed runs a report keeps; all are counted."""
 
 Loads = Callable[[Any], Any]
-"""Reads a payload."""
+"""A function that reads a payload."""
 
 History = Source | Iterable[HistoryEvent]
 """A file that ``outlast export`` wrote, a document or several, or the events that ``handle.history()`` gave."""
@@ -52,12 +52,12 @@ History = Source | Iterable[HistoryEvent]
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRun:
-    """A run, and what became of its replay.
+    """The replay of a run.
 
     Attributes:
         events: The length of its history.
-        workflow tasks: How many of them were replayed.
-        error: Why it failed: a :class:`~outlast.errors.NonDeterminismError`, mostly.
+        workflow_tasks: How many workflow tasks were replayed.
+        error: Why the replay failed, usually a :class:`~outlast.errors.NonDeterminismError`.
     """
 
     workflow_id: str
@@ -70,15 +70,15 @@ class ReplayedRun:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What a replay of many histories came to.
+    """The result of replaying many histories.
 
     Attributes:
-        runs: How many were replayed, those that failed included.
-        events: How many events they have.
-        workflow tasks: How many workflow tasks were run.
+        runs: How many runs were replayed, failed ones included.
+        events: How many events they have in total.
+        workflow_tasks: How many workflow tasks were replayed.
         failures: How many runs failed.
-        failed: The first hundred of them.
-        skipped: Of a database: how many runs were passed over because their type is not among the workflows.
+        failed: The first hundred failed runs.
+        skipped: With a database: how many runs were skipped, by type, because their workflow was not given.
     """
 
     runs: int = 0
@@ -118,13 +118,13 @@ class Replayer:
 
     Args:
         workflows: The workflows, as a worker takes them.
-        converter: Reads what the histories hold, where a codec encoded it.
-        default_activity_options: As the worker has them.
-        interceptors: As the worker has them. One that makes durable calls is part of what a history records.
-        runtime_guard: As the worker has it: whether workflow code that reaches for the world fails, as it would there.
+        converter: The converter for payloads that a codec encoded.
+        default_activity_options: Those of the worker.
+        interceptors: Those of the worker. A history records the durable calls of an interceptor, too.
+        runtime_guard: Whether the runtime guard is on, as on the worker.
 
     Raises:
-        InvalidOptionError: Something given is no workflow, or two have the same name.
+        InvalidOptionError: Something is not a workflow, or two workflows have the same name.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Replayer:
         self._limits = StructuralLimits()
         self._default_activity_options = default_activity_options
 
-    # --- histories at hand ------------------------------------------------------------------------------------------
+    # --- files and documents ------------------------------------------------------------------------------------------
 
     def replay(
         self,
@@ -165,13 +165,13 @@ class Replayer:
 
         Args:
             history: A path, a document of ``export_history``, several, or the events of ``handle.history()``.
-            raise_on_failure: Raise what the first run fails of; otherwise the report holds what failed.
-            progress: Told how far it is, in bytes of the file or in histories.
+            raise_on_failure: Whether to raise the error of the first run that fails, rather than report it.
+            progress: Called with the progress, in bytes of the file or in histories.
 
         Raises:
-            NonDeterminismError: The code no longer does what a history records: what differs, side by side.
+            NonDeterminismError: The code no longer does what a history records. It shows the difference side by side.
             UnknownWorkflowTypeError: A history is of a workflow that was not given.
-            InvalidHistoryError: What was given is no history.
+            InvalidHistoryError: What was given is not a history.
         """
         report = ReplayReport()
         for place, run in self.replay_each(history):
@@ -183,7 +183,11 @@ class Replayer:
         return report
 
     def replay_each(self, history: History) -> Iterator[tuple[int, ReplayedRun]]:
-        """The same, run by run, each with how far that is; raises only for what is no history."""
+        """Replay run by run, and yield each with the progress.
+
+        Raises:
+            InvalidHistoryError: What was given is not a history.
+        """
         source: Any = history
         if not isinstance(history, str | PathLike | dict):
             source = list(history)
@@ -197,9 +201,7 @@ class Replayer:
                 rows = [(event["seq"], event["type"], event["payload"]) for event in events]
                 run_id = document["run"]["run_id"]
             except (TypeError, KeyError):
-                raise InvalidHistoryError(
-                    "its run or its events are not what they must be", place=name
-                ) from None
+                raise InvalidHistoryError("its run or its events are not valid", place=name) from None
             yield place, self._replay(rows, run_id, _as_it_is, name)
 
     # --- a database -------------------------------------------------------------------------------------------------
@@ -216,25 +218,26 @@ class Replayer:
         """Replay the runs of a database, newest first, open ones too, one at a time; nothing is written.
 
         Args:
-            client: Where they are.
-            limit: How many at the most.
-            raise_on_failure: Raise what the first run fails of; otherwise the report holds what failed.
-            progress: Told how many runs have been looked at.
+            client: A client of the database.
+            limit: The most runs to replay.
+            raise_on_failure: Whether to raise the error of the first run that fails, rather than report it.
+            progress: Called with the number of runs that have been read.
             **filters: As for :meth:`outlast.Client.list`.
         """
         if limit is not None:
             integer("limit", limit, 1)
         report = ReplayReport()
-        looked_at = 0
+        seen = 0
         async for run in client.list(**filters):
-            looked_at += 1
+            seen += 1
             if progress is not None:
-                progress(looked_at)
+                progress(seen)
             if run.workflow_type not in self._workflows:
                 report.skipped[run.workflow_type] += 1
                 continue
             rows = await client.runtime.read(read_history, run.run_id)
-            if rows:  # or it was deleted meanwhile
+            # Without rows, it was deleted meanwhile.
+            if rows:
                 report.add(self._replay(rows, run.run_id, orjson.loads, f"run {run.run_id}"))
                 if raise_on_failure:
                     report.raise_for_failures()
@@ -246,7 +249,7 @@ class Replayer:
     # --- one run ----------------------------------------------------------------------------------------------------
 
     def _replay(self, rows: list[Any], run_id: str, loads: Loads, place: str) -> ReplayedRun:
-        workflow_id, workflow_type = _begun_by(rows, loads, place)
+        workflow_id, workflow_type = _started_by(rows, loads, place)
         definition = self._workflows.get(workflow_type)
         if definition is None:
             unknown = UnknownWorkflowTypeError(workflow_type, known=list(self._workflows))
@@ -257,7 +260,17 @@ class Replayer:
     def replay_rows(
         self, definition: WorkflowDefinition, rows: Iterable[Row], run_id: str, loads: Loads = orjson.loads
     ) -> tuple[BaseException | None, int]:
-        """What a history of one workflow fails of, and how many workflow tasks were replayed."""
+        """Replay a history of one workflow.
+
+        Args:
+            definition: The workflow.
+            rows: The seq, type and payload of each event.
+            run_id: The id of the run.
+            loads: Reads a payload.
+
+        Returns:
+            The error of the replay, if it failed, and the number of workflow tasks that were replayed.
+        """
         machine = WorkflowMachine(
             definition,
             run_id,
@@ -280,8 +293,8 @@ class Replayer:
         return None, replayed.workflow_tasks
 
 
-def _begun_by(rows: list[Any], loads: Loads, place: str) -> tuple[str, str]:
-    """The workflow's id and type, if this is a whole history that this version knows."""
+def _started_by(rows: list[Any], loads: Loads, place: str) -> tuple[str, str]:
+    """Return the workflow's id and type, if this is a complete history that this version knows."""
     unknown = {kind for _, kind, _ in rows} - REGISTRY.keys()
     if unknown:
         raise InvalidHistoryError(
@@ -294,13 +307,14 @@ def _begun_by(rows: list[Any], loads: Loads, place: str) -> tuple[str, str]:
         or [row[0] for row in rows] != list(range(1, len(rows) + 1))
     ):
         raise InvalidHistoryError(
-            "it is not whole: it begins with WorkflowStarted, and its numbers have no gaps", place=place
+            "it is not complete: it must start with WorkflowStarted, and its numbers must have no gaps",
+            place=place,
         )
     started = loads(rows[0][2])
     try:
         return str(started["workflow_id"]), str(started["workflow_type"])
     except (TypeError, KeyError):
-        raise InvalidHistoryError("its first event is not what it must be", place=place) from None
+        raise InvalidHistoryError("its first event is not valid", place=place) from None
 
 
 def _is_event(thing: object) -> bool:
@@ -314,7 +328,7 @@ def _row_of_event(event: Any) -> Row:
 
 
 def _run_id_of(rows: list[Row]) -> str:
-    """Events do not say which run they are of, unless it is the first of its chain."""
+    """Return the run id, which events contain only if the run is the first of its chain."""
     started = rows[0][2]
     first = isinstance(started, dict) and started.get("run_number") == 1
     return str(started.get("first_run_id")) if first else "replayed"

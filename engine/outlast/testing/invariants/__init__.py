@@ -1,1 +1,1 @@
-"""What must hold in a database at any moment, one module a noun."""
+"""What must hold in a database at any moment, one module for each noun."""

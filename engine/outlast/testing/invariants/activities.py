@@ -1,4 +1,4 @@
-"""The part of the invariants that is about one activity: its row, its events, its attempts, its deadlines."""
+"""What must hold of an activity: its row, its events, its attempts and its deadlines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STATUS_OF: dict[type[Event], str] = {
     events.ActivityTimedOut: "timed_out",
     events.ActivityCancelled: "cancelled",
 }
-ASKED = (None, "cancel_requested")
-"""Why an activity was cancelled for itself, not with its run."""
+OWN_CANCELLATION = (None, "cancel_requested")
+"""The causes by which an activity was cancelled alone, not with its run."""
 MOST_RESCUES = 3
 MOST_ATTEMPTS_KEPT = 100
 
@@ -31,12 +31,12 @@ def check_activity(
     ends: Sequence[tuple[int, Event]],
     attempts: Sequence[AttemptRow],
 ) -> list[str]:
-    """What is wrong between an activity's row and its events.
+    """Return what is wrong between an activity's row and its events.
 
     Args:
         row: The row.
         scheduled: The seq and the event that scheduled it.
-        ends: When its ends were recorded, and they.
+        ends: The events of its end, with the times at which they were recorded.
         attempts: Its attempts that did not succeed, in order.
     """
     found: list[str] = []
@@ -78,10 +78,10 @@ def _as_scheduled(row: ActivityRow, seq: int, event: events.ActivityScheduled) -
 
 
 def _end(row: ActivityRow, recorded_at: int, event: Event, attempts: Sequence[AttemptRow]) -> list[str]:
-    """The row says when it was; the event may be stamped later: within a run time never falls, though a clock may."""
+    """Check an end. The row has its time; the event may have a later one, since time never goes back within a run."""
     found: list[str] = []
     closed_at = row.closed_at if row.closed_at is not None else recorded_at
-    # The count as the user has it: of an attempt that was rescued and the one after it, nothing says which returned.
+    # The number that the user sees. If an attempt was rescued, nothing says whether it or the next one returned.
     attempt = getattr(event, "attempt", None)
     if attempt is not None and attempt != row.attempt - row.uncharged:
         found.append(f"{event.type} says attempt {attempt}, the row {row.attempt - row.uncharged}")
@@ -92,7 +92,8 @@ def _end(row: ActivityRow, recorded_at: int, event: Event, attempts: Sequence[At
         known = getattr(row, f"{event.timeout_kind}_deadline_at")
         if known != deadline_at:
             found.append(f"timed out by {event.timeout_kind} {deadline_at}, the row says {known}")
-    elif getattr(event, "by", None) in ASKED:  # what is open when its run ends is closed, be it late or not
+    # What is open when its run ends is closed, whether it is late or not.
+    elif getattr(event, "by", None) in OWN_CANCELLATION:
         passed = [at for at in _set_deadlines(row) if closed_at >= at]
         if passed:
             found.append(f"{event.type} came {closed_at - min(passed)} µs past its deadline")
@@ -100,7 +101,7 @@ def _end(row: ActivityRow, recorded_at: int, event: Event, attempts: Sequence[At
 
 
 def _closed_early(row: ActivityRow, event: events.ActivityTimedOut, attempts: Sequence[AttemptRow]) -> bool:
-    """Whether its last attempt timed out, so that another could not have begun in time."""
+    """Return whether its last attempt timed out, so that another could not have started in time."""
     last = attempts[-1] if attempts else None
     return (
         event.timeout_kind == "schedule_to_close"
@@ -112,9 +113,9 @@ def _closed_early(row: ActivityRow, event: events.ActivityTimedOut, attempts: Se
 
 
 def _too_early(row: ActivityRow, attempt: AttemptRow, before: AttemptRow | None) -> bool:
-    """Whether an attempt ended sooner than its timeout allows, counted from what is known of its beginning.
+    """Return whether an attempt timed out before its timeout had passed since its known start.
 
-    A later attempt waits since the one before it ended, by whose clock that may have been.
+    A later attempt waits from the end of the one before it, whatever clock recorded that.
     """
     waiting_since = row.scheduled_at if before is None else before.ended_at
     options = ActivityOptions.from_snapshot(row.options)
@@ -129,9 +130,9 @@ def _too_early(row: ActivityRow, attempt: AttemptRow, before: AttemptRow | None)
 
 
 def _too_late(row: ActivityRow, attempt: AttemptRow) -> int | None:
-    """By how much an attempt ended past a deadline that would have ended it; ``None`` where it was in time.
+    """Return by how many µs an attempt ended past a deadline that should have ended it, or ``None`` if it was in time.
 
-    When it was last heard of is known of the last attempt only. A run's end closes what it finds, be it late or not.
+    The last heartbeat is known of the last attempt only. The end of a run closes what is open, even if it is late.
     """
     if attempt.outcome == "cancelled" or attempt.timeout_kind == "schedule_to_close":
         return None
@@ -140,8 +141,8 @@ def _too_late(row: ActivityRow, attempt: AttemptRow) -> int | None:
     if attempt.outcome != "timed_out":
         deadlines.append(_after(attempt.started_at, options.start_to_close_us))
         if attempt.attempt == row.attempt:
-            beaten = row.heartbeat_at if row.heartbeat_at is not None else attempt.started_at
-            deadlines.append(_after(beaten, options.heartbeat_us))
+            last = row.heartbeat_at if row.heartbeat_at is not None else attempt.started_at
+            deadlines.append(_after(last, options.heartbeat_us))
     passed = [at for at in deadlines if at is not None and attempt.ended_at >= at]
     return attempt.ended_at - min(passed) if passed else None
 
@@ -157,7 +158,7 @@ def _set_deadlines(row: ActivityRow) -> list[int]:
 
 
 def deadlines_of_activity(row: ActivityRow) -> list[str]:
-    """What is wrong with the deadline columns."""
+    """Return what is wrong with the deadline columns."""
     found: list[str] = []
     options = ActivityOptions.from_snapshot(row.options)
     close_at = _after(row.scheduled_at, options.schedule_to_close_us)
@@ -187,11 +188,11 @@ def deadlines_of_activity(row: ActivityRow) -> list[str]:
     else:
         expected["start_to_close"] = _after(row.started_at, options.start_to_close_us)
         if row.claimed_by is None or row.started_at is None:
-            found.append("is running but claimed by nobody")
-        beaten = row.heartbeat_at if row.heartbeat_at is not None else row.started_at
-        if row.heartbeat_deadline_at != _after(beaten, options.heartbeat_us):
+            found.append("is running but not claimed")
+        last = row.heartbeat_at if row.heartbeat_at is not None else row.started_at
+        if row.heartbeat_deadline_at != _after(last, options.heartbeat_us):
             found.append(
-                f"heartbeat_deadline_at is {row.heartbeat_deadline_at}, the last beat was at {beaten}"
+                f"heartbeat_deadline_at is {row.heartbeat_deadline_at}, the last heartbeat was at {last}"
             )
     for name, instant in expected.items():
         if getattr(row, f"{name}_deadline_at") != instant:
@@ -204,7 +205,7 @@ def _after(instant: int | None, duration: int | None) -> int | None:
 
 
 def check_attempts(row: ActivityRow, attempts: Sequence[AttemptRow]) -> list[str]:
-    """What is wrong with the attempts: they rise without gaps, are bounded, and none that succeeded has a row."""
+    """Return what is wrong with the attempts: their numbers have no gaps and are bounded, and a success has no row."""
     found: list[str] = []
     numbers = sorted(attempt.attempt for attempt in attempts)
     unfinished = row.attempt - 1 if row.status in ("running", "completed") else row.attempt
@@ -214,9 +215,10 @@ def check_attempts(row: ActivityRow, attempts: Sequence[AttemptRow]) -> list[str
         found.append(f"has {len(numbers)} rows of attempts up to {numbers[-1]}, its own is {row.attempt}")
     by_outcome = [attempt.outcome for attempt in attempts]
     uncharged = by_outcome.count("rescued") + by_outcome.count("handed_back")
-    gone = row.rescues > MOST_RESCUES  # the last rescue ended it: nothing was left to be uncharged
+    # The last rescue ended the activity, so that no further attempt was uncharged.
+    gone = row.rescues > MOST_RESCUES
     if row.attempt <= MOST_ATTEMPTS_KEPT and uncharged != row.uncharged + gone:
-        found.append(f"uncharged is {row.uncharged}, {uncharged} attempts were given back")
+        found.append(f"uncharged is {row.uncharged}, {uncharged} attempts were released")
     if row.attempt <= MOST_ATTEMPTS_KEPT and by_outcome.count("rescued") != row.rescues:
         found.append(f"rescues is {row.rescues}, {by_outcome.count('rescued')} attempts were rescued")
     if row.rescues > MOST_RESCUES + 1:
@@ -230,9 +232,7 @@ def check_attempts(row: ActivityRow, attempts: Sequence[AttemptRow]) -> list[str
         if attempt.outcome in ("failed", "timed_out") and attempt.failure is None:
             found.append(f"attempt {attempt.attempt} {attempt.outcome} without saying why")
         if attempt.outcome == "timed_out" and _too_early(row, attempt, by_number.get(attempt.attempt - 1)):
-            found.append(
-                f"attempt {attempt.attempt} timed out ({attempt.timeout_kind}) before its time was over"
-            )
+            found.append(f"attempt {attempt.attempt} timed out ({attempt.timeout_kind}) before its timeout")
         late = _too_late(row, attempt)
         if late is not None:
             found.append(f"attempt {attempt.attempt} {attempt.outcome} {late} µs past another deadline")

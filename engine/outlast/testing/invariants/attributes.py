@@ -1,4 +1,4 @@
-"""What must hold of memo and search attributes: the row is what the history folds to, the index what the row says."""
+"""What must hold of memo and search attributes: the row equals the history, and the index equals the row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_attributes(
     histories: Mapping[str, Sequence[Event]],
     indexed: Mapping[str, set[tuple[str, str]]],
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong: where, and a sentence."""
+    """Yield what is wrong: the place, and a sentence."""
     for run in runs.values():
         where = f"run {run.run_id} of {run.workflow_id}"
         history = histories.get(run.run_id, ())

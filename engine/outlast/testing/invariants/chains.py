@@ -1,4 +1,4 @@
-"""What must hold along chains of runs, and of the workflow ids that point to them."""
+"""What must hold of chains of runs, and of the workflow ids that point to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLLOWED = frozenset({"continued_as_new", "failed", "timed_out", "terminated"})
 CARRIED = ("workflow_id", "execution_timeout", "execution_deadline_at")
 
 Found = Iterator[tuple[str, str]]
-"""Where, and a sentence."""
+"""The place, and a sentence."""
 
 
 class Story(Protocol):
@@ -30,7 +30,7 @@ Histories = Mapping[str, Story]
 
 
 def check_chains(runs: Mapping[str, RunRow], histories: Histories, *, deleting: bool = False) -> Found:
-    """What is wrong between the runs of each chain."""
+    """Yield what is wrong between the runs of each chain."""
     by_chain = sorted(runs.values(), key=lambda run: (run.first_run_id, run.run_number))
     for first_run_id, members in groupby(by_chain, key=lambda run: run.first_run_id):
         yield from _check_chain(f"chain {first_run_id}", list(members), histories, deleting)
@@ -38,7 +38,8 @@ def check_chains(runs: Mapping[str, RunRow], histories: Histories, *, deleting: 
 
 def _check_chain(where: str, chain: list[RunRow], histories: Histories, deleting: bool) -> Found:
     numbers = [run.run_number for run in chain]
-    begun = deleting and numbers[0] > 1  # retention has taken the runs before
+    # Retention has deleted the runs before.
+    begun = deleting and numbers[0] > 1
     if numbers != list(range(numbers[0] if begun else 1, numbers[-1] + 1)):
         yield where, f"has run numbers {numbers}"
     if begun:
@@ -67,23 +68,26 @@ def _check_chain(where: str, chain: list[RunRow], histories: Histories, deleting
         if following.attempt != (1 if fresh else run.attempt + 1):
             yield where, f"run {following.run_number} is attempt {following.attempt} after a {run.status} run"
         if run.closed_at is not None and following.created_at > run.closed_at:
-            yield where, f"run {following.run_number} was not made in the change that ended the one before"
+            yield (
+                where,
+                f"run {following.run_number} was not created in the transaction that ended the one before",
+            )
 
 
 def is_reset(history: Story | None) -> bool:
-    """Whether a run takes up another one's history."""
+    """Return whether a run continues the history of another one after a reset."""
     return reset_point(history) > 0
 
 
 def reset_point(history: Story | None) -> int:
-    """Up to which seq a run has taken its history from another one; 0 where it has not."""
+    """Return the seq up to which a run's history comes from another run; 0 if none of it does."""
     started = history.events[0] if history is not None else None
     reset = started.reset if isinstance(started, events.WorkflowStarted) else None
     return int(reset["seq"]) if reset is not None else 0
 
 
 def _check_reset(where: str, run: RunRow, following: RunRow, histories: Histories) -> Found:
-    """A reset run begins with the events of the run that it was taken from."""
+    """Check that a reset run starts with the events of the run that was reset."""
     taken, own = histories.get(run.run_id), histories[following.run_id]
     if taken is None:
         return
@@ -92,15 +96,15 @@ def _check_reset(where: str, run: RunRow, following: RunRow, histories: Historie
     if reset.get("run_id") != run.run_id or len(own.events) < seq:
         yield where, f"run {following.run_number} was reset from {reset}, which is not the run before it"
     if own.events[1:seq] != taken.events[1:seq] or own.recorded_at[:seq] != taken.recorded_at[:seq]:
-        yield where, f"run {following.run_number} does not begin as the run that it was reset from"
+        yield where, f"run {following.run_number} does not start as the run that it was reset from"
     said = [event for event in taken.events[seq:] if isinstance(event, events.SignalReceived)]
     moved = [event for event in own.events[seq:] if isinstance(event, events.SignalReceived)]
     if reset.get("signals", True) and moved[: len(said)] != said:
-        yield where, f"run {following.run_number} has not got the signals that came after its point"
+        yield where, f"run {following.run_number} lacks the signals that came after its point"
 
 
 def check_instances(instances: Mapping[str, InstanceRow], runs: Mapping[str, RunRow]) -> Found:
-    """What is wrong between workflow ids and their runs."""
+    """Yield what is wrong between workflow ids and their runs."""
     open_runs: dict[str, list[str]] = defaultdict(list)
     newest: dict[str, str] = {}
     for run in runs.values():

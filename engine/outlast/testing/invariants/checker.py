@@ -1,8 +1,8 @@
 """What must hold in a database at any moment: one checker, used at the end of every test of the engine.
 
-It reads everything in one snapshot and compares what the tables say with what the histories say: a history is the
-truth, and every row about a run is what its history folds to. It knows nothing of how rows come to be, so that it can
-find what the code that writes them gets wrong.
+It reads everything in one snapshot and compares the tables with the histories. A history is the truth: every row about
+a run must equal what its history folds to. The checker shares no code with what writes the rows, so that it can find
+the errors of that code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from outlast.testing.invariants.activities import check_activity, check_attempts
 from outlast.testing.invariants.activities import deadlines_of_activity as deadlines
 from outlast.testing.invariants.attributes import check_attributes
 from outlast.testing.invariants.chains import check_chains, check_instances, is_reset, reset_point
-from outlast.testing.invariants.families import ENDS, check_families
+from outlast.testing.invariants.parents import ENDS, check_parents
 from outlast.testing.invariants.requests import check_requests, check_signals_applied
 from outlast.testing.invariants.waking import check_awake
 from outlast_store.database.sql_text import columns_of, fetch
@@ -45,13 +45,13 @@ SAME_IN_STARTED = (
 
 
 def check_database(connection: Connection, *, deleting: bool = False) -> list[str]:
-    """What is wrong in a database: one sentence a violation, an empty list if nothing is.
+    """Return what is wrong in a database: one sentence for each violation.
 
-    Everything is read, in one snapshot: it is for tests, not for production.
+    It reads everything in one snapshot: it is for tests, not for production.
 
     Args:
         connection: A connection in autocommit to a database at the newest schema, with no transaction open.
-        deleting: Whether retention is at work: of a chain that it has come to, the first runs are gone before the last.
+        deleting: Whether retention is running. It deletes the first runs of a chain before the last.
     """
     with _snapshot(connection):
         return _Checker(connection, deleting=deleting).check()
@@ -70,7 +70,7 @@ def _snapshot(connection: Connection) -> Generator[None]:
 
 
 class History:
-    """The events of one run."""
+    """The history of one run."""
 
     __slots__ = ("events", "recorded_at", "seqs", "size")
 
@@ -81,13 +81,13 @@ class History:
         self.size = 0
 
     def of_type(self, *types: type[Event]) -> list[tuple[int, Any]]:
-        """The events of these types with their seqs."""
+        """Return the events of these types with their seqs."""
         pairs = zip(self.seqs, self.events, strict=True)
         return [(seq, event) for seq, event in pairs if isinstance(event, types)]
 
 
 class _Checker:
-    """One walk over a database."""
+    """One check of a database."""
 
     def __init__(self, connection: Connection, *, deleting: bool = False) -> None:
         self.violations: list[str] = []
@@ -125,7 +125,7 @@ class _Checker:
             try:
                 history.events.append(events.from_json(kind, payload))
             except Exception as error:
-                self.say(f"run {run_id}", f"event {seq} ({kind}) can't be read: {error!r:.200}")
+                self.say(f"run {run_id}", f"event {seq} ({kind}) cannot be read: {error!r:.200}")
                 history.events.append(events.WorkflowReset(""))
         return histories
 
@@ -143,7 +143,7 @@ class _Checker:
             self.say(where, what)
         for where, what in check_instances(self.instances, self.runs):
             self.say(where, what)
-        for where, what in check_families(self.runs, self.histories):
+        for where, what in check_parents(self.runs, self.histories):
             self.say(where, what)
         histories = {run_id: history.events for run_id, history in self.histories.items()}
         for where, what in check_attributes(self.runs, histories, self.indexed):
@@ -188,7 +188,8 @@ class _Checker:
     def check_started(self, where: str, run: RunRow, history: History) -> None:
         started = history.events[0]
         if not isinstance(started, events.WorkflowStarted):
-            return  # check_history has said so
+            # check_history has reported it.
+            return
         for name in SAME_IN_STARTED:
             if getattr(started, name) != getattr(run, name):
                 self.say(
@@ -214,7 +215,7 @@ class _Checker:
             self.say(where, "the run deadline comes before its timeout is over")
 
     def check_state(self, where: str, run: RunRow, history: History) -> None:
-        """The row is what the history folds to."""
+        """Check that the row is what the history folds to."""
         last = history.events[-1]
         activated = history.of_type(events.WorkflowTaskCompleted)
         expected = STATUS_AFTER.get(last.type)
@@ -284,10 +285,10 @@ class _Checker:
                 )
 
     def check_deadline(self, where: str, run: RunRow, history: History) -> None:
-        """Nothing comes to a run past its deadline but the timeout, with what it closes, and what children tell.
+        """Check that after a run's deadline only its timeout is recorded, with what it closes, and ends of children.
 
-        The stamp of an event counts only where it is later than the one before it: within a run time never falls, so
-        that an event may bear its predecessor's stamp when the clock was set back.
+        The time of an event counts only if it is later than that of the event before. Time never goes back within a
+        run, so that an event may have its predecessor's time after the clock was set back.
         """
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
         if not deadlines:
@@ -357,6 +358,6 @@ class _Checker:
 
 
 def _all(connection: Connection, table: Table) -> list[tuple[Any, ...]]:
-    """A table in the order of its key."""
+    """Return the rows of a table in the order of its key."""
     key = ", ".join(column.name for column in table.primary_key)
     return fetch(connection, f"SELECT {', '.join(columns_of(table))} FROM {table.name} ORDER BY {key}")

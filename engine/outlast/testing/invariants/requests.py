@@ -1,4 +1,4 @@
-"""What must hold of signals and updates: what was acknowledged is there, exactly once."""
+"""What must hold of signals and updates: what was acknowledged exists exactly once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Histories = Mapping[str, Sequence[Event]]
 
 
 def check_signals_applied(history: Sequence[Event]) -> Iterator[str]:
-    """A run that its own code ended has applied every signal."""
+    """Check that a run which its own code ended has applied every signal."""
     last = history[-1]
     if not isinstance(last, _ENDED_BY_ITS_CODE) or getattr(last, "by", None) is not None:
         return
@@ -28,7 +28,7 @@ def check_signals_applied(history: Sequence[Event]) -> Iterator[str]:
 
 
 def check_moved_signals(before: Sequence[Event], following: Sequence[Event]) -> Iterator[str]:
-    """A run that is followed by another has handed on the signals that nobody had handled, in order."""
+    """Check that a run passed its unhandled signals to the next one, in order."""
     left = _unhandled(before)
     moved: list[Event] = []
     for event in following[1:]:
@@ -36,13 +36,13 @@ def check_moved_signals(before: Sequence[Event], following: Sequence[Event]) -> 
             break
         moved.append(event)
     if len(moved) < len(left):
-        yield f"left {len(left)} signals to the next run, which begins with {len(moved)}"
+        yield f"left {len(left)} signals to the next run, which starts with {len(moved)}"
     elif moved != left:
-        yield "handed its signals on in another order, or others"
+        yield "passed its signals on in another order, or others"
 
 
 def _unhandled(history: Sequence[Event]) -> list[Event]:
-    """The signals that no workflow task has applied, and the latest of each name, as many as had no handler."""
+    """Return the signals that no workflow task has applied, and those without a handler."""
     records = [event for event in history if isinstance(event, events.WorkflowTaskCompleted)]
     through = records[-1].through if records else 0
     without_handler = dict(records[-1].buffered or {}) if records else {}
@@ -65,14 +65,15 @@ def check_requests(
     *,
     deleting: bool = False,
 ) -> Iterator[tuple[str, str]]:
-    """Each request's row says what the histories say. Yields where and what."""
+    """Check that each request's row agrees with the histories. Yield the place, and a sentence."""
     for row in rows:
         where = f"{row.kind} {row.request_id} of chain {row.first_run_id}"
         if row.kind == "query":
             continue
         run = runs.get(row.run_id)
         if run is None and deleting:
-            continue  # it goes with the last run of its chain
+            # It is deleted with the last run of its chain.
+            continue
         if run is None or run.first_run_id != row.first_run_id:
             yield where, f"is about run {row.run_id}, which is not of its chain"
             continue
@@ -125,7 +126,7 @@ def _check_update(row: RequestRow, run: RunRow, history: Sequence[Event], at: Ev
 def _check_known(
     rows: Sequence[RequestRow], runs: Mapping[str, RunRow], histories: Histories
 ) -> Iterator[tuple[str, str]]:
-    """Without its row, what was acknowledged once would be taken again."""
+    """Check that what was acknowledged has a row, without which it would be accepted again."""
     known = {row.key for row in rows}
     for run_id, history in histories.items():
         run = runs.get(run_id)

@@ -1,4 +1,4 @@
-"""What must hold of waking: an open run that has something to do is awake, or nobody will ever look at it."""
+"""What must hold of waking: an open run that has something to do is awake, since no worker claims it otherwise."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from outlast_workflow.history.events import Event
 
 
 def check_awake(run: RunRow, history: Sequence[Event], requests: Sequence[RequestRow]) -> Iterator[str]:
-    """An open run whose ``wake_at`` is null has no news that its code has not seen, and no update to consider.
+    """Check that an open run whose ``wake_at`` is null has no unapplied event and no update to consider.
 
     Args:
         run: The run.
         history: Its events, in order.
-        requests: The requests that are about it.
+        requests: Its requests.
     """
     if run.closed_at is not None or run.wake_at is not None:
         return
@@ -30,7 +30,7 @@ def check_awake(run: RunRow, history: Sequence[Event], requests: Sequence[Reques
 
 
 def unseen(history: Sequence[Event]) -> list[int]:
-    """The seqs of inbound events that no workflow task has applied; not those of children that have merely started."""
+    """Return the seqs of inbound events that no workflow task has applied, without starts of children."""
     news: list[int] = []
     for seq, event in enumerate(history, 1):
         if isinstance(event, events.WorkflowTaskCompleted):

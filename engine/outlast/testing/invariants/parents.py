@@ -1,4 +1,4 @@
-"""What must hold between parents and children."""
+"""What must hold between parents and their children."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Story(Protocol):
         ...
 
     def of_type(self, *types: type[Event]) -> list[tuple[int, Any]]:
-        """The events of these types with their seqs."""
+        """Return the events of these types with their seqs."""
         ...
 
 
-def check_families(runs: Mapping[str, RunRow], histories: Mapping[str, Story]) -> Iterator[tuple[str, str]]:
-    """What is wrong: where, and a sentence."""
+def check_parents(runs: Mapping[str, RunRow], histories: Mapping[str, Story]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong: the place, and a sentence."""
     children: dict[str, list[RunRow]] = defaultdict(list)
     for run in runs.values():
         if run.parent_run_id is not None:
@@ -52,7 +52,7 @@ def check_families(runs: Mapping[str, RunRow], histories: Mapping[str, Story]) -
 
 
 def _child(run: RunRow, runs: Mapping[str, RunRow], history: Story) -> Iterator[str]:
-    """What a run says of its parent."""
+    """Check a run against its parent."""
     started = history.events[0]
     if not isinstance(started, events.WorkflowStarted):
         return
@@ -70,7 +70,8 @@ def _child(run: RunRow, runs: Mapping[str, RunRow], history: Story) -> Iterator[
         yield f"is command {run.parent_command_id} of its parent, WorkflowStarted says {said}"
     parent = runs.get(said["run_id"])
     if parent is None:
-        return  # retention has taken it
+        # Retention has deleted it.
+        return
     if parent.workflow_id != said["workflow_id"]:
         yield f"says that its parent is {said['workflow_id']}, it is {parent.workflow_id}"
     cap = parent.execution_deadline_at
@@ -92,7 +93,7 @@ def _parent(
     history: Story,
     children: list[RunRow],
 ) -> Iterator[str]:
-    """What a run says of its children; up to the point of a reset, they are those of the run it was taken from."""
+    """Check a run against its children. Those before the point of a reset belong to the run that was reset."""
     first = history.events[0]
     since = first.reset["seq"] if isinstance(first, events.WorkflowStarted) and first.reset else 0
     if run.closed_at is None and run.cascade_at not in (None, NOT_YET):
@@ -113,14 +114,15 @@ def _parent(
         if isinstance(answer, events.ChildWorkflowStarted):
             child = runs.get(answer.run_id)
             if child is None:
-                continue  # retention has taken it
+                # Retention has deleted it.
+                continue
             if child.parent_run_id != run.run_id or child.workflow_id != event.workflow_id:
                 yield f"started child {command_id} as run {answer.run_id}, which is not its child"
             elif child.parent_close_policy != event.parent_close_policy:
                 yield f"child {command_id} has another close policy than it was given"
     for command_id, child in first_runs.items():
         if command_id is not None and command_id not in scheduled:
-            yield f"has a child {child.workflow_id} that it did not ask for"
+            yield f"has a child {child.workflow_id} that it did not schedule"
     last_of_chain = [child for child in children if child.closed_at is not None and child.next_run_id is None]
     for child in last_of_chain:
         if child.parent_command_id is None:
@@ -128,15 +130,16 @@ def _parent(
         end = ended.get(child.parent_command_id)
         if end is None:
             if run.closed_at is None:
-                yield f"was not told that its child {child.workflow_id} has ended"
+                yield f"was not notified that its child {child.workflow_id} has ended"
         elif not isinstance(end, END_OF[child.status]):
-            yield f"was told of its child {child.workflow_id}: {end.type}, but it is {child.status}"
+            yield f"has {end.type} of its child {child.workflow_id}, which is {child.status}"
     for command_id in ended:
         answer = answered.get(command_id)
         if isinstance(answer, events.ChildWorkflowStarted) and answer.run_id not in runs:
-            continue  # retention has taken it
+            # Retention has deleted it.
+            continue
         if not any(child.parent_command_id == command_id for child in last_of_chain):
-            yield f"was told of the end of child {command_id}, which has not ended"
+            yield f"has the end of child {command_id}, which has not ended"
     if run.closed_at is not None and run.next_run_id is None and run.cascade_at is None:
         for child in children:
             if (
@@ -144,4 +147,4 @@ def _parent(
                 and child.parent_close_policy != "abandon"
                 and child.parent_command_id is not None
             ):
-                yield f"has ended, its child {child.workflow_id} is open, and nobody will see to it"
+                yield f"has ended, its child {child.workflow_id} is open, and no close policy will be applied"

@@ -43,15 +43,18 @@ PLANTED: Planted = [
         say_in("parent", "ChildWorkflowScheduled", "parent_close_policy", "'request_cancel'"),
         "has another close policy than it was given",
     ),
-    (remove("history_events", "parent", "seq = 14"), "has a child held that it did not ask for"),
-    (remove("history_events", "parent", "seq = 5"), "was not told that its child grown has ended"),
+    (remove("history_events", "parent", "seq = 14"), "has a child held that it did not schedule"),
+    (remove("history_events", "parent", "seq = 5"), "was not notified that its child grown has ended"),
     (
         change_events("parent", "ChildWorkflowFailed", "type = 'ChildWorkflowCancelled'"),
-        "was told of its child fallen: ChildWorkflowCancelled, but it is failed",
+        "has ChildWorkflowCancelled of its child fallen, which is failed",
     ),
     (
         append("parent", "ChildWorkflowCompleted", '{"command_id":4,"result":1}'),
-        "was told of the end of child 4, which has not ended",
+        "has the end of child 4, which has not ended",
     ),
-    (change_run("child to abandon", "parent_close_policy = 'terminate'"), "and nobody will see to it"),
+    (
+        change_run("child to abandon", "parent_close_policy = 'terminate'"),
+        "and no close policy will be applied",
+    ),
 ]
