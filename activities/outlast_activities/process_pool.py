@@ -149,7 +149,8 @@ class Pool:
         except BrokenExecutor:
             self.broken = True
             self._release(place)
-            self._on_end(running, HANDED_BACK)  # it never began
+            # It never began.
+            self._on_end(running, HANDED_BACK)
             return
         except BaseException:
             self._release(place)
@@ -170,10 +171,12 @@ class Pool:
         under_way = bool(self._under_way)
         processes = list((getattr(self._executor, "_processes", None) or {}).values())
         self._executor.shutdown(wait=False, cancel_futures=True)
-        if under_way:  # nobody can take what they would return, and this process could not exit
+        # Nobody takes what attempts under way would return, and they would keep this process from exiting.
+        if under_way:
             for process in processes:
                 process.terminate()
-        self._outgoing.close()  # the pipe ends with its processes then, half-way through a message if need be
+        # With this end closed the pipe ends with its processes, possibly half-way through a message.
+        self._outgoing.close()
         self._stop.close()
         self._listener.join()
         self._incoming.close()

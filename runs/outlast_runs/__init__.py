@@ -8,6 +8,6 @@ attempts in :mod:`outlast_activities.changes`, upkeep next to what calls for it 
 :mod:`outlast_store.transitions.deletion`, :mod:`outlast_store.transitions.dead_journals`). Base classes end in
 ``Change``.
 
-A change that finds a deadline of its run passed enforces it, whoever asked
+A change that finds a deadline of its run passed enforces it, whatever the change was for
 (:func:`outlast_store.transitions.run_ends.open_run`).
 """

@@ -38,8 +38,8 @@ def replaced_run(run_id: str, current: str) -> ResetRefusedError:
         current: The current run of its workflow id.
     """
     return ResetRefusedError(
-        f"run {run_id} no longer stands for its workflow, run {current} does: "
-        "look at what that one does, and reset it if need be"
+        f"run {run_id} is no longer the current run of its workflow, run {current} is: "
+        "see what that one does, and reset it if need be"
     )
 
 

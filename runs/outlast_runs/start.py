@@ -20,7 +20,6 @@ from outlast_runs.updates import UpdateRequest, add_update, known_update
 from outlast_runs.workflow_task import Applied, WorkflowTask
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
-from outlast_store.transitions.new_runs import first_run as first_run
 from outlast_store.transitions.new_runs import new_instance
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_ends import Ended, open_run, terminate

@@ -3,7 +3,7 @@
 The owner decides a workflow task before its change is applied, from what it had seen by then. The change checks that
 under the run's guard. It is refused as a whole where the owner was fenced off, where a result that it bundles came too
 late, or where an unseen signal, update or cancel request holds back a terminal command. A deadline of the run that has
-passed is enforced instead, whoever asked.
+passed is enforced instead.
 """
 
 from __future__ import annotations

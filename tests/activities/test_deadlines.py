@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.activities.running import running_row
 
 from outlast_activities.deadlines import passed, refresh, set_available, set_claimed
 from outlast_store.schema.rows import ActivityRow
@@ -16,35 +17,7 @@ ALL = ActivityOptions(
 
 
 def row(**columns: object) -> ActivityRow:
-    made = ActivityRow(
-        run_id="run-1",
-        activity_id=1,
-        activity_type="charge",
-        task_queue="default",
-        priority=5,
-        scheduled_seq=3,
-        status="pending",
-        attempt=0,
-        uncharged=0,
-        rescues=0,
-        scheduled_at=NOW,
-        available_at=NOW,
-        claimed_by=None,
-        started_at=None,
-        heartbeat_at=None,
-        heartbeat_details=None,
-        options="{}",
-        last_failure=None,
-        schedule_to_start_deadline_at=None,
-        start_to_close_deadline_at=None,
-        schedule_to_close_deadline_at=None,
-        heartbeat_deadline_at=None,
-        next_deadline_at=None,
-        cancel_requested=False,
-        local=False,
-        closed_at=None,
-    )
-    vars(made).update(columns)
+    made = running_row(ALL, available_at=NOW, **columns)
     refresh(made)
     return made
 

@@ -116,7 +116,7 @@ def test_reset(outlast: Command) -> None:
     assert outlast("result", "f").code == 1
     assert outlast("describe", "f", "--json").json["run"]["run_number"] == 2
     for arguments, code, words in (
-        (["--run-id", first], 1, "no longer stands for its workflow"),
+        (["--run-id", first], 1, "no longer the current run of its workflow"),
         (["--to", "99"], 1, "can be reset to events 1 to"),
         (["--to", "noon"], 2, "to must be the number of an event, or one of"),
         (["--execution-timeout", "0"], 2, "execution timeout must be at least 1 second"),

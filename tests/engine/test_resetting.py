@@ -224,7 +224,7 @@ async def test_of_two_resets_at_once_one_is_refused(made: MakeEnvironment) -> No
         )
         refused = [one for one in outcomes if isinstance(one, ResetRefusedError)]
         assert len(refused) == 2
-        assert "no longer stands for its workflow" in str(refused[0])
+        assert "no longer the current run of its workflow" in str(refused[0])
         assert await env.client.count(workflow_id="w") == 2
 
 

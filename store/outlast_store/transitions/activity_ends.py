@@ -1,4 +1,4 @@
-"""How an activity's row closes: the writes that all its ends share, whoever decides on them.
+"""How an activity's row closes: the writes that all its ends share.
 
 Two functions close an attempt. :func:`outlast_activities.attempts.close_attempt` decides what becomes of an attempt
 that failed, timed out, was cancelled, rescued or released. :func:`cancel_activity` decides nothing: it closes an open

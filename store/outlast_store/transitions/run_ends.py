@@ -156,7 +156,7 @@ class Ended:
 
 
 def open_run(batch: Batch, run: RunRow) -> RunRow | Ended:
-    """Return the run if it is open and has time left; a deadline that has passed ends it here, whoever asks.
+    """Return the run if it is open and has time left; a deadline that has passed ends it here.
 
     A change asks this before it writes to a run, so that nothing is written to a run past its deadline.
 
