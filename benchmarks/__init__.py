@@ -1,1 +1,1 @@
-"""Benchmarks: what Outlast does in a second, beside what the database can do with the same rows."""
+"""Benchmarks: what Outlast does per second, compared with what the database can do with the same rows."""

@@ -1,10 +1,10 @@
-"""Outlast side by side with what users would pick instead: ``python benchmarks/beside.py``, or ``make bench-peers``.
+"""Outlast compared with what users would pick instead: ``python benchmarks/beside.py``, or ``make bench-peers``.
 
 DBOS on the same databases, equally durable (SQLite in WAL mode with full fsync, PostgreSQL with fsync), Temporal's
 replayer without its sandbox, and, where ``TEMPORAL_BIN`` names the ``temporal`` command, its dev server on an SQLite
 file with full fsync, with the sandbox and without. The packages are installed into an environment of their own, which
 is removed. The engines take turns, each in a fresh process on a fresh database, and the ratio is the median of the
-rounds' own ratios. Results are checked; being slow is no error.
+ratios of the rounds. Results are checked; being slow is no error.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ PACKAGES = ("engine", "watchdog", "activities", "store", "workflow", "migrations
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What all engines are given.
+    """The amounts of work that all engines get.
 
-    ``theirs`` is how much of it DBOS gets, where the same would take too long; Temporal's server gets a fifth of that.
+    ``theirs`` is the amount for DBOS, if the same amount would take too long; Temporal's server gets a fifth of that.
     """
 
     words: str
@@ -66,7 +66,7 @@ REPLAYS = (333, 6_666)
 
 @dataclass(slots=True)
 class Comparison:
-    """One workload on one database beside one peer: what each did in each round."""
+    """One workload on one database, compared with one peer: what each did in each round."""
 
     backend: str
     words: str
@@ -76,14 +76,14 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as many a second, by the median of the rounds."""
+        """How many times the peer's rate Outlast reaches, as the median of the rounds."""
         pairs = zip(self.ours, self.theirs, strict=False)
         ratios = [one["per_second"] / other["per_second"] for one, other in pairs]
         return statistics.median(ratios) if ratios else None
 
 
 def run_side(command: list[str], *, own_path: bool, folder: Path | None = None) -> dict[str, Any]:
-    """What a process measured.
+    """Return what a process measured.
 
     Raises:
         WrongResultError: It failed, or a result was wrong.
@@ -110,7 +110,7 @@ def compare(
     rounds: int,
     folder: Path | None,
 ) -> list[Comparison]:
-    """All engines, in turns."""
+    """Measure all engines, in turns."""
     names = peers_on(backend) if peer is not None else []
     ours: list[dict[str, Any]] = []
     found = [Comparison(backend, workload.words, name, ours, []) for name in names or [""]]
@@ -130,12 +130,12 @@ def compare(
 
 
 def peers_on(backend: Backend) -> list[str]:
-    """Who can be measured on a database."""
+    """Return the engines that can be measured on a database."""
     return ["dbos", "temporal", "temporal-sandboxed"] if backend == "sqlite" and TEMPORAL_BIN else ["dbos"]
 
 
 def replays(databases: Databases, peer: str | None, rounds: int) -> list[Comparison]:
-    """Replay of activities in sequence, an activity being what is counted: the two write other events for it."""
+    """Measure the replay of activities in sequence, per activity: the two write different events for one."""
     made: list[Comparison] = []
     for steps in REPLAYS:
         found = Comparison("", f"replay of {steps:,} activities", "temporalio", [], [])
@@ -157,7 +157,7 @@ def _rate(measured: dict[str, Any], steps: int) -> dict[str, Any]:
 
 
 def show(console: Console, comparisons: list[Comparison], versions: dict[str, str]) -> None:
-    """The table."""
+    """Print the table."""
     table = Table(
         title="Outlast beside " + ", ".join(f"{name} {number}" for name, number in versions.items())
     )
@@ -195,7 +195,7 @@ def _pair(one: Comparison, name: str, digits: int) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure, print and keep; returns the exit code."""
+    """Measure, print and save; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="how many rounds")
     parser.add_argument("--database", choices=(*BACKENDS, "both"), default="both")

@@ -1,8 +1,8 @@
-"""What one of each thing costs, exactly: ``python -m benchmarks.costs``.
+"""What one timer, signal, update and the rest cost, exactly: ``python -m benchmarks.costs``.
 
-Each thing is done some times and then twice as often, on a virtual clock and a SQLite database in memory: the
-difference, for one, is the same on every machine and in every run. Nothing shares a commit here that would not share
-one in a quiet production too: one caller, one run, one after the other.
+Each thing is done a number of times and then twice as often, on a virtual clock and a SQLite database in memory. The
+difference per thing is the same on every machine and in every run. Nothing shares a commit here that would not share
+one in a quiet production system: one caller, one run, one thing after the other.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Calls:
     def _heard(self, frame: FrameType, event: str, _what: Any) -> None:
         if event == "call" and frame.f_globals.get("__name__", "").startswith("outlast"):
             code = frame.f_code
-            # From Python 3.12 on comprehensions are no calls any more.
+            # From Python 3.12 on, comprehensions are no calls.
             if not code.co_name.startswith("<"):
                 self.of[f"{frame.f_globals['__name__']}.{code.co_qualname}"] += 1
 
@@ -82,7 +82,7 @@ async def beats(count: int) -> None:
 
 @activity.defn(start_to_close_timeout=TIMEOUT_S)
 async def local(number: int) -> int:
-    """One step that is not handed over."""
+    """One local activity."""
     return number
 
 
@@ -101,7 +101,7 @@ async def beating(count: int) -> None:
 
 @workflow.defn
 class Told:
-    """Adds up what it is told, until it is told to stop."""
+    """Adds up the numbers that it is sent, until it is told to stop."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -125,13 +125,13 @@ class Told:
 
     @workflow.update
     def ask(self, number: int) -> int:
-        """Add, and say how much it is."""
+        """Add, and return the sum."""
         self.total += number
         return self.total
 
     @workflow.query
     def so_far(self) -> int:
-        """How much it is."""
+        """Return the sum."""
         return self.total
 
 
@@ -164,7 +164,7 @@ WORK: dict[str, Work] = {
     "query": lambda client, count: _told(client, count, lambda handle, _: handle.query(Told.so_far)),
     "heartbeat": lambda client, count: client.execute(beating, count),
 }
-"""What can be counted: a function that does so many of them."""
+"""What can be counted, with a function that does a number of them."""
 
 WORKFLOWS = (order, sequence, naps, nothing, families, locals_, beating, Told)
 ACTIVITIES = (charge, add, beats, local)
@@ -172,7 +172,7 @@ ACTIVITIES = (charge, add, beats, local)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one takes; ``reads`` are those of the statements that only read."""
+    """What one thing costs; ``reads`` counts those of the statements that only read."""
 
     commits: float
     statements: float
@@ -183,7 +183,7 @@ class Cost:
 
 
 async def _counted(work: Work, count: int) -> tuple[Counts, int]:
-    """What so many cost, in an environment that has done it before; first what is sent, then what is called."""
+    """Count a number of things in an environment that has done them before: first statements, then calls."""
     with Counter() as counter:
         async with TestEnvironment(workflows=WORKFLOWS, activities=ACTIVITIES) as env:
             await work(env.client, count)
@@ -195,7 +195,7 @@ async def _counted(work: Work, count: int) -> tuple[Counts, int]:
 
 
 def cost_of(thing: str) -> Cost:
-    """What one more of a thing takes."""
+    """Return the cost of one more thing."""
     work = WORK[thing]
     some, some_calls = TestEnvironment.run(_counted, work, TIMES)
     twice, twice_calls = TestEnvironment.run(_counted, work, 2 * TIMES)
@@ -214,13 +214,13 @@ def _reads(counts: Counts) -> int:
 
 
 def calls_of_a_lone_workflow() -> float:
-    """Calls from a start to its result, all told: what does not grow with their number included."""
+    """Return all calls from a start to its result, including those that do not grow with the number of workflows."""
     _, calls = TestEnvironment.run(_counted, WORK["workflow"], LONE)
     return calls / LONE
 
 
 def main() -> None:
-    """Count, and print: a table, or with ``--json`` the figures by name."""
+    """Count, and print a table, or the figures by name with ``--json``."""
     if "--json" in sys.argv[1:]:
         costs = {thing: asdict(cost_of(thing)) for thing in WORK}
         print(json.dumps({"costs": costs, "lone": calls_of_a_lone_workflow()}))

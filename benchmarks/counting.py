@@ -3,8 +3,8 @@
 SQLite itself reports each statement, with its values in place, while :meth:`Counter.counting` is open. The figures are
 the same on every machine and in every run, so they can guard against costs that creep in.
 
-Bytes are those of the statements' text, with ids and each number counted as one: a history's tenth event and its
-ten-thousandth differ in how long their numbers are, and in nothing else.
+Bytes are those of the statements' text, with each id and each number counted as one byte: the tenth event of a history
+and its ten-thousandth differ only in the length of their numbers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sqlalchemy.pool import Pool
 _NUMBERS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 _TABLE = re.compile(r"^(?:INSERT INTO|UPDATE|DELETE FROM|SELECT\b.*? FROM) ([a-z_]+)", re.S)
 _TIMED = ("workers", "PRAGMA")
-"""Leases are renewed, and news is asked for, by the clock: not part of what a workflow costs."""
+"""Lease renewals and polls follow the clock and are not part of what a workflow costs."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was sent. ``reads`` are the statements of connections that only read; all else is of those that write."""
+    """What was sent. ``reads`` counts the statements of connections that only read; the rest is of those that write."""
 
     statements: int = 0
     rows: int = 0
@@ -44,7 +44,7 @@ class Counts:
         return self.statements, self.rows, self.bytes, self.commits
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return the counts as JSON values."""
         names = ("statements", "rows", "bytes", "commits", "reads")
         return {**{name: getattr(self, name) for name in names}, "kinds": dict(self.kinds)}
 
@@ -83,7 +83,7 @@ class Counter:
 
 
 class _Trace:
-    """Hears the statements of one connection."""
+    """Receives the statements of one connection."""
 
     def __init__(self, connection: sqlite3.Connection, counts: Counts) -> None:
         self.connection = connection
@@ -94,7 +94,7 @@ class _Trace:
 
     @property
     def rows(self) -> int:
-        """How many rows were changed, unless all that was said is not to be counted."""
+        """Return how many rows were changed, or 0 if the statements are not to be counted."""
         return self.connection.total_changes - self._before if self._heard else 0
 
     def __call__(self, text: str) -> None:
@@ -112,7 +112,7 @@ class _Trace:
 
 
 def kind_of(text: str) -> str:
-    """A statement's verb and table: ``INSERT history_events``."""
+    """Return a statement's verb and table: ``INSERT history_events``."""
     found = _TABLE.match(text)
     verb = text.split(None, 1)[0]
     return f"{verb} {found[1]}" if found is not None else verb

@@ -1,4 +1,4 @@
-"""Fresh databases to measure on, each of them as durable as Outlast makes it: every commit waits for the disk."""
+"""Fresh databases to measure on, as durable as Outlast makes them: every commit waits for the disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEMPLATE = "outlast_template"
 
 
 class Databases:
-    """Makes databases at head, and removes them. SQLite files stand in ``folder``; PostgreSQL is a real server."""
+    """Makes migrated databases and removes them. SQLite files are in ``folder``; PostgreSQL is a real server."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="outlast-bench-", dir=folder)
@@ -44,7 +44,7 @@ class Databases:
 
     @contextmanager
     def fresh(self, backend: Backend) -> Generator[str]:
-        """The URL of an empty database at head, gone when the block ends."""
+        """Yield the URL of an empty, migrated database, which is removed when the block ends."""
         self._made += 1
         if backend == "postgresql":
             server, name = self._postgres(), f"bench_{self._made}"
@@ -59,7 +59,7 @@ class Databases:
                 Path(f"{file}{suffix}").unlink(missing_ok=True)
 
     def facts(self, backend: Backend) -> dict[str, str]:
-        """The settings that decide how fast and how safe a commit is, as the database itself states them."""
+        """Return the settings that decide how fast and how safe a commit is, as the database states them."""
         names = (
             ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers")
             if backend == "postgresql"
@@ -80,7 +80,7 @@ class Databases:
 
 
 def migrate(url: str) -> None:
-    """Bring a database to head."""
+    """Migrate a database."""
     database = Database(DatabaseUrl.parse(url), Environment())
     ensure_schema(database, migrate=True)
     database.dispose()
@@ -88,7 +88,7 @@ def migrate(url: str) -> None:
 
 @contextmanager
 def opened(url: str) -> Generator[Connection]:
-    """A connection as the journal's own is: the same durability, autocommit."""
+    """Return a connection like the journal's: the same durability, autocommit."""
     database = Database(DatabaseUrl.parse(url), Environment())
     connection = database.writer()
     try:
@@ -99,7 +99,7 @@ def opened(url: str) -> Generator[Connection]:
 
 
 def count_rows(url: str) -> dict[str, int]:
-    """How many rows the tables of the hot path hold."""
+    """Return the numbers of rows in the tables of the hot path."""
     tables = ("workflow_instances", "workflow_runs", "history_events", "activity_executions")
     with opened(url) as connection:
         return {
@@ -109,7 +109,7 @@ def count_rows(url: str) -> dict[str, int]:
 
 
 def count_where(url: str, table: str, condition: str) -> int:
-    """How many rows of a table meet a condition."""
+    """Return how many rows of a table meet a condition."""
     with opened(url) as connection:
         found: Any = connection.exec_driver_sql(
             f"SELECT count(*) FROM {table} WHERE {condition}"

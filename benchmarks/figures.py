@@ -1,4 +1,4 @@
-"""One figure beside what the budget asks for: a table for people, JSON for programs."""
+"""Figures with their targets: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.report import RESULTS
 
 @dataclass(slots=True)
 class Figure:
-    """What was measured, in a unit; ``target`` is the most that it may be, or the least with ``at_least``."""
+    """One figure in a unit; ``target`` is its upper limit, or its lower limit with ``at_least``."""
 
     load: str
     database: str
@@ -33,19 +33,19 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached; ``None`` without one."""
+        """Whether the figure reaches its target; ``None`` without one."""
         if self.target is None:
             return None
         return self.value >= self.target if self.at_least else self.value <= self.target
 
 
 def rate(load: str, database: str, what: str, timing: Timing) -> Figure:
-    """So many a second, with the CPU of this process for each."""
+    """Return a rate per second, with this process's CPU for each."""
     return Figure(load, database, what, timing.rate, "/s", details={"CPU µs": timing.cpu_us})
 
 
 def latency(load: str, database: str, what: str, seconds: list[float]) -> Figure:
-    """The median in milliseconds, with the 99th percentile."""
+    """Return the median in milliseconds, with the 99th percentile."""
     found = Figure(load, database, what, statistics.median(seconds) * 1000, "ms")
     found.details = {"p99 ms": percentile(seconds, 0.99) * 1000, "count": len(seconds)}
     return found
@@ -60,12 +60,12 @@ def show(console: Console, facts: dict[str, dict[str, str]], figures: Sequence[F
     table.add_column("database")
     table.add_column("measure", overflow="fold")
     table.add_column("figure", justify="right")
-    table.add_column("besides", overflow="fold")
+    table.add_column("details", overflow="fold")
     table.add_column("target")
     for one in figures:
-        besides = ", ".join(f"{name} {_number(value)}" for name, value in one.details.items())
+        details = ", ".join(f"{name} {_number(value)}" for name, value in one.details.items())
         figure = f"{_number(one.value)} {one.unit}"
-        table.add_row(one.load, one.database, one.what, figure, besides, _verdict(one))
+        table.add_row(one.load, one.database, one.what, figure, details, _verdict(one))
     console.print(table)
 
 
@@ -85,7 +85,7 @@ def _verdict(one: Figure) -> str:
 def save(
     facts: dict[str, dict[str, str]], figures: Sequence[Figure], sizes: object, folder: Path = RESULTS
 ) -> Path:
-    """Keep everything as JSON; returns the file."""
+    """Save everything as JSON, and return the file."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     document = {
         "at": at,

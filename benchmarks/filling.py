@@ -1,4 +1,4 @@
-"""Many rows at once, put there directly: what a database holds after years of use."""
+"""Many rows at once, inserted directly: what a database holds after years of use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A_YEAR_US = 365 * 86_400 * 1_000_000
 
 
 def insert(connection: Connection, rows: Iterable[tuple[Table, list[Values]]]) -> None:
-    """Write and forget; a transaction for all."""
+    """Insert rows in one transaction."""
     connection.exec_driver_sql("BEGIN")
     for table, values in rows:
         names = columns_of(table)
@@ -76,7 +76,7 @@ def fill_runs(url: str, count: int, *, closed: bool) -> None:
 
 
 def _settle(connection: Connection) -> None:
-    """Do now what would be done in the background, beside what is measured."""
+    """Do now what the database would do in the background during the measurement."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("VACUUM ANALYZE")
         connection.exec_driver_sql("CHECKPOINT")

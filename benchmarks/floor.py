@@ -63,7 +63,7 @@ class Plain:
         self._cursor.execute(self._begin)
 
     def commit(self) -> None:
-        """Advance the journal's row, and commit."""
+        """Update the journal's row, and commit."""
         self._commits += 1
         self._cursor.execute(self._advance, (self._commits, self._journal_id))
         self._cursor.execute("COMMIT")
@@ -92,7 +92,7 @@ def _update(table: Table, columns: Sequence[str], guard: Sequence[str], dialect:
     statement = table.update().where(where).values({name: bindparam(f"new_{name}") for name in columns})
     compiled = statement.compile(dialect=dialect)
     ordered: Any = compiled.positiontup
-    # SQLAlchemy sets columns in the table's order; the rows must come in that of the statement.
+    # SQLAlchemy sets columns in the table's order; the rows must have the statement's order.
     expect(
         "the order of an update's values",
         ordered,
@@ -130,7 +130,7 @@ def _write(plain: Plain, batch: Sequence[WorkflowRows]) -> None:
 
 
 def check(url: str, workflows: int) -> None:
-    """Every workflow has its rows and has ended; the same for the floor and for Outlast."""
+    """Check that every workflow has its rows and has ended, for the floor as for Outlast."""
     wanted = {
         "workflow_instances": workflows,
         "workflow_runs": workflows,

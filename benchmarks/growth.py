@@ -1,8 +1,9 @@
 """Whether an activity costs the same late in a long history as early in a short one.
 
-Two runs take turns, a window of activities each: one whose history is long, one that has just begun. Each activity
-waits at a :class:`Gate`, so a window is exactly so many steps, each with its commit. What reaches the database must be
-equal, byte for byte but for the length of numbers; of the time, the median of the ratios of neighbours counts.
+Two runs take turns, a window of activities each: one whose history is long, and one that has just started. Each
+activity waits at a :class:`Gate`, so a window is an exact number of steps, each with its commit. What reaches the
+database must be equal byte for byte, except for the length of numbers. For the time, the median of the ratios of
+neighbouring windows counts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ENDLESS = 1_000_000
 
 
 class Gate:
-    """Lets the activities of one run pass, so many at a time."""
+    """Lets the activities of one run pass, a number at a time."""
 
     def __init__(self) -> None:
         self._left = 0
@@ -34,7 +35,7 @@ class Gate:
         self._arrived = asyncio.Event()
 
     async def passed(self) -> None:
-        """One activity is here: wait until it may go on."""
+        """Wait until this activity may continue."""
         if not self._left:
             self._arrived.set()
             self._open.clear()
@@ -42,11 +43,11 @@ class Gate:
         self._left -= 1
 
     async def arrival(self) -> None:
-        """Wait until an activity stands here."""
+        """Wait until an activity is at the gate."""
         await self._arrived.wait()
 
     async def let(self, steps: int) -> None:
-        """Let so many pass, and wait until the one after them stands here."""
+        """Let a number of activities pass, and wait until the next one is at the gate."""
         self._left = steps
         self._arrived.clear()
         self._open.set()
@@ -58,7 +59,7 @@ _gates: dict[str, Gate] = {}
 
 @activity.defn(start_to_close_timeout=TIMEOUT_S)
 async def gated_step(gate: str) -> str:
-    """One step; returns as much as it was given."""
+    """Wait at the gate, and return the argument."""
     await _gates[gate].passed()
     return gate
 
@@ -82,7 +83,7 @@ class Growth:
     cpu_ratio: float
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return the figures as JSON values."""
         return {
             "events": self.events,
             "window": self.window,
@@ -94,14 +95,14 @@ class Growth:
 
     @property
     def flat(self) -> bool:
-        """Whether statements, rows, bytes and commits are the same."""
+        """Return whether statements, rows, bytes and commits are the same."""
         return self.early.written == self.late.written
 
 
 async def growth(url: str, counter: Counter, events: int, rounds: int) -> Growth:
-    """Compare windows of activities after ``events`` of history with windows at the beginning of a run.
+    """Compare windows of activities after ``events`` of history with windows at the start of a run.
 
-    ``counter`` was opened before the database was.
+    ``counter`` must be opened before the database.
     """
     async with Client.connect(url) as client:
         worker = Worker(
@@ -131,7 +132,7 @@ async def growth(url: str, counter: Counter, events: int, rounds: int) -> Growth
 
 
 def name_of(number: int) -> str:
-    """The name of a gate: letters, all equally long, so that they add the same to what is written."""
+    """Return the name of a gate: letters, all names equally long, so that each adds the same to what is written."""
     return "gate-" + "".join(chr(ord("a") + int(digit)) for digit in f"{number:04}")
 
 

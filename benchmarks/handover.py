@@ -1,9 +1,9 @@
-"""How long a process waits for what another one has written: ``python -m benchmarks.handover``.
+"""How long it takes until a process sees what another one has written: ``python -m benchmarks.handover``.
 
 This process starts workflows, a worker in another process runs them. *There*: from the moment that the start is
 acknowledged here to the batch of the worker's first workflow task. *There and back*: from the call of ``start`` to the
-result, here; each way is one hand-over. One workflow at a time, with a pause between them, so that nobody is awake
-already.
+result, here; each way is one hand-over. One workflow runs at a time, with a pause between them, so that no process is
+awake already.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ROOT = Path(__file__).parents[1]
 
 @workflow.defn
 async def echo(number: int) -> int:
-    """As little as a workflow can do."""
+    """Do as little as a workflow can do."""
     return number
 
 
 def measure(url: str, count: int) -> tuple[list[float], list[float]]:
-    """So many hand-overs; milliseconds there, and there and back."""
+    """Measure hand-overs; return the milliseconds there, and there and back."""
     command = [
         sys.executable,
         "-m",
@@ -57,7 +57,7 @@ def measure(url: str, count: int) -> tuple[list[float], list[float]]:
 
 
 async def hand_over(url: str, count: int) -> tuple[list[float], list[float]]:
-    """This process's part."""
+    """Start workflows and measure, in this process."""
     there: list[float] = []
     back: list[float] = []
     async with Client.connect(url) as client:

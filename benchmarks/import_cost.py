@@ -1,4 +1,4 @@
-"""What imports cost, beside ``import sqlalchemy``: ``python -m benchmarks.import_cost``.
+"""What imports cost, compared with ``import sqlalchemy``: ``python -m benchmarks.import_cost``.
 
 CPU time (user and system) of a fresh process that does one import, minus that of ``python -c pass``. The imports take
 turns, round by round, so what else the machine does hits all of them; the median of the rounds counts.
@@ -19,7 +19,7 @@ STATEMENTS: Final = {
     "import outlast": 1.0,
     "from outlast import Client, Worker, workflow, activity": 1.5,
 }
-"""What is imported, and at most how many times the yardstick it may cost."""
+"""What is imported, and how many times the yardstick it may cost at most."""
 
 
 def cpu_s(statement: str) -> float:

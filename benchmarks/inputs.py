@@ -1,4 +1,4 @@
-"""What goes into the measured workflows and what must come out: small values, as most are."""
+"""The inputs of the measured workflows and their results: small values, as most are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ OPTIONS = ActivityOptions(start_to_close_timeout=TIMEOUT_S)
 
 
 def argument(index: int) -> str:
-    """The argument of one workflow."""
+    """Return the argument of one workflow."""
     return f"order-{index:06}"
 
 
 def answer_to(value: str) -> str:
-    """What its activity, and the workflow, must return."""
+    """Return what its activity, and the workflow, must return."""
     return f"charged {value}"

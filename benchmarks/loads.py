@@ -1,9 +1,9 @@
-"""Loads other than throughput, each beside its target: ``python benchmarks/loads.py``, or ``make bench-loads``.
+"""Loads other than throughput, each with its target: ``python benchmarks/loads.py``, or ``make bench-loads``.
 
 d: durable timers. e: signals and updates to one run, from the worker's process and from another. g: recovery from
 SIGKILL. h: memory of cached, evicted, ended and stored runs. i: what many runs in the database do to one workflow.
-j: a sync activity that computes beside the rest, and a second worker process. Every result is checked; the exit code
-is 1 where one is wrong, and never for missing a target.
+j: a sync activity that computes next to the rest, and a second worker process. Every result is checked. The exit code
+is 1 if one is wrong; it never is for a missed target.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from benchmarks.tuning import tune, untuned
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """The amounts of work that are measured."""
 
     timers: int = 10_000
     signals: int = 1_000
@@ -73,19 +73,19 @@ QUICK = Sizes(
     scaled=500,
     scaling_rounds=1,
 )
-"""For ``--quick``: two minutes or so, to see that all works."""
+"""The sizes for ``--quick``: about two minutes, to see that everything works."""
 
 Load = Callable[[Databases, Backend, Sizes], list[Figure]]
 
 
 def timers(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
-    """Load d."""
+    """Measure load d."""
     with databases.fresh(backend) as url:
         return loads_timers.measure(url, backend, sizes.timers)
 
 
 def messages(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
-    """Load e."""
+    """Measure load e."""
     with databases.fresh(backend) as url:
         within = loads_messages.measure_within(url, backend, sizes.signals, sizes.updates)
     with databases.fresh(backend) as url:
@@ -93,7 +93,7 @@ def messages(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figur
 
 
 def recovery(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
-    """Load g."""
+    """Measure load g."""
     seconds: list[float] = []
     for _ in range(sizes.recoveries):
         with databases.fresh(backend) as url:
@@ -102,19 +102,19 @@ def recovery(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figur
 
 
 def memory(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
-    """Load h."""
+    """Measure load h."""
     return loads_memory.measure(databases, backend, sizes.cached, sizes.stored)
 
 
 def growth(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
-    """Load i."""
+    """Measure load i."""
     rounds = sizes.growth_rounds
     found = loads_growth.measure(databases, backend, sizes.closed, rounds, closed=True)
     return found + loads_growth.measure(databases, backend, sizes.open, rounds, closed=False)
 
 
 def processor(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
-    """Load j."""
+    """Measure load j."""
     found = loads_cpu.measure(databases, backend, sizes.cpu_seconds, sizes.cpu_rounds)
     return found if backend == "sqlite" else [*found, _two_processes(databases, backend, sizes)]
 
@@ -145,7 +145,7 @@ LOADS: dict[str, Load] = {
 
 
 def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
-    """Measure, print and keep; returns the exit code."""
+    """Measure, print and save; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
     parser.add_argument("--only", nargs="+", choices=LOADS, default=list(LOADS), help="these loads")

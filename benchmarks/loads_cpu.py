@@ -1,7 +1,7 @@
 """What a sync activity that computes costs the rest of its worker: in a thread, and in a process of its own.
 
-Workflows with one activity run for a while, alone and beside the computing one, in turns; what counts is the median of
-the rounds' ratios.
+Workflows with one activity run for a while, alone and next to the computing one, in turns. The median of the rounds'
+ratios counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST = 3.0
 
 
 def _compute(file: str) -> int:
-    """Use a processor while there is a file."""
+    """Use a processor for as long as a file exists."""
     steps = 0
     Path(file + ".begun").touch()
     while Path(file).exists():
@@ -38,13 +38,13 @@ def _compute(file: str) -> int:
 
 @activity.defn(start_to_close_timeout=600)
 def computes_in_thread(file: str) -> int:
-    """Shares the interpreter with the worker."""
+    """Compute in the worker's own interpreter."""
     return _compute(file)
 
 
 @activity.defn(start_to_close_timeout=600, executor="process")
 def computes_in_process(file: str) -> int:
-    """Has an interpreter of its own."""
+    """Compute in another interpreter."""
     return _compute(file)
 
 
@@ -61,7 +61,7 @@ async def in_process(file: str) -> int:
 
 
 async def _orders_a_second(client: Client, seconds: float) -> float:
-    """Run workflows for so long."""
+    """Run workflows for a number of seconds."""
     numbers, begun, done = itertools.count(), time.perf_counter(), 0
 
     async def customer() -> None:
@@ -75,7 +75,7 @@ async def _orders_a_second(client: Client, seconds: float) -> float:
     return done / (time.perf_counter() - begun)
 
 
-async def _beside(client: Client, computing: Any, file: Path, seconds: float) -> float:
+async def _next_to(client: Client, computing: Any, file: Path, seconds: float) -> float:
     file.touch()
     handle = await client.start(computing, str(file))
     begun = Path(f"{file}.begun")
@@ -101,16 +101,16 @@ async def _measure(url: str, seconds: float, rounds: int, folder: Path) -> dict[
             for number in range(rounds):
                 for name, computing in (("thread", in_thread), ("process", in_process)):
                     alone = await _orders_a_second(client, seconds)
-                    beside = await _beside(client, computing, folder / f"{name}{number}", seconds)
-                    slower[name].append(alone / beside)
+                    next_to = await _next_to(client, computing, folder / f"{name}{number}", seconds)
+                    slower[name].append(alone / next_to)
     return slower
 
 
 def measure(databases: Databases, backend: Backend, seconds: float, rounds: int) -> list[Figure]:
-    """How many times slower the rest is beside it."""
+    """Return how many times slower the other workflows are next to it."""
     with tempfile.TemporaryDirectory() as folder, databases.fresh(backend) as url:
         slower = asyncio.run(_measure(url, seconds, rounds, Path(folder)))
-    words = "workflows beside a sync activity that computes in a {}: slower by"
+    words = "workflows next to a sync activity that computes in a {}: slower by"
     return [
         Figure(
             "j",

@@ -1,8 +1,8 @@
 """Whether a workflow costs the same however many runs the database holds, closed or open.
 
 Two databases, one of few runs and one of many, are served in this process and take turns, a window of workflows each.
-What reaches the database must be equal, byte for byte but for the length of numbers; of the time, the median of the
-ratios of neighbours counts.
+What reaches the database must be equal byte for byte, except for the length of numbers. For the time, the median of
+the ratios of neighbouring windows counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def _window(client: Client) -> Timing:
 
 
 async def _counted(client: Client, counter: Counter) -> Counts:
-    """Workflows with an activity, and one that is sent signals and updates."""
+    """Run workflows with an activity, and one that receives signals and updates."""
     await _mixed(client)
     with counter.counting() as counts:
         await _mixed(client)
@@ -72,7 +72,7 @@ async def _compare(
 def measure(
     databases: Databases, backend: Backend, sizes: tuple[int, int], rounds: int, *, closed: bool
 ) -> list[Figure]:
-    """Compare few with many."""
+    """Compare a database of few runs with one of many."""
     with databases.fresh(backend) as small, databases.fresh(backend) as large, Counter() as counter:
         for url, count in zip((small, large), sizes, strict=True):
             fill_runs(url, count, closed=closed)

@@ -1,7 +1,7 @@
-"""What runs weigh: cached and idle, evicted, ended, and only in the database. Each is measured in a process of its own.
+"""The memory of runs: cached and idle, evicted, ended, and only in the database. Each is measured in its own process.
 
 A run here has done an activity and waits for a signal. ``python -m benchmarks.loads_memory MODE URL COUNT TRACED``
-prints what was found as JSON; with TRACED 1 Python's own allocations are traced, which makes the resident size useless.
+prints the figures as JSON. With TRACED 1, Python's own allocations are traced, which makes the resident size useless.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from outlast.worker.worker import Worker
 
 MOST_BYTES = 20_000
 NOTHING_MIB = 8.0
-"""What a process's memory differs by from one start to another."""
+"""How much a process's memory differs from one start to another."""
 FEW = 50
-"""How many runs stay cached where the rest are to be evicted."""
+"""How many runs stay cached when the rest are to be evicted."""
 BATCH = 200
 STEPS_DONE = "SELECT count(*) FROM activity_executions WHERE closed_at IS NOT NULL"
 ENDED = "SELECT count(*) FROM workflow_runs WHERE closed_at IS NOT NULL"
 WORDS = {"cached": "cached idle", "evicted": "evicted open", "ended": "ended"}
 NOTHING = 200.0
-"""Bytes for each run that is gone: what the allocator does not give back. A leak of one object is more."""
+"""Bytes for each run that is gone, which the allocator does not give back. A leak of one object is more."""
 
 
 @activity.defn(start_to_close_timeout=TIMEOUT_S)
@@ -47,7 +47,7 @@ async def looked_up(name: str) -> str:
 
 @workflow.defn
 class Waiting:
-    """Does a step, then waits to be told that it may end."""
+    """Does a step, then waits for the signal to end."""
 
     def __init__(self) -> None:
         self.over = False
@@ -61,13 +61,13 @@ class Waiting:
 
     @workflow.signal
     def end(self) -> None:
-        """It may."""
+        """Let the run end."""
         self.over = True
 
 
 @dataclass(slots=True)
 class Held:
-    """What the process holds: traced bytes, resident MiB, objects that the collector knows."""
+    """Memory of the process: traced bytes, resident MiB, and objects that the collector tracks."""
 
     traced: int
     resident: float
@@ -75,14 +75,14 @@ class Held:
 
     @classmethod
     def now(cls) -> Held:
-        """Look, after everything that can go has gone."""
+        """Measure after everything that can be freed is freed."""
         for _ in range(3):
             gc.collect()
         traced = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0
         return cls(traced, resident_mib(), len(gc.get_objects()))
 
     def since(self, before: Held, count: int) -> dict[str, float]:
-        """How much more than before, for each of so many."""
+        """Return the difference for each of a number of runs."""
         return {
             "traced_bytes": (self.traced - before.traced) / count,
             "resident_bytes": (self.resident - before.resident) * 2**20 / count,
@@ -91,7 +91,7 @@ class Held:
 
 
 def _warm(count: int) -> int:
-    """How many runs there are before anything is measured: more than stay cached."""
+    """Return how many runs there are before anything is measured: more than stay cached."""
     return max(FEW + 10, min(400, count))
 
 
@@ -111,7 +111,7 @@ async def _settled(url: str, query: str, wanted: int) -> None:
 
 
 async def kept(url: str, count: int) -> dict[str, dict[str, float]]:
-    """What cached runs weigh, and what is left of them when they have ended."""
+    """Measure the memory of cached runs, and what is left of it when they have ended."""
     warm = _warm(count)
     async with Client.connect(url) as client:
         async with Worker(
@@ -135,7 +135,7 @@ async def _end(url: str, client: Client, numbers: range) -> None:
 
 
 async def evicted(url: str, count: int) -> dict[str, dict[str, float]]:
-    """What is left of runs that have left memory, though they are open."""
+    """Measure what is left in memory of open runs that were evicted."""
     warm = _warm(count)
     async with Client.connect(url) as client:
         async with Worker(client, workflows=[Waiting], activities=[looked_up], max_cached_workflows=FEW):
@@ -147,13 +147,13 @@ async def evicted(url: str, count: int) -> dict[str, dict[str, float]]:
 
 
 async def stored(url: str, _count: int) -> dict[str, dict[str, float]]:
-    """What a worker of a database holds, and how long it takes to be of use."""
+    """Measure the memory of a worker, and how long it takes until it works."""
     begun = time.perf_counter()
     async with Client.connect(url) as client, Worker(client, workflows=[order], activities=[charge]):
         value = argument(0)
         expect("a workflow's result", await client.execute(order, value), answer_to(value))
         seconds = time.perf_counter() - begun
-        await asyncio.sleep(3)  # a watchdog's passes, which look at what is open
+        await asyncio.sleep(3)  # Time for a watchdog's passes, which read what is open.
         return {"stored": {"seconds": seconds, "resident_mib": resident_mib()}}
 
 
@@ -161,7 +161,7 @@ MODES = {"kept": kept, "evicted": evicted, "stored": stored}
 
 
 def measure(databases: Databases, backend: Backend, count: int, open_runs: int) -> list[Figure]:
-    """All of it; each part on a database and in a process of its own."""
+    """Measure everything, each part on its own database and in its own process."""
     found: dict[tuple[str, int], dict[str, float]] = {}
     for mode in ("kept", "evicted"):
         for traced in (0, 1):
@@ -209,7 +209,7 @@ def _stored(databases: Databases, backend: Backend, open_runs: int) -> list[Figu
 
 
 def main() -> None:
-    """One part, in this process."""
+    """Measure one part in this process."""
     mode, url, count, traced = sys.argv[1:]
     tune()
     if traced == "1":

@@ -1,4 +1,4 @@
-"""Signals and updates to one run: from the worker's own process, and from another one through the database."""
+"""Signals and updates to one run: from the worker's process, and from another one through the database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Send = Callable[[int], Awaitable[object]]
 
 
 async def _send(send: Send, count: int, at_once: int) -> tuple[Timing, list[float]]:
-    """Send numbers, so many at a time; the seconds that each took."""
+    """Send numbers, some at a time; return the seconds that each took."""
     numbers, seconds = iter(range(count)), list[float]()
 
     async def sender() -> None:
@@ -108,11 +108,11 @@ def _worker(url: str) -> Generator[None]:
 
 
 def measure_within(url: str, backend: Backend, signals: int, updates: int) -> list[Figure]:
-    """Client and worker share a process."""
+    """Measure with client and worker in one process."""
     return asyncio.run(_within(url, backend, signals, updates))
 
 
 def measure_across(url: str, backend: Backend, signals: int, updates: int) -> list[Figure]:
-    """The client is here, the worker elsewhere; what they tell each other goes through the database."""
+    """Measure with the worker in another process, so that every message goes through the database."""
     with _worker(url):
         return asyncio.run(_measure(url, backend, signals, updates, "from another process"))

@@ -1,9 +1,10 @@
-"""A worker process is killed with so many open runs: how long until all have moved on in another.
+"""A worker process is killed with many open runs: how long until all have made progress in another.
 
 Half of the runs wait for an activity that the killed process was doing, half for a timer that fires meanwhile. The
-other worker stands by. Each run ends when it has moved on, and the clock runs from SIGKILL to the last end.
+other worker is idle until then. Each run ends when it has made progress, and the clock runs from SIGKILL to the last
+end.
 
-Run as a program it is such a worker: ``python -m benchmarks.loads_recovery URL LEASE first|second``.
+Run as a program, this module is such a worker: ``python -m benchmarks.loads_recovery URL LEASE first|second``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ first_process = False
 
 @activity.defn(start_to_close_timeout=3600)
 async def held(number: int) -> int:
-    """Never ends in the first process; at once in any other."""
+    """Wait forever in the first process; return at once in any other."""
     if first_process:
         await asyncio.sleep(3600)
     return number
@@ -39,13 +40,13 @@ async def held(number: int) -> int:
 
 @workflow.defn
 async def busy(number: int) -> int:
-    """A run whose activity is under way."""
+    """Wait for an activity that is running."""
     return await held(number)
 
 
 @workflow.defn
 async def asleep(number: int) -> int:
-    """A run that waits for its timer."""
+    """Wait for a timer."""
     await asyncio.sleep(TIMER_S)
     return await held(number)
 
@@ -84,7 +85,7 @@ def _wait(url: str, table: str, condition: str, wanted: int) -> None:
 
 
 def once(url: str, count: int, lease: float) -> float:
-    """Kill a worker; seconds until all of its runs have ended in another."""
+    """Kill a worker; return the seconds until all of its runs have ended in another."""
     first = _spawn(url, lease, "first")
     second: subprocess.Popen[bytes] | None = None
     try:
@@ -109,7 +110,7 @@ def once(url: str, count: int, lease: float) -> float:
 
 
 def figure(backend: Backend, count: int, lease: float, seconds: list[float]) -> Figure:
-    """The median of the rounds."""
+    """Return the median of the rounds."""
     words = f"SIGKILL to {count:,} runs moved on elsewhere, lease {lease:g} s"
     value = statistics.median(seconds)
     return Figure(

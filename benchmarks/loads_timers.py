@@ -1,6 +1,6 @@
-"""Durable timers: so many runs set one each, all for the same instant, and end when it has fired.
+"""Durable timers: many runs set one each, all for the same instant, and end when it has fired.
 
-The worker keeps as many runs in memory as it does by default, so most are read back when they wake.
+The worker caches the default number of runs, so most are replayed when they wake.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from outlast.worker.worker import Worker
 
 BATCH = 1000
 SET_A_SECOND = 300
-"""How slow setting may be at worst: the timers are due when all are set even then."""
+"""How fast timers must be set at least, so that all are set before they are due."""
 OPEN = "SELECT count(*) FROM workflow_runs WHERE closed_at IS NULL"
 SET = "SELECT count(*) FROM timers"
 LAST = "SELECT max(closed_at), min(closed_at) FROM workflow_runs"
@@ -64,5 +64,5 @@ async def _measure(url: str, backend: Backend, count: int) -> list[Figure]:
 
 
 def measure(url: str, backend: Backend, count: int) -> list[Figure]:
-    """Set, fire, end."""
+    """Measure from the set to the end."""
     return asyncio.run(_measure(url, backend, count))

@@ -1,4 +1,4 @@
-"""What a measurement is: how much was done, in how long, at the cost of how much CPU."""
+"""Measurements: how much was done, in how much time, with how much CPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class WrongResultError(Exception):
-    """What was measured did not do its work: the figures mean nothing."""
+    """The measured code did not do its work, so the figures mean nothing."""
 
 
 @dataclass(slots=True)
@@ -22,23 +22,23 @@ class Timing:
 
     @property
     def rate(self) -> float:
-        """Things a second."""
+        """Things per second."""
         return self.count / self.wall_s
 
     @property
     def wall_us(self) -> float:
-        """Microseconds a thing."""
+        """Microseconds per thing."""
         return self.wall_s / self.count * 1e6
 
     @property
     def cpu_us(self) -> float:
-        """Microseconds of CPU a thing."""
+        """Microseconds of CPU per thing."""
         return self.cpu_s / self.count * 1e6
 
 
 @contextmanager
 def timed(count: int) -> Generator[Timing]:
-    """Time the block, which does something ``count`` times."""
+    """Time a block that does something ``count`` times."""
     timing = Timing(count)
     wall, cpu = time.perf_counter(), time.process_time()
     yield timing
@@ -46,12 +46,12 @@ def timed(count: int) -> Generator[Timing]:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which this share of the values lies."""
+    """Return the value below which a share of the values lies."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def expect(what: str, found: object, wanted: object) -> None:
-    """Raise where something is not what it must be."""
+    """Raise unless a value is what it must be."""
     if found != wanted:
         raise WrongResultError(f"{what}: {found!r}, not {wanted!r}")

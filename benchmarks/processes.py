@@ -1,4 +1,4 @@
-"""Measuring in a process of its own: what it holds of memory and threads is then its own too."""
+"""Measuring in another process, whose memory and threads are then those of the measured code alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def resident_mib() -> float:
-    """How much memory this process holds, in MiB; 0 where the system does not say."""
+    """Return the memory of this process in MiB; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -27,7 +27,7 @@ def resident_mib() -> float:
 
 
 def threads() -> int:
-    """How many threads this process has, those of libraries included where the system says."""
+    """Return the number of threads of this process, with those of libraries if the system reports them."""
     try:
         return len(list(Path("/proc/self/task").iterdir()))
     except OSError:
@@ -35,15 +35,15 @@ def threads() -> int:
 
 
 def measured(module: str, *arguments: object) -> dict[str, Any]:
-    """Run ``python -m module arguments``; returns the JSON document that it prints last."""
+    """Run ``python -m module arguments``, and return the JSON document that it prints last."""
     return answer_of([sys.executable, "-m", module, *map(str, arguments)])
 
 
 def answer_of(command: Sequence[str], *, timeout_s: float = 600) -> dict[str, Any]:
-    """Run a command; returns the JSON document that it prints last.
+    """Run a command, and return the JSON document that it prints last.
 
     Raises:
-        WrongResultError: It failed, or said nothing.
+        WrongResultError: It failed, or printed nothing.
     """
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode != 0 or not done.stdout.strip():

@@ -1,8 +1,8 @@
 """Where a workflow's time goes: ``python -m benchmarks.profile_workflow``.
 
 Runs workflows with one activity under cProfile and prints, per workflow, each function's own time in microseconds and
-how often it was called; then, not profiled, the statements and JSON passes of one. A profiler makes calls of Python
-dearer than what C does, so its shares point at suspects; the clean time above them is the judge.
+how often it was called; then, without the profiler, the statements and JSON passes of one. A profiler makes Python
+calls more expensive compared with C, so its shares only point at suspects; the clean time above them decides.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def profiled(
 
 
 async def counted(databases: Databases, count: int, in_flight: int) -> tuple[Counts, dict[str, int]]:
-    """Statements and JSON passes of so many workflows, on SQLite."""
+    """Count the statements and JSON passes of a number of workflows, on SQLite."""
     with databases.fresh("sqlite") as url, Counter() as counter:
         async with engine(url) as client:
             with JsonPasses() as passes, counter.counting() as counts:
@@ -81,7 +81,7 @@ async def counted(databases: Databases, count: int, in_flight: int) -> tuple[Cou
 
 
 def place_of(key: tuple[str, int, str]) -> str:
-    """A function's place, short."""
+    """Return a function's place, shortened."""
     file, line, name = key
     if file == "~":
         return name
@@ -92,7 +92,7 @@ def place_of(key: tuple[str, int, str]) -> str:
 
 
 def table_of(profile: cProfile.Profile, count: int, top: int) -> Table:
-    """The functions that cost most by themselves."""
+    """Return the functions with the largest own time."""
     profile.create_stats()
     all_of_it: Any = pstats.Stats(profile)
     stats: dict[Any, Any] = all_of_it.stats

@@ -1,4 +1,4 @@
-"""What a measurement looks like: a table for people, JSON for programs, and the machine it was made on."""
+"""The report of a measurement: a table for people, JSON for programs, and the machine it was made on."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the speed budget asks for: a rate, a share of the floor, or both; and what it aims at beyond."""
+    """What the speed budget requires: a rate, a share of the floor, or both; and what it aims for."""
 
     rate: float | None = None
     share: float | None = None
     aim: float | None = None
 
     def met(self, measure: Measure) -> bool:
-        """Whether a measure reaches it."""
+        """Return whether a measure reaches it."""
         ratio = measure.ratio or 0.0
         return (self.rate is None or measure.rate >= self.rate) and (
             self.share is None or ratio >= self.share
@@ -45,7 +45,7 @@ class Target:
 
 
 def target_of(measure: Measure) -> Target | None:
-    """The budget of one measure; some have none."""
+    """Return the budget of one measure; some have none."""
     if measure.name.startswith("replay"):
         return Target(rate=100_000)
     if measure.backend == "postgresql":
@@ -58,7 +58,7 @@ def target_of(measure: Measure) -> Target | None:
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on."""
+    """Return what the figures depend on."""
     packages = ("sqlalchemy", "psycopg", "orjson", "pydantic")
     return {
         "processor": _processor(),
@@ -137,7 +137,7 @@ def save(
     growth: Growth | None,
     folder: Path = RESULTS,
 ) -> Path:
-    """Keep everything as JSON; returns the file."""
+    """Save everything as JSON, and return the file."""
     document: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": " ".join(sys.argv[1:]),

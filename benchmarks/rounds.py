@@ -1,6 +1,6 @@
 """The rounds of a measurement: Outlast and the floor take turns, so that both meet the same noise.
 
-Machines that are shared are noisy: a figure by itself says little, the median of the ratios of neighbours says most.
+Shared machines are noisy: a single figure says little, and the median of the ratios of neighbouring rounds says most.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.workloads import Recorded, orders, record_history, replays, step
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """The amounts of work that are measured."""
 
     rounds: int = 5
     in_flight: tuple[int, ...] = (1_000, 100, 1)
@@ -32,19 +32,19 @@ class Sizes:
     growth_rounds: int = 15
 
     def orders_at(self, in_flight: int) -> int:
-        """How many workflows are run at this number in flight."""
+        """Return how many workflows are run with a number of them in flight."""
         return max(in_flight, self.orders_alone if in_flight == 1 else self.orders)
 
 
 QUICK = Sizes(
     rounds=2, orders=1_500, orders_alone=100, steps=300, replayed_events=(5_000, 1_000), growth_events=2_000
 )
-"""For ``--quick``: half a minute, to see that all works."""
+"""The sizes for ``--quick``: half a minute, to see that everything works."""
 
 
 @dataclass(slots=True)
 class Measure:
-    """One thing that is measured, round by round, with what it is compared to."""
+    """One measured thing, round by round, with what it is compared with."""
 
     backend: Backend
     name: str
@@ -55,7 +55,7 @@ class Measure:
 
     @property
     def rate(self) -> float:
-        """The median of Outlast's rates, a second."""
+        """The median of Outlast's rates per second."""
         return statistics.median(timing.rate for timing in self.ours)
 
     @property
@@ -65,7 +65,7 @@ class Measure:
 
     @property
     def ratio(self) -> float | None:
-        """The median of the rounds' ratios: which share of the floor's rate is reached."""
+        """The share of the floor's rate that Outlast reaches, as the median of the rounds."""
         if not self.bare:
             return None
         return statistics.median(
@@ -74,7 +74,7 @@ class Measure:
 
     @property
     def cpu_us(self) -> float:
-        """The median of Outlast's CPU microseconds for one."""
+        """The median of Outlast's CPU microseconds per thing."""
         return statistics.median(timing.cpu_us for timing in self.ours)
 
     @property
@@ -85,7 +85,7 @@ class Measure:
         return percentile(self.latencies_s, 0.5) * 1e3, percentile(self.latencies_s, 0.99) * 1e3
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return the measure as JSON values."""
         return {
             **asdict(self),
             "latencies_s": None,
@@ -100,7 +100,7 @@ class Measure:
 def measure(
     databases: Databases, backend: Backend, sizes: Sizes, progress: Callable[[str], None]
 ) -> list[Measure]:
-    """All rounds on one kind of database.
+    """Measure all rounds on one kind of database.
 
     Raises:
         WrongResultError: Some workflow, step or replay did not do what it should, or rows are missing.

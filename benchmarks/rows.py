@@ -1,7 +1,7 @@
 """The rows of a workflow with one activity, and of one step of a sequence, as Outlast writes them.
 
-They are made by Outlast's own records, so their columns and the size of their payloads are the real ones (a test
-compares them with what a run leaves behind), but none of its engine is used to write them.
+They are made of Outlast's own records, so their columns and the sizes of their payloads are real (a test compares them
+with what a run writes), but they are written without the engine.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ ACTIVITY_GUARD = ("run_id", "activity_id", "attempt", "status")
 
 
 def values(row: Row) -> Values:
-    """A row's values, in the table's column order."""
+    """Return a row's values, in the table's column order."""
     return tuple(vars(row).values())
 
 
 def picked(row: Row, names: Sequence[str]) -> Values:
-    """Some of a row's values."""
+    """Return some of a row's values."""
     return tuple(getattr(row, name) for name in names)
 
 
@@ -58,13 +58,13 @@ class WorkflowRows:
 
 
 class Recorder:
-    """Makes a run's events with their numbers, and keeps its row in step."""
+    """Makes a run's events with their sequence numbers, and keeps its row up to date."""
 
     def __init__(self, run: RunRow) -> None:
         self.run = run
 
     def record(self, *events: Event) -> list[Values]:
-        """The rows of some events."""
+        """Return the rows of some events."""
         run, rows = self.run, []
         for event in events:
             text = event.to_json()
@@ -74,7 +74,7 @@ class Recorder:
         return rows
 
     def workflow_task(self, own: int, commands: int) -> WorkflowTaskCompleted:
-        """The record of a workflow task that has seen everything."""
+        """Return the record of a workflow task that has seen everything."""
         run = self.run
         return WorkflowTaskCompleted(
             through=run.last_seq - own,
@@ -88,7 +88,7 @@ class Recorder:
 
 
 def workflow_rows(environment: Environment, worker_id: str, index: int) -> WorkflowRows:
-    """The rows of one workflow with one activity."""
+    """Return the rows of one workflow with one activity."""
     run = new_run(environment, worker_id)
     recorder = Recorder(run)
     instance: InstanceRow = new_instance(run)
@@ -116,7 +116,7 @@ def workflow_rows(environment: Environment, worker_id: str, index: int) -> Workf
 
 @dataclass(slots=True)
 class StepRows:
-    """What the one commit of a step in a sequence of activities writes: a result and the next activity."""
+    """What the commit of one step in a sequence of activities writes: a result and the next activity."""
 
     run_update: Values
     activity_update: Values
@@ -125,7 +125,7 @@ class StepRows:
 
 
 def step_rows(environment: Environment, run: RunRow, steps: int) -> list[StepRows]:
-    """The rows of the steps of one run, whose first activity is running already."""
+    """Return the rows of the steps of one run, whose first activity is already running."""
     recorder = Recorder(run)
     activity = activity_row(run, 1)
     made: list[StepRows] = []
@@ -142,7 +142,7 @@ def step_rows(environment: Environment, run: RunRow, steps: int) -> list[StepRow
 
 
 def new_run(environment: Environment, worker_id: str) -> RunRow:
-    """The row of a run that a worker owns and has activated once."""
+    """Return the row of a run that a worker owns and that has had one workflow task."""
     run = first_run(
         run_id=environment.ids.next(),
         workflow_id=environment.ids.next(),
@@ -158,7 +158,7 @@ def new_run(environment: Environment, worker_id: str) -> RunRow:
 
 
 def scheduled(command_id: int, value: object) -> ActivityScheduled:
-    """The command that asks for an activity."""
+    """Return the command that schedules an activity."""
     return ActivityScheduled(
         command_id=command_id,
         activity_type=ACTIVITY_TYPE,
@@ -170,7 +170,7 @@ def scheduled(command_id: int, value: object) -> ActivityScheduled:
 
 
 def activity_row(run: RunRow, activity_id: int) -> ActivityRow:
-    """The row of an activity that was written as running at once."""
+    """Return the row of an activity that was started eagerly."""
     now = run.last_event_at
     row = ActivityRow(
         run_id=run.run_id,
@@ -205,5 +205,5 @@ def activity_row(run: RunRow, activity_id: int) -> ActivityRow:
 
 
 def close(activity: ActivityRow) -> None:
-    """End an activity well."""
+    """Complete an activity."""
     activity.status, activity.closed_at, activity.next_deadline_at = "completed", activity.scheduled_at, None

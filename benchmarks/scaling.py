@@ -1,10 +1,9 @@
 """How throughput grows with processes: ``python -m benchmarks.scaling``, PostgreSQL by default.
 
-For each number of processes, in one run: a fresh database gets so many workflows with one activity each, all waiting;
-then ``outlast worker --processes N`` works them off, and the clock runs from its first workflow task to its last end.
-The activity computes for ``--compute`` milliseconds: with 0 the engine and the database are all there is. What is
-printed beside the rate says what bounds it: where all cores are busy, another process only takes them from the
-database.
+For each number of processes, a fresh database gets a number of waiting workflows with one activity each. Then ``outlast
+worker --processes N`` runs them, and the clock runs from its first workflow task to its last end. The activity computes
+for ``--compute`` milliseconds; with 0, only the engine and the database work. The number of busy cores, printed next to
+the rate, shows what limits it: if all cores are busy, another process only takes them from the database.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 @activity.defn(start_to_close_timeout=600)
 async def compute(milliseconds: float) -> int:
-    """Use the processor for so long."""
+    """Use the processor for a number of milliseconds."""
     steps, end = 0, time.thread_time() + milliseconds / 1000
     while time.thread_time() < end:
         steps += 1
@@ -49,18 +48,18 @@ async def computing(milliseconds: float) -> int:
 
 @dataclass(slots=True)
 class Point:
-    """What so many processes did."""
+    """What a number of processes did."""
 
     processes: int
     rate: float
     worker_cpu_us: float
-    """CPU of all worker processes, for one workflow."""
+    """The CPU of all worker processes per workflow."""
     cores: float
-    """How many of the machine's cores were busy meanwhile, whoever kept them so."""
+    """How many of the machine's cores were busy meanwhile, with whatever work."""
 
 
 async def fill(url: str, count: int, milliseconds: float) -> None:
-    """Start workflows that nobody runs yet."""
+    """Start workflows that no worker runs yet."""
     async with Client.connect(url) as client:
         for start in range(0, count, 1000):
             batch = range(start, min(start + 1000, count))
@@ -68,13 +67,13 @@ async def fill(url: str, count: int, milliseconds: float) -> None:
 
 
 def busy_s() -> float:
-    """CPU seconds of the whole machine since it started."""
+    """Return the CPU seconds of the whole machine since it started."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     return sum(int(ticks) for place, ticks in enumerate(fields[:8]) if place not in (3, 4)) / CLOCK_TICKS
 
 
 def measure(url: str, count: int, processes: int, milliseconds: float) -> Point:
-    """Work off what waits in a database."""
+    """Run the workflows that wait in a database."""
     asyncio.run(fill(url, count, milliseconds))
     command = [sys.executable, "-m", "outlast", "worker", "benchmarks.scaling", f"--processes={processes}"]
     environment = {**os.environ, "OUTLAST_URL": url}
@@ -95,7 +94,7 @@ def measure(url: str, count: int, processes: int, milliseconds: float) -> Point:
 
 
 def wait_for(url: str, count: int) -> float:
-    """Wait until nothing is open; returns how many cores were busy meanwhile."""
+    """Wait until nothing is open, and return how many cores were busy meanwhile."""
     while count_where(url, "workflow_runs", OPEN) == count:
         time.sleep(0.05)
     began, busy = time.perf_counter(), busy_s()
@@ -113,7 +112,7 @@ def main() -> None:
         "--compute", type=float, default=0.0, help="milliseconds of CPU that each activity takes"
     )
     parser.add_argument("--database", choices=BACKENDS, default="postgresql")
-    parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts")
+    parser.add_argument("--rounds", type=int, default=2, help="how many rounds; the best one counts")
     options = parser.parse_args()
     backend: Backend = options.database
     points: dict[int, Point] = {}

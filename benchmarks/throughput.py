@@ -1,8 +1,8 @@
-"""How fast Outlast is, beside the floor: ``python benchmarks/throughput.py``, or ``make bench-floor``.
+"""How fast Outlast is, compared with the floor: ``python benchmarks/throughput.py``, or ``make bench-floor``.
 
 On one database after the other, round by round: workflows with one activity, activities in sequence, replay; then what
-an activity costs early and late in a history. Every result and every row is checked; the exit code is 1 where one is
-wrong, and never for being slow.
+an activity costs early and late in a history. Every result and every row is checked. The exit code is 1 if one is
+wrong; it never is for being slow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.tuning import tune, untuned
 
 
 def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
-    """Measure, print and keep; returns the exit code."""
+    """Measure, print and save; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--quick", action="store_true", help="half a minute: small sizes, two rounds")
     parser.add_argument("--untuned", action="store_true", help="leave Python's garbage collector as it is")

@@ -1,7 +1,7 @@
-"""The process as ``outlast worker`` sets it up: long-lived objects kept out of collections, and those made seldom.
+"""The process tuned as ``outlast worker`` does it: long-lived objects exempt from collections, and those less often.
 
-A workflow in flight is a few hundred objects that live for milliseconds. Python's defaults look at all of them again
-and again; what is measured here is set up as the command line does it, unless ``--untuned`` is given.
+A workflow in flight is a few hundred objects that live for milliseconds. With Python's defaults the collector examines
+them again and again. What is measured here is tuned as the command line does it, unless ``--untuned`` is given.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from outlast.worker.tuning import GC_THRESHOLDS, SWITCH_INTERVAL_S, tune_process
 
 
 def tune() -> dict[str, str]:
-    """Set this process up for work; returns what was set, for the report."""
+    """Tune this process, and return what was set, for the report."""
     tune_process()
     return {
         "garbage collector": f"frozen, thresholds {' '.join(map(str, GC_THRESHOLDS))}",
@@ -22,7 +22,7 @@ def tune() -> dict[str, str]:
 
 
 def untuned() -> dict[str, str]:
-    """What Python sets by itself, for the report."""
+    """Return Python's defaults, for the report."""
     return {
         "garbage collector": f"thresholds {' '.join(map(str, gc.get_threshold()))}",
         "switch interval": f"{sys.getswitchinterval() * 1e3:g} ms",

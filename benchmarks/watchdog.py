@@ -1,8 +1,9 @@
 """How well deadlines are kept: ``python benchmarks/watchdog.py``.
 
-Idle passes by the number of open deadlines, enforcements a second, lateness with a live worker, and 2,000 workflow
-timeouts beside a peer (``--with-dbos`` installs DBOS into an environment of its own, which is removed). Everything that
-was enforced is counted and checked; the exit code is 1 where a figure is wrong, and never for being slow.
+Idle passes by the number of open deadlines, enforcements per second, lateness with a live worker, and 2,000 workflow
+timeouts compared with a peer (``--with-dbos`` installs DBOS into an environment of its own, and removes it).
+Everything that was enforced is counted and checked. The exit code is 1 if a figure is wrong; it never is for being
+slow.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LATE_TARGET_MS = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """The amounts of work that are measured."""
 
     idle: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     due: int = 10_000
@@ -60,7 +61,7 @@ QUICK = Sizes(
 
 @dataclass(slots=True)
 class Row:
-    """A line of the table, and what is kept of it."""
+    """Return a line of the table, and what is saved of it."""
 
     database: str
     what: str
@@ -71,7 +72,7 @@ class Row:
 
 
 def idle(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
-    """Passes over open deadlines of which none is due."""
+    """Measure passes over open deadlines of which none is due."""
     rows: list[Row] = []
     with databases.fresh(backend) as url:
         there = 0
@@ -100,7 +101,7 @@ def idle(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[st
 
 
 def due(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
-    """Enforcements a second."""
+    """Measure enforcements per second."""
     rows: list[Row] = []
     for kind in KINDS:
         rates: list[float] = []
@@ -127,7 +128,7 @@ def due(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str
 
 
 def live(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
-    """Lateness with a live worker."""
+    """Measure lateness with a live worker."""
     counts = {"timers": sizes.timers, "activities": sizes.activities}
     say(f"{backend}: {counts} over {SPREAD_S:g} s")
     with databases.fresh(backend) as url:
@@ -150,7 +151,7 @@ def live(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[st
 def peer(
     databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None], interpreter: str | None
 ) -> list[Row]:
-    """The same workflow timeouts here and there."""
+    """Measure the same workflow timeouts in Outlast and in DBOS."""
     say(f"{backend}: {sizes.peer:,} workflow timeouts")
     with databases.fresh(backend) as url:
         ours = measured(
@@ -198,7 +199,7 @@ PARTS: dict[str, Callable[[Databases, Backend, Sizes, Callable[[str], None]], li
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure, print and keep; returns the exit code."""
+    """Measure, print and save; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, one round")
     parser.add_argument("--rounds", type=int, help="how often enforcements are measured")
@@ -206,7 +207,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--part", choices=(*PARTS, "peer"), action="append", help="only this; may be given again"
     )
-    parser.add_argument("--with-dbos", action="store_true", help="install DBOS, and measure it beside")
+    parser.add_argument("--with-dbos", action="store_true", help="install DBOS, and measure it as well")
     parser.add_argument("--folder", type=Path, help="where the SQLite files go")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     options = parser.parse_args(argv)
@@ -255,7 +256,7 @@ def show(console: Console, facts: dict[str, dict[str, str]], rows: list[Row]) ->
 
 
 def save(facts: dict[str, dict[str, str]], rows: list[Row], folder: Path) -> Path:
-    """Keep everything as JSON; returns the file."""
+    """Save everything as JSON, and return the file."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     figures = [{"database": row.database, "what": row.what, "met": row.met, **row.figures} for row in rows]
     document = {"at": at, "command": " ".join(sys.argv[1:]), "facts": facts, "measures": figures}

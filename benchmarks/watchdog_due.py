@@ -1,8 +1,8 @@
-"""How many deadlines a second one watchdog enforces, when they have all passed.
+"""How many deadlines per second one watchdog enforces when all have passed.
 
-What is due was made by the engine's own changes, so that a pass does all that it does in earnest: a run that times out
-gets its failure row and its last event; an activity its attempt row and its failure row, and waits for its retry; a
-timer fires and wakes its run.
+The rows are made by the engine's own changes, so a pass does everything that it does in production. A run that times
+out gets its failure row and its last event. An activity gets its attempt row and its failure row, and waits for its
+retry. A timer fires and wakes its run.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ OPTIONS = ActivityOptions(
 )
 AT_A_TIME = 500
 CHECKED = 2000
-"""Up to this many, everything that was written is checked too."""
+"""Up to this number, everything that was written is checked as well."""
 
 
 async def all_applied(client: Client, changes: Sequence[Any]) -> list[Any]:
-    """Apply changes; any error is raised."""
+    """Apply changes, and raise any error."""
     values: list[Any] = []
     for start in range(0, len(changes), AT_A_TIME):
         values += await apply_all(client.runtime.journal, changes[start : start + AT_A_TIME])
@@ -51,7 +51,7 @@ async def all_applied(client: Client, changes: Sequence[Any]) -> list[Any]:
 
 
 async def start_runs(client: Client, number: int, options: StartOptions) -> list[RunRow]:
-    """Start so many runs that one worker owns."""
+    """Start runs that one worker owns."""
     environment = client.runtime.environment
     rows = [
         first_run(
@@ -73,7 +73,7 @@ async def start_runs(client: Client, number: int, options: StartOptions) -> list
 
 
 def decision(kind: str, row: RunRow, now: int) -> CommitWorkflowTask:
-    """The first workflow task of a run: an activity that runs already, or a timer."""
+    """Return the first workflow task of a run: an activity that is already running, or a timer."""
     command: Event = TimerScheduled(1, now)
     if kind == "activities":
         command = ActivityScheduled(1, "due", "due", Payload.of([]), OPTIONS.snapshot, 5)
@@ -83,7 +83,7 @@ def decision(kind: str, row: RunRow, now: int) -> CommitWorkflowTask:
 
 
 async def measure(url: str, kind: str, number: int) -> dict[str, float]:
-    """Let so many be due, and drain them in one pass."""
+    """Let a number of deadlines pass, and enforce them in one pass."""
     async with await Client.connect(url) as client:
         worker = WorkerRow(OWNER, "host", 1, "[]", "{}", None, 0, 0)
         await all_applied(client, [RegisterWorker(worker, 3600 * 1_000_000)])

@@ -1,7 +1,7 @@
 """What a pass costs when nothing is due, by the number of open deadlines.
 
-The rows are put there directly: a fifth runs, two fifths activities, two fifths timers, all due in a year.
-Run as a program it measures passes over what a database holds, in a process of its own.
+The rows are inserted directly: one fifth runs, two fifths activities and two fifths timers, all due in a year. Run as a
+program, this module measures passes over a database in a process of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ A_RUN = 5
 
 
 def fill(url: str, deadlines: int) -> None:
-    """Add so many open deadlines."""
+    """Add a number of open deadlines."""
     environment = Environment()
     runs: list[Values] = []
     activities: list[Values] = []
@@ -72,7 +72,7 @@ def fill(url: str, deadlines: int) -> None:
 
 
 def pending(run_id: str, activity_id: int, now: int, due: int) -> ActivityRow:
-    """An activity that waits for a worker of a queue that nobody serves."""
+    """Return an activity that waits on a task queue that no worker serves."""
     return ActivityRow(
         run_id=run_id,
         activity_id=activity_id,
@@ -104,7 +104,7 @@ def pending(run_id: str, activity_id: int, now: int, due: int) -> ActivityRow:
 
 
 def open_deadlines(url: str) -> int:
-    """How many there are."""
+    """Return how many deadlines are open."""
     with opened(url) as connection:
         return sum(_count(connection))
 
@@ -117,7 +117,7 @@ def _count(connection: Connection) -> Iterator[int]:
 
 
 async def measure(url: str) -> dict[str, float]:
-    """Pass again and again; in milliseconds, with what the process holds when a watchdog has run beside it."""
+    """Run passes; return their milliseconds, and the memory of the process after a watchdog has run in it."""
     async with await Client.connect(url) as client:
         watchdog = TaskWatchdog(client, interval=0.05)
         watchdog.start()

@@ -1,7 +1,7 @@
-"""How late deadlines are enforced by a live worker, when they come one after another over some seconds.
+"""How late a live worker enforces deadlines that pass one after another over some seconds.
 
-Lateness is what the histories say: when the event was recorded, less its deadline or fire time. The deadlines are
-spread evenly; they are set before the first of them comes.
+Lateness is taken from the histories: the time when the event was recorded, minus its deadline or fire time. The
+deadlines are spread evenly, and all are set before the first one passes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONCE = RetryPolicy(max_attempts=1)
 
 @activity.defn
 async def never_ends() -> None:
-    """Runs until it is told that its time is over."""
+    """Run until the attempt times out."""
     await asyncio.Event().wait()
 
 
@@ -44,7 +44,7 @@ async def waits_for_a_timer(seconds: float) -> None:
 
 @workflow.defn
 async def waits_for_an_activity(seconds: float) -> str:
-    """One activity, which times out."""
+    """Run one activity, which times out."""
     try:
         await workflow.execute_activity(never_ends, start_to_close_timeout=seconds, retry_policy=ONCE)
     except TimeoutError:
@@ -54,7 +54,7 @@ async def waits_for_an_activity(seconds: float) -> str:
 
 @workflow.defn
 async def waits_for_ever() -> None:
-    """Until its run times out."""
+    """Wait until the run times out."""
     await asyncio.sleep(86_400)
 
 
@@ -75,7 +75,7 @@ async def start_all(client: Client, plans: Sequence[tuple[str, float]]) -> None:
 
 
 async def measure(url: str, counts: dict[str, int], lead_s: float) -> dict[str, Any]:
-    """Start, wait until everything has ended, and ask the histories."""
+    """Start workflows, wait until all have ended, and read the histories."""
     async with await Client.connect(url) as client:
         worker = Worker(
             client,
@@ -122,7 +122,7 @@ EVENTS = {"timers": "TimerFired", "activities": "ActivityTimedOut", "runs": "Wor
 
 
 async def latenesses(client: Client, kind: str) -> list[float]:
-    """By how many milliseconds each event came after its deadline."""
+    """Return by how many milliseconds each event came after its deadline."""
     text = "SELECT recorded_at, payload FROM history_events WHERE type = ?"
     rows = await client.runtime.read(fetch, text, (EVENTS[kind],))
     late: list[float] = []

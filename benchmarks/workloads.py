@@ -1,4 +1,4 @@
-"""What is measured: workflows and activities, a client and a worker in this process, full durability."""
+"""The workloads: workflows and activities, with client and worker in this process and full durability."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from outlast_workflow.run.machine import WorkflowMachine
 from outlast_workflow.run.replay import replay
 
 MOST_AT_ONCE = 1_000
-"""Free slots for activities, and cached runs: as many as there are workflows in flight."""
+"""Activity slots and cached runs: as many as there are workflows in flight."""
 
 
 @activity.defn(name=ACTIVITY_TYPE, start_to_close_timeout=TIMEOUT_S)
 async def charge(order: str) -> str:
-    """The activity: as little work as can be."""
+    """Do as little work as possible."""
     return answer_to(order)
 
 
@@ -55,7 +55,7 @@ async def sequence(count: int) -> int:
 
 @asynccontextmanager
 async def engine(url: str, at_once: int = MOST_AT_ONCE) -> AsyncGenerator[Client]:
-    """A client, and a worker that serves everything here."""
+    """Yield a client, with a worker that serves everything here."""
     async with Client.connect(url) as client:
         worker = Worker(
             client,
@@ -69,7 +69,7 @@ async def engine(url: str, at_once: int = MOST_AT_ONCE) -> AsyncGenerator[Client
 
 
 async def run_orders(client: Client, count: int, in_flight: int) -> list[float]:
-    """Run workflows with one activity, so many at a time; each one's seconds from start to result."""
+    """Run workflows with one activity, some at a time; return each one's seconds from start to result."""
     numbers = iter(range(count))
     seconds: list[float] = []
 
@@ -115,7 +115,7 @@ class Recorded:
 
 
 async def record_history(url: str, events: int) -> Recorded:
-    """Run a sequence of about so many events (three a step, three more to begin and end)."""
+    """Run a sequence of about that many events: three per step, and three more at the start and end."""
     count = max(1, (events - 3) // 3)
     async with engine(url) as client:
         handle = await client.start(sequence, count)

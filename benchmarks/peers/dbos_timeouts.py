@@ -1,8 +1,8 @@
-"""Workflow timeouts in DBOS: run by an interpreter that has it, never imported.
+"""Workflow timeouts in DBOS; run as a program by an interpreter that has it, never imported.
 
 ``python dbos_timeouts.py <database url> <how many> <lead> <spread>`` prints lateness, threads and memory as JSON. The
-workflows wait, each with a timeout; lateness is when its status was last written, less its deadline, as its own table
-has them.
+workflows wait, each with a timeout. Lateness is the time when the status was last written, minus the deadline, both
+from DBOS's own table.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ dbos: Any = importlib.import_module("dbos")
 
 
 def resident_mib() -> float:
-    """How much memory this process holds, in MiB."""
+    """Return the memory of this process in MiB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def threads() -> int:
-    """How many threads this process has."""
+    """Return the number of threads of this process."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 
 async def waits_for_ever() -> None:
-    """Until its timeout."""
+    """Wait until the timeout."""
     await dbos.DBOS.sleep_async(86_400)
 
 
 async def measure(url: str, number: int, lead_s: float, spread_s: float) -> dict[str, Any]:
-    """Start, wait until all have been cancelled, and ask the table."""
+    """Start workflows, wait until all are cancelled, and read the table."""
     dbos.DBOS(config={"name": "bench", "system_database_url": url, "run_admin_server": False})
     waits = dbos.DBOS.workflow()(waits_for_ever)
     dbos.DBOS.launch()
@@ -76,4 +76,4 @@ async def measure(url: str, number: int, lead_s: float, spread_s: float) -> dict
 if __name__ == "__main__":
     answer = asyncio.run(measure(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])))
     print(json.dumps(answer), flush=True)
-    os._exit(0)  # its threads wait for workflows that were cancelled
+    os._exit(0)  # Its threads wait for workflows that were cancelled.

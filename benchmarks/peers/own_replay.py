@@ -1,6 +1,6 @@
 """Replay of a run of activities in sequence by Outlast: ``python own_replay.py <database url> <activities> <rounds>``.
 
-The run is made first, by the engine; what is measured is bringing it back from its rows, the read included.
+The engine runs it first. What is measured is the restoring from its rows, including the read.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from outlast_workflow.run.replay import replay
 
 @activity.defn(start_to_close_timeout=600)
 async def step(number: int) -> int:
-    """Gives back what it is given."""
+    """Return the argument."""
     return number
 
 
 @workflow.defn
 async def sequence(steps: int) -> int:
-    """So many steps, one after the other."""
+    """Run a number of steps, one after the other."""
     for number in range(steps):
         await step(number)
     return steps
 
 
 async def measure(url: str, steps: int, rounds: int) -> dict[str, Any]:
-    """Make the run, and bring it back so many times; the first time is not counted."""
+    """Make the run, and restore it a number of times; the first time is not counted."""
     async with Client.connect(url) as client, Worker(client, workflows=[sequence], activities=[step]):
         handle = await client.start(sequence, steps)
         assert await handle.result() == steps

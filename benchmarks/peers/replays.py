@@ -26,7 +26,7 @@ QUEUE = "bench"
 
 @workflow.defn(sandboxed=False)
 class Sequence:
-    """So many activities, one after the other."""
+    """Run a number of activities, one after the other."""
 
     @workflow.run
     async def run(self, steps: int) -> int:
@@ -38,13 +38,13 @@ class Sequence:
 
 
 def payloads(value: object) -> Any:
-    """A value as the default converter writes it."""
+    """Return a value as the default converter writes it."""
     data = json.dumps(value, separators=(",", ":")).encode()
     return common.Payloads(payloads=[common.Payload(metadata={"encoding": b"json/plain"}, data=data)])
 
 
 def recorded(steps: int) -> Any:
-    """The history of a run that has ended."""
+    """Return the history of a run that has ended."""
     events: list[Any] = []
     queue = {"name": QUEUE}
     at = datetime(2026, 1, 1, tzinfo=UTC)
@@ -96,16 +96,16 @@ def recorded(steps: int) -> Any:
 
 
 async def measure(steps: int, rounds: int) -> dict[str, Any]:
-    """Replay it so many times; the first time is not counted."""
-    told = recorded(steps)
+    """Replay a history a number of times; the first time is not counted."""
+    history = recorded(steps)
     replayer = worker.Replayer(workflows=[Sequence], workflow_runner=worker.UnsandboxedWorkflowRunner())
     took: list[float] = []
     for _ in range(rounds + 1):
         began = time.perf_counter()
-        result = await replayer.replay_workflow(told)
+        result = await replayer.replay_workflow(history)
         took.append(time.perf_counter() - began)
         assert result.replay_failure is None
-    return {"events": len(told.events), "seconds": took[1:]}
+    return {"events": len(history.events), "seconds": took[1:]}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Temporal's dev server on an SQLite file, equally durable, driven by temporalio in the same process as its worker.
 
-The definitions are a module's own, for the sandbox imports them anew.
+The definitions have a module of their own, because the sandbox imports them again.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Listener:
 
 
 class Made:
-    """The workloads, asked of a client."""
+    """The workloads, run through a client."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -109,7 +109,7 @@ class Made:
 
 @asynccontextmanager
 async def served(*, sandboxed: bool) -> AsyncGenerator[Made]:
-    """A server of its own (the binary that ``TEMPORAL_BIN`` names), a worker and a client."""
+    """Yield the workloads on a new server (the binary that ``TEMPORAL_BIN`` names), with a worker and a client."""
     client_api: Any = importlib.import_module("temporalio.client")
     worker_api: Any = importlib.import_module("temporalio.worker")
     with tempfile.TemporaryDirectory(

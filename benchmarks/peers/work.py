@@ -1,8 +1,8 @@
-"""The workloads that Outlast and its peers are given side by side, in a process of their own each.
+"""The workloads for Outlast and its peers, each in a process of its own.
 
 ``python work.py outlast|dbos|temporal|temporal-sandboxed <database url> <workload> <number> <in flight>`` prints
-seconds, CPU and latencies as JSON. Only the engine that is named is imported; Temporal's server makes a database of its
-own. What comes back is checked.
+seconds, CPU and latencies as JSON. Only the named engine is imported; Temporal's server makes its own database.
+The results are checked.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Engine(Protocol):
     """What the workloads need of an engine."""
 
     async def one_step(self, number: int) -> int:
-        """A workflow with one step, from its start to its result."""
+        """Run a workflow with one step, from its start to its result."""
         ...
 
     async def sequence(self, steps: int) -> int:
-        """A workflow with so many steps, one after the other; returns how many."""
+        """Run a workflow with a number of steps, one after the other; return that number."""
         ...
 
     async def fan_out(self, steps: int) -> int:
-        """A workflow with so many steps at once; returns the sum of what they are given."""
+        """Run a workflow with a number of steps at once; return the sum of their arguments."""
         ...
 
     async def messages(self, number: int) -> int:
-        """A workflow that is sent so many messages, and ends with the last; returns how many it got."""
+        """Run a workflow that receives a number of messages and ends with the last; return how many it got."""
         ...
 
 
@@ -44,7 +44,7 @@ class Engine(Protocol):
 
 @asynccontextmanager
 async def outlast(url: str) -> AsyncGenerator[Engine]:
-    """Outlast: client and worker in one process, set up as ``outlast worker`` does it."""
+    """Outlast: client and worker in one process, tuned as ``outlast worker`` does it."""
     face: Any = importlib.import_module("outlast")
     tuning: Any = importlib.import_module("outlast.worker.tuning")
     activity, workflow = face.activity, face.workflow
@@ -124,7 +124,7 @@ async def outlast(url: str) -> AsyncGenerator[Engine]:
 
 @asynccontextmanager
 async def dbos(url: str) -> AsyncGenerator[Engine]:
-    """DBOS, with its defaults but for SQLite's journal, which gets the mode that Outlast uses."""
+    """DBOS with its defaults, except for SQLite's journal, which gets the mode that Outlast uses."""
     peer: Any = importlib.import_module("dbos")
     logging.getLogger("dbos").setLevel(logging.CRITICAL)
     if url.startswith("sqlite"):
@@ -205,7 +205,7 @@ async def temporal(_url: str, *, sandboxed: bool = False) -> AsyncGenerator[Engi
 
 
 async def in_flight(engine: Engine, number: int, at_once: int) -> list[float]:
-    """So many workflows with one step, so many of them at a time; returns how long each took."""
+    """Run workflows with one step, some at a time; return how long each took."""
     took: list[float] = []
     left = iter(range(number))
 
@@ -221,7 +221,7 @@ async def in_flight(engine: Engine, number: int, at_once: int) -> list[float]:
 
 
 async def measure(name: str, url: str, workload: str, number: int, at_once: int) -> dict[str, Any]:
-    """Run a workload once it is warm."""
+    """Run a workload after a warm-up."""
     engines: dict[str, Any] = {
         "outlast": outlast,
         "dbos": dbos,

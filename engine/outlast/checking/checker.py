@@ -1,7 +1,7 @@
-"""Checking workflows: which functions are workflow code, and what is done about what is found in them.
+"""The checker of workflow code: which functions are checked, and how findings are reported.
 
-The check reads source, and runs nothing. It follows what the code of a workflow uses of its own module; what other
-modules do, what is called through objects, and what ``exec`` makes it can't see: the runtime guard and replay see more.
+The check reads source code and runs nothing. It follows the functions that a workflow uses in its own module. It cannot
+see what other modules do, what is called through objects, and what ``exec`` makes; the runtime guard and replay can.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ logger = logging.getLogger("outlast.worker")
 StaticChecks = Literal["warn", "error", "off"]
 
 _known: dict[str, list[Found]] = {}
-"""What was found by where each workflow is: looked at once in a process, and told once."""
+"""The findings by the place of each workflow, which a process checks once and reports once."""
 
 
 def check(definition: WorkflowDefinition) -> list[Found]:
-    """What the code of a workflow does that may not replay, by file and line."""
+    """Return what the code of a workflow does that may not replay, by file and line."""
     found: set[Found] = set()
     walkers: dict[str, Walker] = {}
     for function in _entries(definition):
@@ -47,7 +47,11 @@ def check(definition: WorkflowDefinition) -> list[Found]:
 
 
 def report(definitions: Iterable[WorkflowDefinition], mode: StaticChecks) -> None:
-    """Check workflows as they are registered: warn of each once, or refuse them.
+    """Check workflows when they are registered: warn of each once, or refuse them.
+
+    Args:
+        definitions: The workflows.
+        mode: ``warn``, ``error`` or ``off``.
 
     Raises:
         InvalidOptionError: Something was found, and the mode is ``error``.
@@ -60,15 +64,15 @@ def report(definitions: Iterable[WorkflowDefinition], mode: StaticChecks) -> Non
         return
     for definition in definitions:
         found = _known.get(definition.source)
-        told = found is not None
+        reported = found is not None
         if found is None:
             found = _known[definition.source] = check(definition)
-        if not found or (told and mode == "warn"):
+        if not found or (reported and mode == "warn"):
             continue
         message = (
             f"workflow {definition.name} may not replay:\n"
             + "\n".join(f"  {line(one)}" for one in found)
-            + "\nMend it, or mark a line with `# outlast: allow` if you know better."
+            + "\nFix it, or mark a line that is safe with `# outlast: allow`."
         )
         if mode == "error":
             raise InvalidOptionError(message, field="workflows")
@@ -76,7 +80,7 @@ def report(definitions: Iterable[WorkflowDefinition], mode: StaticChecks) -> Non
 
 
 def line(found: Found) -> str:
-    """What was found, as one line."""
+    """Return a finding as one line."""
     return f"{found.path}:{found.line}: [{found.rule}] {found.code} {found.why}: use {found.instead}"
 
 

@@ -1,4 +1,4 @@
-"""A module as its source shows it: what each of its scopes binds, and what a name in it stands for."""
+"""A module as its source shows it: what each scope binds, and what a name resolves to."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ _MUTABLE = {"list", "dict", "set", "defaultdict", "OrderedDict", "Counter", "deq
 
 
 class Scope:
-    """What a module, a function or a lambda binds; a class's names are not in sight of its methods.
+    """The names that a module, a function or a lambda binds.
+
+    The names of a class are in no scope here, because its methods do not see them.
 
     Attributes:
-        imports: Imported names, each with what it is in full.
+        imports: Imported names, with their full names.
         functions: Functions that are defined here.
-        classes: Classes that are.
+        classes: Classes that are defined here.
         bound: All other names that are bound here.
-        sets: Of those, the names that hold a set and nothing else.
-        mutable: The names that hold a list, a dict or the like.
+        sets: Those of them that hold only a set.
+        mutable: Those that hold a list, a dict or another container.
     """
 
     def __init__(self, node: ast.AST, outer: Scope | None) -> None:
@@ -75,7 +77,7 @@ class Scope:
                 self.mutable.update(names)
 
     def binding(self, name: str) -> Scope | None:
-        """The scope that binds a name, as Python would look for it; ``None`` for a builtin."""
+        """Return the scope that binds a name, in Python's order of lookup; ``None`` for a builtin."""
         scope: Scope | None = self
         while scope is not None:
             if (
@@ -89,7 +91,7 @@ class Scope:
         return None
 
     def full_name(self, node: ast.expr) -> str | None:
-        """What an expression names in full (``datetime.datetime.now``), if it is imported or a builtin."""
+        """Return the full name of an expression that is imported or a builtin, such as ``datetime.datetime.now``."""
         if isinstance(node, ast.Attribute):
             base = self.full_name(node.value)
             return None if base is None else f"{base}.{node.attr}"
@@ -133,24 +135,25 @@ class Module:
             self._open(node, scope)
 
     def function(self, first_line: int, name: str) -> Function | None:
-        """The function whose code begins at a line, decorators included."""
+        """Return a function by the line where its code starts, decorators included, and its name."""
         return self._at.get((first_line, name))
 
 
 @lru_cache(maxsize=16)
 def module_of(path: str) -> Module | None:
-    """The module of a file; ``None`` where its source can't be had."""
+    """Return the module of a file; ``None`` if its source cannot be read."""
     text = "".join(linecache.getlines(path))
     if not text:
         return None
     try:
         return Module(path, text)
-    except SyntaxError:  # not what was imported
+    except SyntaxError:
+        # The file is not what was imported.
         return None
 
 
 def is_set(node: ast.expr) -> bool:
-    """Whether an expression is plainly a set."""
+    """Return whether an expression is recognisably a set."""
     return isinstance(node, ast.Set | ast.SetComp) or (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
@@ -159,7 +162,7 @@ def is_set(node: ast.expr) -> bool:
 
 
 def is_mutable(node: ast.expr) -> bool:
-    """Whether an expression is plainly a container that can be changed."""
+    """Return whether an expression is recognisably a mutable container."""
     if isinstance(node, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
         return True
     if not isinstance(node, ast.Call):
@@ -169,7 +172,7 @@ def is_mutable(node: ast.expr) -> bool:
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a scope: scopes within it too, but not what stands in those."""
+    """Yield the nodes of a scope: inner scopes as well, but not their contents."""
     waiting: list[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, Function | ast.ClassDef):
         waiting = [*node.body]

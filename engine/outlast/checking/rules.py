@@ -1,4 +1,4 @@
-"""What workflow code should not do, why, and what to use instead: one table, by the name that is called."""
+"""The rules of the static checks: what workflow code should not do, why, and what to use instead, by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WHY: Final = {
     "random": "gives another value on each replay",
     "io": "reaches out of the workflow, and would do so again on each replay",
     "process": "starts or signals a process, and would do so again on each replay",
-    "thread": "runs code beside the workflow, in an order that no replay repeats",
+    "thread": "runs code next to the workflow, in an order that no replay repeats",
     "environment": "is not the same on every machine and at every replay",
     "asyncio": "leaves the workflow's own event loop, which is all that replay knows",
     "sleep": "blocks the worker, and is not recorded",
@@ -29,14 +29,21 @@ _INPUT: Final = "an argument of the workflow, or workflow.side_effect(…)"
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """What a name means in workflow code."""
+    """What is wrong with a name in workflow code, and what to use instead."""
 
     name: str
     instead: str
 
 
 def _rules(name: str, instead: str, prefix: str, names: str) -> dict[str, Rule]:
-    """One rule for several names."""
+    """Return one rule for several names.
+
+    Args:
+        name: The rule's name, a key of :data:`WHY`.
+        instead: What to use instead.
+        prefix: Comes before each name.
+        names: The names, separated by spaces.
+    """
     return {f"{prefix}{one}": Rule(name, instead) for one in names.split()}
 
 
@@ -83,7 +90,7 @@ NAMES: Final[dict[str, Rule]] = {
     "asyncio.run_coroutine_threadsafe": Rule("asyncio", "a signal"),
     **_rules("asyncio", ACTIVITY, "anyio.", "run_process open_process open_file connect_tcp"),
 }
-"""What may not even be named: a function that is passed on is called by somebody."""
+"""Names that are reported even if they are not called: a function that is passed on is called elsewhere."""
 
 CALLS: Final[dict[str, Rule]] = {
     "secrets.": Rule("random", _RANDOM),
@@ -102,14 +109,14 @@ CALLS: Final[dict[str, Rule]] = {
 """Modules whose functions may not be called; their classes may be named, in an ``except`` for example."""
 
 METHODS: Final[dict[str, Rule]] = {"run_in_executor": Rule("asyncio", ACTIVITY)}
-"""Methods that betray themselves by their name, whatever they are called on."""
+"""Methods that are recognised by name, whatever object they are called on."""
 
 _READS_AND_WRITES: Final = (
     "open read_text read_bytes write_text write_bytes exists is_file is_dir stat unlink mkdir rmdir rename replace "
     "touch iterdir glob rglob symlink_to chmod"
 )
 PATH_METHODS: Final = frozenset(_READS_AND_WRITES.split(" "))
-"""Methods of a ``pathlib.Path`` that look at the disk."""
+"""Methods of a ``pathlib.Path`` that access the disk."""
 
 _CHANGES: Final = (
     "append extend insert remove pop clear add discard update setdefault popitem appendleft popleft sort reverse"
@@ -132,7 +139,12 @@ AWAITED: Final = frozenset(
 
 
 def rule_of(name: str, *, called: bool) -> Rule | None:
-    """What a resolved name means: as it is named, and as it is called."""
+    """Return the rule of a resolved name, or ``None``.
+
+    Args:
+        name: The name in full.
+        called: Whether it is called, and not only named.
+    """
     rule = NAMES.get(name)
     if rule is not None or not called:
         return rule

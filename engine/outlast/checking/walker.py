@@ -1,4 +1,4 @@
-"""Going through the functions that a workflow's code reaches, within their module."""
+"""The walker: goes through the functions that a workflow's code reaches within their module."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Found:
 
 
 class Walker:
-    """Collects what the functions of one module do that they should not.
+    """Collects what the functions of one module do against the rules.
 
     Args:
         module: The module.
         is_activity: Whether a name at the top of the module is an activity.
-        plain: Whether plain functions block: the workflow is a synchronous one.
+        plain: Whether the workflow is a synchronous one, whose plain functions block.
     """
 
     def __init__(self, module: Module, is_activity: Callable[[str], bool], *, plain: bool) -> None:
@@ -62,7 +62,7 @@ class Walker:
         self._blocks = False
 
     def walk(self, function: Function) -> None:
-        """Look at a function and all that it uses of its module."""
+        """Check a function, and everything that it uses of its module."""
         self._reach(function)
         while self._waiting:
             self._function(self._waiting.pop())
@@ -168,7 +168,7 @@ class Walker:
         )
 
     def _asks(self, node: ast.AST) -> bool:
-        """Whether some code makes durable calls: it awaits, or names what does."""
+        """Return whether some code makes durable calls: it awaits, or names something that does."""
         for inner in ast.walk(node):
             if isinstance(inner, ast.Await):
                 return True
@@ -289,7 +289,7 @@ class Walker:
                 self._member(found, name, depth + 1)
 
     def _declared(self, function: Function) -> bool:
-        """Whether a function is an activity, or an entry of a workflow, which is looked at for itself."""
+        """Return whether a function is an activity, or an entry of a workflow, which is checked on its own."""
         for decorator in function.decorator_list:
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
             name = self._scope.full_name(target) or self.module.top.full_name(target) or ""
@@ -298,7 +298,7 @@ class Walker:
         return self.module.top.functions.get(function.name) is function and self._is_activity(function.name)
 
     def _activity(self, function: ast.expr) -> bool:
-        """Whether an expression is an activity, as ``charge`` or ``charge.with_options(…)``."""
+        """Return whether an expression is an activity: ``charge`` or ``charge.with_options(…)``."""
         if isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
             return function.func.attr == "with_options" and self._activity(function.func.value)
         if not isinstance(function, ast.Name):
@@ -334,7 +334,7 @@ _KEEP = "self, a local variable, or an activity"
 
 
 def allows(line: str, rule: str) -> bool:
-    """Whether a line of source ends with ``# outlast: allow``, or ``allow[rule, …]`` of this rule."""
+    """Return whether a line of source ends with ``# outlast: allow``, or ``allow[rule, …]`` of this rule."""
     _, mark, rest = line.partition("# outlast: allow")
     if not mark:
         return False
@@ -348,7 +348,7 @@ def _raises(handler: ast.ExceptHandler) -> bool:
 
 
 def _flat(node: ast.AST) -> Iterator[ast.AST]:
-    """A statement and what stands in it, functions that are only defined there aside."""
+    """Yield a statement and what it contains, except functions that are only defined in it."""
     yield node
     for inner in ast.iter_child_nodes(node):
         if not isinstance(inner, Function | ast.Lambda | ast.ClassDef):

@@ -126,7 +126,7 @@ class RequestWaits:
         Args:
             subscription: The subscription to the request's id.
             key: The request.
-            run_id: The run that answers; ``None`` if the answer comes from another process whoever owns the run.
+            run_id: The run that answers; ``None`` if the answer comes from another process, whichever owns the run.
             accepted: Whether to return as soon as the request is accepted.
 
         Raises:
