@@ -316,7 +316,7 @@ def test_a_bulk_that_stopped_names_the_cursor_at_which_it_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(WorkflowHandle, "signal", fails_at_last)
-        patch.setattr("outlast.client.client.PAGE", 2)
+        patch.setattr("outlast.client.visibility.RUNS_PER_PAGE", 2)
         stopped = outlast(*signal, "--json")
     assert stopped.code == 4
     cursor = stopped.lines[-1]["cursor"]

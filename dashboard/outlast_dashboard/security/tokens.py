@@ -29,7 +29,7 @@ PREFIX = "outlast_"
 
 
 def digest_of(secret: str) -> str:
-    """Return the digest of a secret, which is all that is kept of it."""
+    """Return the digest of a secret, the only thing that is kept of it."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The bodies of requests and responses, besides the client's own views."""
+"""The bodies of requests and responses, other than the client's own views."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Refused(View):
 
 
 class BulkReport(View):
-    """What became of it; with a ``cursor`` there are more, and it goes on from there."""
+    """The outcome of a request. A ``cursor`` means that more runs match; it continues there."""
 
     done: int
     refused: list[Refused]

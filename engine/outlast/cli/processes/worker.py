@@ -83,7 +83,9 @@ def worker(
     graceful_shutdown_timeout: Annotated[
         str,
         typer.Option(
-            "--graceful-shutdown-timeout", metavar="TIME", help="How long activities may go on when it stops."
+            "--graceful-shutdown-timeout",
+            metavar="TIME",
+            help="How long running activities may continue when it stops.",
         ),
     ] = "10s",
     no_watchdog: Annotated[bool, typer.Option("--no-watchdog", help="Run without a watchdog.")] = False,

@@ -127,4 +127,4 @@ def check_instances(instances: Mapping[str, InstanceRow], runs: Mapping[str, Run
                 f"run_count is {instance.run_count} and type {instance.workflow_type}, its run differs",
             )
         if any(run_id != current.run_id for run_id in open_runs[workflow_id]):
-            yield where, f"has open runs {open_runs[workflow_id]} beside {current.run_id}"
+            yield where, f"has open runs {open_runs[workflow_id]} next to {current.run_id}"
