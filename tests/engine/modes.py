@@ -2,11 +2,11 @@
 
 normal:           one worker, whose runs stay in memory.
 always_replay:    one worker, whose runs leave memory after each workflow task and come back by replay.
-two_workers:      two workers share the queue: each is given every second run to start with, and only one of them
-                  runs activities, so that half of the results come from elsewhere.
-double_delivery:  whatever tells a worker that there may be news is delivered twice: what was committed, the notifier,
-                  calls to look at a run or to load it again, and what waits for anybody is looked for twice. Keyed
-                  signals and the ends of attempts are written twice, as by a caller that did not hear the answer.
+two_workers:      two workers share the queue: they start the runs in turn, and only one of them runs activities, so
+                  that half of the results come from another worker.
+double_delivery:  everything that notifies a worker is delivered twice: commits, notifications, and calls to refresh or
+                  load a run; claims are made twice. Keyed signals and the ends of attempts are written twice, as by a
+                  caller that did not receive the answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EVERY_DAY: Final = {
 
 
 class InTurn(list[Any]):
-    """Workers of a process; each in turn is asked first."""
+    """The workers of a process, of which each in turn comes first."""
 
     def __init__(self, workers: list[Any]) -> None:
         super().__init__(workers)
@@ -78,7 +78,7 @@ class TwoWorkers(TestEnvironment):
 
 
 def deliver_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let everything that may come twice come twice."""
+    """Deliver everything twice that may be delivered twice."""
     subscribe, unsubscribe = Journal.subscribe, Journal.unsubscribe
     twins: dict[Any, Callable[[Any], None]] = {}
 
@@ -103,7 +103,7 @@ def deliver_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _written_again(submit: Any) -> Any:
-    """What a key or a claim makes safe to say again is said again at once."""
+    """Submit again at once what a key or a claim token makes safe to repeat."""
 
     def twice(journal: Journal, change: Any, callback: Any) -> None:
         again = copy(change) if _is_safe(change) else None
@@ -138,7 +138,7 @@ async def _both(first: Any, second: Any) -> None:
 
 
 def _soon_again(method: Any) -> Any:
-    """It is asked again when the answer to the first question is on its way."""
+    """Call it again while the first call is being answered."""
 
     def twice(self: Any) -> None:
         method(self)

@@ -1,6 +1,6 @@
-"""A worker process for tests: ``python -m``-able, killable, and telling its parent what it is doing.
+"""A worker process for tests that its parent can kill, and that tells its parent what it does.
 
-It appends a line to a file whenever something worth waiting for happens; the parent waits for lines, not for seconds.
+It appends a line to a file when something happens that a test waits for; the parent waits for lines, not for seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEXT_ATTEMPT = RetryPolicy(initial_interval=0.01, max_interval=0.01)
 
 
 def tell(text: str) -> None:
-    """Append a line to this process's diary, whole; where a history is replayed, there is none."""
+    """Append a line to this process's diary, in one write; a replay has no diary."""
     if "DIARY" not in os.environ:
         return
     with open(os.environ["DIARY"], "a") as diary:
@@ -40,7 +40,7 @@ async def step(number: int) -> int:
 
 @activity.defn(start_to_close_timeout=60, retry_policy=NEXT_ATTEMPT)
 async def hold(number: int) -> int:
-    """Holds on for ever in the first process that runs it; says at once that it is done in any other."""
+    """Run forever in the first process; end at once in any other."""
     tell(f"hold {number} {os.environ['NAME']}")
     if os.environ["NAME"] == "first":
         await asyncio.sleep(3600)
@@ -49,7 +49,7 @@ async def hold(number: int) -> int:
 
 @activity.defn(start_to_close_timeout=60, retry_policy=NEXT_ATTEMPT)
 def hold_thread(number: int) -> int:
-    """The same, in a thread that asks whether it is to stop."""
+    """Do the same in a thread that checks whether it is to stop."""
     tell(f"hold_thread {number} {os.environ['NAME']}")
     while os.environ["NAME"] == "first":
         time.sleep(0.01)
@@ -59,7 +59,7 @@ def hold_thread(number: int) -> int:
 
 @workflow.defn
 async def steps(count: int) -> int:
-    """So many steps, then one that a first process never finishes, then as many again."""
+    """Run a number of steps, then one that the first process never finishes, then as many again."""
     total = 0
     for number in range(count):
         total += await step(number)
@@ -91,7 +91,7 @@ async def mark(name: str, number: int) -> int:
 
 @workflow.defn
 class Marks:
-    """Steps that leave their mark when they are through, until it is told to finish; returns how many there were."""
+    """Run steps that each write a line, until it is told to finish; return how many there were."""
 
     def __init__(self) -> None:
         self.finishing = False
@@ -116,7 +116,7 @@ async def holds_thread() -> int:
 
 @workflow.defn
 async def holds_locally(count: int) -> int:
-    """A local activity that a first process never finishes, between others."""
+    """Run a local activity that the first process never finishes, between others."""
     total = await workflow.execute_local_activity(step, count)
     total += await workflow.execute_local_activity(hold, 1000)
     return total + await step(1)
@@ -124,7 +124,7 @@ async def holds_locally(count: int) -> int:
 
 @workflow.defn
 class Answers:
-    """Answers an update with an activity that a first process never finishes."""
+    """Answers an update with an activity that the first process never finishes."""
 
     def __init__(self) -> None:
         self.answered: list[int] = []
@@ -190,7 +190,7 @@ class WorkerProcess:
         self.process.wait(30)
 
     def kill(self) -> None:
-        """As the kernel does when memory is short."""
+        """Kill it, as the kernel does when memory is short."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(30)
 
@@ -205,7 +205,7 @@ def _told(diary: Path, line: str) -> bool:
 
 
 async def until(diary: Path, line: str) -> None:
-    """Wait until somebody has written a line."""
+    """Wait until some process has written a line."""
 
     async def written() -> bool:
         return _told(diary, line)
@@ -214,7 +214,7 @@ async def until(diary: Path, line: str) -> None:
 
 
 async def until_so(ask: Callable[[], Awaitable[bool]], *, within_s: float = 30) -> None:
-    """Wait for what another process does and no event of this one tells."""
+    """Wait for what another process does, which no event in this one announces."""
     async with asyncio.timeout(within_s):
         while not await ask():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

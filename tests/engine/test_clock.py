@@ -1,4 +1,4 @@
-"""Real time: on PostgreSQL the engine's clock is the database's, whatever this machine's says."""
+"""Real time: on PostgreSQL the engine's clock is the database's, whatever the machine's clock shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modes see what they are there to see: bugs planted on purpose, which a run of every day does not notice."""
+"""The modes find what they are for: bugs planted on purpose, which the normal mode does not notice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def at_third_try() -> int:
 
 @workflow.defn
 class Listening:
-    """Says how often it heard what, and how often an activity was tried."""
+    """Returns which signals it received, and how often an activity was tried."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -49,7 +49,7 @@ class Listening:
 
 
 async def seen(make: MakeEnvironment) -> list[str]:
-    """What is wrong after one life of it; nothing where the engine does what it should."""
+    """Return what is wrong after one run of it; nothing if the engine works."""
     attempts.clear()
     found: list[str] = []
     async with make(workflows=[Listening], activities=[at_third_try]) as env:
@@ -69,7 +69,7 @@ async def seen(make: MakeEnvironment) -> list[str]:
 
 
 def an_event_is_taken_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cached run that does not look whether it knows an event already."""
+    """A cached run that does not check whether it knows an event already."""
     receive = CachedRun.receive
 
     def forgetful(cached_run: CachedRun, run: Any, events: Iterable[tuple[int, Event, object]]) -> bool:
@@ -84,7 +84,7 @@ def an_event_is_taken_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_keyed_signal_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that does not look whether a key has been there."""
+    """A store that does not check whether a key was used before."""
 
     def unkeyed(batch: Batch, run: Any, signal: SignalReceived, limits: StructuralLimits) -> bool:
         return deliver(batch, run, replace(signal, request_id=None), limits)
@@ -105,7 +105,7 @@ async def test_double_delivery_catches(
 ) -> None:
     with monkeypatch.context() as planted:
         plant(planted)
-        assert await seen(in_memory) == []  # where nothing comes twice, nobody notices
+        assert await seen(in_memory) == []  # The normal mode delivers nothing twice.
         modes.deliver_twice(planted)
         assert await seen(in_memory) != []
     invariants.clear()

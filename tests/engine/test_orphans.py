@@ -1,4 +1,4 @@
-"""Attempts written as running here while nobody here runs them: each is handed back, none waits for a timeout."""
+"""Attempts that are written as running here but do not run: each is handed back, and none waits for a timeout."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def naps_and_waits_for_a_nap() -> None:
 
 
 VALUE = psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-"""What a driver says to a value that its database does not hold."""
+"""The error of a driver for a value that its database cannot hold."""
 ATTEMPTS = "SELECT attempt, outcome FROM activity_attempts ORDER BY attempt"
 
 
@@ -57,7 +57,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Fault]]]
 
 
 async def test_a_claim_older_than_the_lease_is_handed_back(engine: MakeEnvironment) -> None:
-    """The commit took so long that others may have rescued the attempt, and ended it even: it must not begin."""
+    """The commit took so long that others may have rescued, or even ended, the attempt: it must not start."""
     async with engine() as env:
         slow = [True]
         env.worker.settings.lease_duration = 5
@@ -83,7 +83,7 @@ async def test_what_an_unheard_commit_claimed_is_handed_back(
     monkeypatch: pytest.MonkeyPatch,
     anyio_backend: Any,
 ) -> None:
-    """The start, the first workflow task and the claim of its activity are one commit, which nobody heard of."""
+    """The start, the first workflow task and the claim of its activity are one commit whose outcome was unknown."""
     monkeypatch.setattr("outlast_store.journal.journal.SETTLE_DOUBT_AFTER_S", 0.01)
     async with Client.connect(database_url) as client:
         async with Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES):
@@ -132,7 +132,7 @@ async def test_an_end_that_can_not_be_written_ends_its_attempt_all_the_same(
 async def test_a_decision_that_can_not_be_written_fails_its_task(
     engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the value's fault, so no time mends it: it counts, and shows, and the run waits for other code."""
+    """Time does not mend the value, so the failure is counted and shown, and the run waits for other code."""
     apply = CommitWorkflowTask.apply
     broken = [True]
 
@@ -159,7 +159,7 @@ async def test_a_worker_stops_though_the_database_is_away(
     caplog: pytest.LogCaptureFixture,
     anyio_backend: Any,
 ) -> None:
-    """What it can't write by then is done by others when its lease is over."""
+    """Others do what it cannot write by then, once its lease has expired."""
     monkeypatch.setattr("outlast.worker.loop_worker.STOP_PATIENCE_S", 0.05)
     async with Client.connect(database_url) as client:
         worker = Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES)
@@ -178,7 +178,7 @@ def fetch_all(client: Client, text: str) -> list[Any]:
 
 
 async def test_a_workflow_task_that_was_given_up_and_arrives_late_is_not_done_again() -> None:
-    """Its run is in memory again by then, as it was before; a busy loop lets it stand so for a while."""
+    """Its run is cached again by then, in its old state, and a busy loop keeps it so for a while."""
     async with TestEnvironment() as env, env.new_worker(workflows=[naps, naps_and_waits_for_a_nap]):
         runtime = env.client.runtime
         owner: Any = runtime.workers[0]

@@ -1,4 +1,4 @@
-"""Real time, real processes: clients and workers apart, kill -9, and stopping in good order."""
+"""Real time, real processes: clients and workers in different processes, SIGKILL, and stopping in good order."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_a_killed_worker_is_replaced_and_nothing_is_done_again(
 async def test_a_worker_killed_in_a_local_activity_is_replaced_by_the_next_owner(
     shared_url: str, diary: Path, max_cached: int
 ) -> None:
-    """Nothing wakes the run but the local activity itself: it finds its next owner, which runs it again."""
+    """Only the local activity wakes the run: the worker that claims it owns the run, and runs it again."""
     async with Client.connect(shared_url) as client:
         handle = await client.start(process.holds_locally, 5, id="w")
         with WorkerProcess("first", shared_url, diary, lease=1) as first:
@@ -266,7 +266,7 @@ async def test_sync_activities_run_in_threads(shared_url: str, diary: Path) -> N
 
 
 async def test_a_paused_worker_is_replaced_and_goes_on_under_another_id(shared_url: str, diary: Path) -> None:
-    """It slept through its lease: what it had in memory is void, and what it says late is refused."""
+    """It was stopped for longer than its lease: what it had in memory is void, and its late writes are refused."""
     async with Client.connect(shared_url) as client:
         handle = await client.start(process.steps, 3, id="w")
         with WorkerProcess("first", shared_url, diary, lease=1) as first:

@@ -1,6 +1,6 @@
 """A run that is evicted at every workflow task leaves the same history as one that never is.
 
-And what is large works.
+Large histories and payloads work as well.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...], StartOptions]] = [
 
 
 async def tell(client: Client, run_id: str | None) -> Told:
-    """All events of a chain, with their ids (which differ from run to run) taken out."""
+    """Return all events of a chain without their ids, which differ from run to run."""
     told: Told = []
     while run_id is not None:
         async for event in client.handle("w", run_id=run_id).history():
@@ -133,7 +133,7 @@ async def test_a_history_of_twenty_thousand_events_replays(in_memory: MakeEnviro
 
 
 async def _until_so_long(env: TestEnvironment, run_id: str | None, events: int) -> None:
-    """Let the loop go round until a run's history has so many events."""
+    """Let the loop go round until a run's history has a number of events."""
     assert run_id is not None
     while True:
         row = await env.client.runtime.read(find_run, run_id)

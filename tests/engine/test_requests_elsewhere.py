@@ -1,4 +1,4 @@
-"""Updates and queries where several clients and workers share a database, in virtual time."""
+"""Updates and queries of several clients and workers that share a database, in virtual time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_one_id_from_many_clients_is_one_update(answering: MakeEnvironment
 
 
 async def test_what_others_ask_costs_the_owner_no_refused_batch(answering: MakeEnvironment) -> None:
-    """Its row as it is remembered here is old then, and is read anew instead of being tried."""
+    """The remembered row is then old, and is read again instead of being tried."""
     async with answering() as first, answering(seed=1, workflows=[], activities=[]) as second:
         await first.client.start(Cart.run, "ada", id="c")
         cart = second.client.handle("c")
@@ -140,7 +140,7 @@ async def seq_of(client: Client, kind: str) -> int:
 async def test_who_has_lost_a_run_unawares_does_not_answer_from_memory(
     answering: MakeEnvironment, where: str
 ) -> None:
-    """It may have been frozen while another owner went on, and its client was told what that one did."""
+    """It may have been frozen while another owner continued, whose answers its client has already received."""
     async with answering() as first, answering(seed=1) as second:
         handle = await first.client.start(Cart.run, "ada", id="c")
         await handle.execute_update(Cart.put, Line(name="tea"))

@@ -1,4 +1,4 @@
-"""Workflows and activities run, wait, and give their results."""
+"""Workflows and activities run, wait, and return their results."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def test_a_second_cancel_adds_no_event(engine: MakeEnvironment) -> None:
 
 @pytest.mark.parametrize("cancel_first", [True, False])
 async def test_a_cancel_and_a_result_at_the_same_time(engine: MakeEnvironment, cancel_first: bool) -> None:
-    """In one batch the order of arrival decides; either way the run ends once and says what it did."""
+    """In one batch the order of arrival decides; either way the run ends once and returns what it did."""
     async with engine() as env:
         release = asyncio.Event()
 

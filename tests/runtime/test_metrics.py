@@ -1,4 +1,4 @@
-"""What the engine counts, as a reader of the OpenTelemetry SDK sees it; and that the page lists each metric."""
+"""The engine's metrics as a reader of the OpenTelemetry SDK sees them, and as the page lists them."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ PROGRAMS: dict[str, Any] = {
 
 
 class Readings:
-    """A provider of its own, and what was recorded with it."""
+    """A meter provider for one test, and what was recorded with it."""
 
     def __init__(self) -> None:
         self.reader = InMemoryMetricReader()
         self.provider = MeterProvider(metric_readers=[self.reader], shutdown_on_exit=False)
 
     def points(self, name: str, *by: str) -> dict[Any, Any]:
-        """A metric's points, by those of their attributes."""
+        """Return a metric's points by some of their attributes."""
         data = self.reader.get_metrics_data()
         found: dict[Any, Any] = {}
         for resource in data.resource_metrics if data is not None else ():
@@ -124,7 +124,7 @@ class Readings:
         return found
 
     def values(self, name: str, *by: str) -> dict[Any, int]:
-        """What a counter has counted."""
+        """Return what a counter has counted."""
         return {key: point.value for key, point in self.points(name, *by).items()}
 
 

@@ -31,7 +31,7 @@ MOST_A_SECOND = 5
 
 @pytest.fixture
 def asked() -> Iterator[Counter[str]]:
-    """What is sent through SQLAlchemy, but for SQLite's question whether the file has changed; a pool's pings too."""
+    """What is sent through SQLAlchemy, a pool's pings included, except for SQLite's data version."""
     counts: Counter[str] = Counter()
 
     def statement(_connection: Any, _cursor: Any, text: str, *_rest: Any) -> None:
@@ -100,7 +100,7 @@ async def test_a_notification_during_a_poll_is_not_lost(
 async def test_a_client_that_waits_for_nothing_notifies(
     postgresql_url: str, closes: bool, anyio_backend: Any
 ) -> None:
-    """Else what it starts, or sends, waits for a poll; also where it leaves at once."""
+    """Otherwise what it starts or sends would wait for a poll; also if it closes at once."""
     with psycopg.connect(postgresql_url, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
         async with AsyncExitStack() as stack:
@@ -115,7 +115,7 @@ async def test_a_client_that_waits_for_nothing_notifies(
 async def test_what_another_writes_to_a_file_is_seen_at_once(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the worker there, and by who waits here; polling comes too late by an hour."""
+    """By the worker there, and by the caller here; polling would come an hour too late."""
     monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 3600)
     async with (
         TestEnvironment(url=sqlite_url, workflows=[programs.nothing]) as env,
@@ -146,7 +146,7 @@ async def test_however_much_is_committed_notifications_keep_their_gap(
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_no_commit_sends_its_own_notification(postgresql_url: str, anyio_backend: Any) -> None:
-    """A NOTIFY makes its transaction wait for all others that have one: it goes by the ticker's connection."""
+    """A NOTIFY makes its transaction wait for all others with one, so the ticker's connection sends it."""
     with psycopg.connect(postgresql_url, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
         async with Client.connect(postgresql_url) as client:
@@ -162,7 +162,7 @@ async def test_no_commit_sends_its_own_notification(postgresql_url: str, anyio_b
 
 
 def backend(connection: Any) -> int:
-    """The server's process of a connection."""
+    """Return the server's process of a connection."""
     pid: int = connection.connection.driver_connection.info.backend_pid
     return pid
 
@@ -185,7 +185,7 @@ async def test_a_database_without_notifications_is_polled(
     caplog: pytest.LogCaptureFixture,
     anyio_backend: Any,
 ) -> None:
-    """It does not know the words (here: not the name), and all goes on by polling, without a word more."""
+    """The database does not support them (here: not the channel), and polling works, with one line in the log."""
     monkeypatch.setattr(notifier, "CHANNEL", "'no name'")
     monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 0.05)
     monkeypatch.setattr(notifier, "RECONNECT_AFTER_S", 0.001)
@@ -223,7 +223,7 @@ async def test_a_listener_whose_connection_was_cut_connects_again(
                 await client.runtime.read(fetch, "SELECT pg_terminate_backend(?)", (listening,))
                 while await listener(client) == listening:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-                await notified.wait()  # something may have happened while nobody listened
+                await notified.wait()  # Notifications may have been missed while nobody listened.
                 notified.clear()
                 await client.runtime.read(fetch, "SELECT pg_notify(?, '')", (CHANNEL,))
                 await notified.wait()
@@ -231,7 +231,7 @@ async def test_a_listener_whose_connection_was_cut_connects_again(
 
 
 async def listener(client: Client) -> int | None:
-    """The session that listens."""
+    """Return the session that listens."""
     text = "SELECT pid FROM pg_stat_activity WHERE query = ? AND datname = current_database()"
     found: list[int] = []
 

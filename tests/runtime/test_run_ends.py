@@ -26,7 +26,7 @@ async def test_the_owner_drops_a_run_that_another_process_has_closed(
         handle = await env.client.start(napping, 100_000.0, id="n")
         waiting = asyncio.ensure_future(handle.result())
         await env.sleep(5)
-        if not remembered:  # the journal's row of it was old, and is read when it is written again
+        if not remembered:  # As if the journal's row had been old: it is read when it is written again.
             (run_id,) = env.worker.local.owner.cache.runs
             env.client.runtime.journal.cache.forget((run_id,), ())
         elsewhere = Environment(env.clock, rng=random.Random(1), threads=False)

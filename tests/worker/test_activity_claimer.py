@@ -32,7 +32,7 @@ async def long_and_impatient() -> list[str]:
 
 
 async def test_what_nobody_may_claim_any_more_is_not_looked_for_again_and_again() -> None:
-    """Its time is over, and the watchdog that would end it is away: its worker waits, and does not spin."""
+    """Its deadline has passed and no watchdog enforces it: the worker waits and does not spin."""
     async with TestEnvironment() as env:
         runtime = env.client.runtime
         submit, claims = runtime.journal.submit, []
@@ -40,7 +40,7 @@ async def test_what_nobody_may_claim_any_more_is_not_looked_for_again_and_again(
         def counted(change: Any, callback: Any) -> None:
             if isinstance(change, ClaimActivities):
                 claims.append(change)
-            if len(claims) < 100:  # or this would go on for ever
+            if len(claims) < 100:  # This would otherwise never end.
                 submit(change, callback)
 
         runtime.journal.submit = counted  # type: ignore[method-assign]

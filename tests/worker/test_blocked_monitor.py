@@ -1,4 +1,4 @@
-"""A workflow that blocks is interrupted, counted and shown; its process goes on."""
+"""A workflow that blocks is interrupted, counted and shown; its process continues."""
 
 import asyncio
 import logging

@@ -87,7 +87,7 @@ async def test_a_worker_without_slots_claims_all_runs() -> None:
 
 
 async def test_nothing_is_claimed_while_its_worker_is_not_registered() -> None:
-    """Who lost the lease has a new id, which nobody knows yet: what it claimed would be taken for a dead worker's."""
+    """A worker that lost its lease has a new id, not registered yet: its claims would look like a dead worker's."""
     async with TestEnvironment() as env, env.new_worker(workflows=[at_once]) as worker:
         runtime = env.client.runtime
         submit, told = runtime.journal.submit, []
@@ -106,7 +106,7 @@ async def test_nothing_is_claimed_while_its_worker_is_not_registered() -> None:
 
 
 async def test_a_worker_that_can_not_know_whether_it_is_registered_tries_another_id() -> None:
-    """The row may be there: the same id would be refused for ever, and the lease of a worker that rests renewed."""
+    """The row may exist: the same id would be refused forever, while the lease of an idle worker is renewed."""
     async with TestEnvironment() as env, env.new_worker(workflows=[at_once]) as worker:
         runtime = env.client.runtime
         apply, tried = runtime.journal.apply, []
