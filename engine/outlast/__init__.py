@@ -12,7 +12,8 @@ from outlast_workflow.primitives.lazy_names import lazy_names
 if TYPE_CHECKING:
     from outlast import activity, workflow
     from outlast.client.client import Client
-    from outlast.client.handle import HistoryEvent, WorkflowHandle
+    from outlast.client.handle import WorkflowHandle
+    from outlast.client.history_pages import HistoryEvent
     from outlast.client.update_handle import UpdateHandle
     from outlast.histories.retention_policy import RetentionPolicy
     from outlast.version import __version__
@@ -118,10 +119,8 @@ __getattr__ = lazy_names(
             "workflow",
         ),
         "outlast.client.client": ("Client",),
-        "outlast.client.handle": (
-            "HistoryEvent",
-            "WorkflowHandle",
-        ),
+        "outlast.client.handle": ("WorkflowHandle",),
+        "outlast.client.history_pages": ("HistoryEvent",),
         "outlast.client.update_handle": ("UpdateHandle",),
         "outlast.histories.retention_policy": ("RetentionPolicy",),
         "outlast.version": ("__version__",),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast.blocking.thread import Caller
-from outlast.client.handle import HistoryEvent, WorkflowHandle
+from outlast.client.handle import WorkflowHandle
+from outlast.client.history_pages import HistoryEvent
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S
 from outlast.client.update_handle import UpdateHandle, WaitFor
 from outlast.histories.reset import ResetOptions

@@ -8,7 +8,8 @@ from outlast_workflow.primitives.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from outlast.client.client import Client
-    from outlast.client.handle import HistoryEvent, WorkflowHandle
+    from outlast.client.handle import WorkflowHandle
+    from outlast.client.history_pages import HistoryEvent
     from outlast.client.update_handle import UpdateHandle
 
 __all__ = [
@@ -22,10 +23,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "outlast.client.client": ("Client",),
-        "outlast.client.handle": (
-            "HistoryEvent",
-            "WorkflowHandle",
-        ),
+        "outlast.client.handle": ("WorkflowHandle",),
+        "outlast.client.history_pages": ("HistoryEvent",),
         "outlast.client.update_handle": ("UpdateHandle",),
     },
 )

@@ -1,4 +1,8 @@
-"""The client: starts workflows and looks at them."""
+"""The client: one connection to a database, through which workflows are started, messaged and observed.
+
+It composes three parts: its starts, its view of many workflows, and its histories. The parts and the database drivers
+are loaded by the first connection, so a program that only declares workflows imports this module cheaply.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from outlast_workflow.options.validation import Seconds
 
 BULK_AT_ONCE: Final = 20
-"""How many workflows a bulk operation deals with at a time."""
+"""How many workflows a bulk operation handles at a time."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,7 +42,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Client:
-    """A process's way to one database. Make it with :meth:`connect`; close it, or use it as a context manager.
+    """A connection to one database. Make it with :meth:`connect`; close it, or use it as a context manager.
 
     Attributes:
         url: The database's URL, as it was given.
@@ -83,20 +87,21 @@ class Client:
     ) -> Connecting[Client]:
         """Connect to a database: ``await Client.connect(url)`` or ``async with Client.connect(url) as client``.
 
-        A SQLite file is made and migrated where needed; PostgreSQL is migrated by ``outlast migrate``.
+        A SQLite file is created and migrated as needed; PostgreSQL is migrated by ``outlast migrate``.
 
         Args:
             url: ``sqlite:///file.db``, ``sqlite://`` (in memory, for tests) or ``postgresql://user@host/name``.
             converter: How arguments and results become JSON.
-            limits: The structural limits that starts are checked against.
-            environment: Another clock, other ids: for tests.
-            interceptors: Stand around what this client does, and around what its workers run.
+            limits: The structural limits that starts and messages are checked against.
+            environment: Another clock and other ids, for tests.
+            interceptors: What stands around this client's calls and around what its workers run, the outermost first.
 
         Raises:
-            InvalidUrlError: The URL can't be used.
+            InvalidOptionError: One of the interceptors is none.
+            InvalidUrlError: The URL cannot be used.
             StoreUnreachableError: No database answers.
-            SchemaMissingError: PostgreSQL, and it has no Outlast tables; also SchemaTooOldError, SchemaTooNewError.
-            StoreReadOnlyError: It can't be written.
+            SchemaMissingError: PostgreSQL has no Outlast tables; also SchemaTooOldError, SchemaTooNewError.
+            StoreReadOnlyError: The database cannot be written.
         """
         # The first connection loads the engine; see __init__.
         from outlast.client.interceptors import checked_interceptors
@@ -125,8 +130,6 @@ class Client:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
-
-    # --- starting ---------------------------------------------------------------------------------------------------
 
     @overload
     async def start(
@@ -168,19 +171,26 @@ class Client:
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> WorkflowHandle[Any]:
-        """Start a workflow; when this returns, the start is durable.
+        """Start a workflow. When this returns, the start is durable.
 
         Args:
             workflow: ``Order.run``, a workflow function, or a workflow type's name.
-            args: Its arguments.
+            args: The workflow's arguments.
             id: The workflow id; a UUIDv7 if not given.
-            task_queue: The queue whose workers run it.
-            options: Timeouts, retries, memo, delay, priority, and what to do if the id is taken.
+            task_queue: The task queue whose workers run it.
+            options: Timeouts, retries, memo, search attributes, delay, priority, and what to do if the id is taken.
             result_type: How to read the result of a workflow that is named by a string.
 
+        Returns:
+            A handle to the run; its ``existed`` says whether the workflow was there already.
+
         Raises:
-            InvalidOptionError: An id, queue or argument can't be used; nothing was written.
-            WorkflowAlreadyStartedError: The id is taken; ``StartOptions.return_existing()`` gets its handle.
+            InvalidOptionError: An id, a task queue or an option cannot be used; nothing was written.
+            PayloadEncodeError: An argument has no JSON form; nothing was written.
+            DurableCallError: The arguments are not those of the workflow; nothing was written.
+            StructuralLimitError: The arguments, the memo or the search attributes are too large; nothing was written.
+            WorkflowAlreadyStartedError: The id is taken; ``StartOptions.return_existing()`` returns its handle.
+            StoreError: The database did not take the start.
         """
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options))
         return await self._starts.start(call, result_type)
@@ -224,17 +234,17 @@ class Client:
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> WorkflowHandle[Any]:
-        """Signal a workflow, and start it first where the id is not open: one change, so nothing comes between.
+        """Signal a workflow, and start it first if the id is not open. Both are one transaction.
 
-        The signal is handled before the first step of a run method that it starts; ``@workflow.init`` gives the
-        instance its input before that.
+        A run that this starts handles the signal before the first step of its run method; with ``@workflow.init`` its
+        instance has the input by then.
 
         Args:
             workflow: As for :meth:`start`.
             args: The workflow's arguments.
             signal: ``Order.approve("ada")``, or a signal's name.
-            signal_args: The arguments of a signal that is named.
-            request_id: A key of your own: a signal with the same key reaches the workflow once.
+            signal_args: The arguments of a signal that is given by name.
+            request_id: A key of your own. Signals with the same key reach the workflow once.
             id: The workflow id.
             task_queue: As for :meth:`start`.
             options: As for :meth:`start`; the duplicate policy says what to do if the id is closed, and
@@ -242,9 +252,9 @@ class Client:
             result_type: As for :meth:`start`.
 
         Raises:
-            InvalidOptionError: As for :meth:`start`.
-            WorkflowAlreadyStartedError: The id is closed, and the policy is ``reject_duplicate``.
-            StructuralLimitError: Too many signals wait already.
+            OutlastError: As for :meth:`start`.
+            WorkflowAlreadyStartedError: The id is closed, and the duplicate policy refuses it.
+            StructuralLimitError: Too many signals are waiting already.
         """
         sent: SignalCall = call_of(SignalCall, signal, tuple(signal_args))
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options), sent)
@@ -294,28 +304,28 @@ class Client:
         options: StartOptions | None = None,
         result_type: Any = None,
     ) -> UpdateHandle[Any]:
-        """Ask a workflow for an update, and start it first where the id is not open: one change, all or nothing.
+        """Send a workflow an update, and start it first if the id is not open. Both are one transaction.
 
-        The update is handled before the first step of a run method that it starts; ``@workflow.init`` gives the
-        instance its input before that. A workflow whose update is rejected is started all the same.
+        A run that this starts handles the update before the first step of its run method; with ``@workflow.init`` its
+        instance has the input by then. The workflow is started even if the update is rejected.
 
         Args:
             workflow: As for :meth:`start`.
             args: The workflow's arguments.
             update: ``Order.set_price(5)``, or an update's name.
-            update_args: The arguments of an update that is named.
-            update_id: A key of your own: asked again under it, the workflow gives the same answer, even when it has
-                ended since.
-            wait_for: ``accepted`` or ``completed``: what to wait for.
-            timeout: Seconds to wait for that.
+            update_args: The arguments of an update that is given by name.
+            update_id: A key of your own. Another update with the same id returns the same result, even after the
+                workflow has ended. A UUIDv7 if not given.
+            wait_for: The stage to wait for: ``accepted`` or ``completed``.
+            timeout: Seconds to wait for that stage; without limit if ``None``.
             id: The workflow id.
             task_queue: As for :meth:`start`.
             options: As for :meth:`signal_with_start`.
-            result_type: How to read the answer of an update that is named.
+            result_type: How to read the result of an update that is given by name.
 
         Raises:
-            InvalidOptionError: As for :meth:`start`.
-            WorkflowAlreadyStartedError: The id is closed, and the policy is ``reject_duplicate``.
+            OutlastError: As for :meth:`start`.
+            WorkflowAlreadyStartedError: The id is closed, and the duplicate policy refuses it.
             RequestError: As for :meth:`WorkflowHandle.start_update`.
         """
         sent: UpdateCall[Any] = call_of(UpdateCall, update, tuple(update_args))
@@ -354,16 +364,32 @@ class Client:
     ) -> Any: ...
 
     async def execute(self, workflow: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
-        """Start a workflow and wait for its result: :meth:`start` and :meth:`WorkflowHandle.result` in one."""
+        """Start a workflow and wait for its result: :meth:`start` and :meth:`WorkflowHandle.result` in one.
+
+        Args:
+            workflow: As for :meth:`start`.
+            args: The workflow's arguments.
+            options: The keyword arguments of :meth:`start`.
+
+        Raises:
+            OutlastError: As for :meth:`start` and :meth:`WorkflowHandle.result`.
+        """
         handle: WorkflowHandle[Any] = await self.start(workflow, *args, **options)
         return await handle.result()
-
-    # --- looking ----------------------------------------------------------------------------------------------------
 
     def handle(
         self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None
     ) -> WorkflowHandle[Any]:
-        """A handle to a workflow that was started earlier, be it there or not; asking it finds out."""
+        """Return a handle to a workflow that was started earlier. Only using it tells whether the workflow exists.
+
+        Args:
+            workflow_id: The workflow.
+            run_id: One of its runs, to which the handle is pinned; otherwise the handle follows the current run.
+            result_type: How to read the result.
+
+        Raises:
+            InvalidOptionError: An id cannot be one.
+        """
         return self._starts.handle(workflow_id, run_id, result_type)
 
     @overload
@@ -404,7 +430,18 @@ class Client:
         run_id: str | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Send a signal to a workflow by its id: :meth:`handle` and :meth:`WorkflowHandle.signal` in one."""
+        """Send a signal to a workflow by its id: :meth:`handle` and :meth:`WorkflowHandle.signal` in one.
+
+        Args:
+            workflow_id: The workflow.
+            signal: ``Order.approve``, ``Order.approve("ada")``, or a signal's name.
+            args: The signal's arguments.
+            run_id: One of the workflow's runs; the current run if not given.
+            request_id: A key of your own. Signals with the same key reach the workflow once.
+
+        Raises:
+            OutlastError: As for :meth:`WorkflowHandle.signal`.
+        """
         await self.handle(workflow_id, run_id=run_id).signal(signal, *args, request_id=request_id)
 
     async def reset(
@@ -417,7 +454,19 @@ class Client:
         execution_timeout: Seconds | None = None,
         signals: bool = True,
     ) -> WorkflowHandle[Any]:
-        """Take a workflow's history up again at a point: :meth:`handle` and :meth:`WorkflowHandle.reset` in one."""
+        """Start a new run from a point of a workflow's history: :meth:`handle` and :meth:`WorkflowHandle.reset` in one.
+
+        Args:
+            workflow_id: The workflow.
+            to: As for :meth:`WorkflowHandle.reset`, as are ``reason``, ``execution_timeout`` and ``signals``.
+            run_id: The run to reset, which must be the current one.
+            reason: Why, for the history.
+            execution_timeout: A new one, in seconds from now.
+            signals: Whether the signals after the point are kept.
+
+        Raises:
+            OutlastError: As for :meth:`WorkflowHandle.reset`.
+        """
         handle = self.handle(workflow_id, run_id=run_id)
         return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
 
@@ -456,44 +505,37 @@ class Client:
         return self._visibility.list(page_size, filters)
 
     async def count(self, **filters: Unpack[Filters]) -> int:
-        """How many runs match; the filters are those of :meth:`list`.
-
-        Raises:
-            InvalidOptionError: A filter that can't be; the message says what can.
-        """
+        """Return how many runs match; the filters and the errors are those of :meth:`list`."""
         return await self._visibility.count(filters)
 
     def bulk(
         self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]
     ) -> Bulk:
-        """What may be done to all that match: ``async for outcome in client.bulk(workflow_type="Order").cancel()``.
+        """Return what can be done to all that match: ``async for outcome in client.bulk(status="running").cancel()``.
 
-        A workflow is dealt with once, if the last run of its chain matches.
+        Each workflow is handled once, if the last run of its chain matches.
 
         Args:
-            cursor: Where an earlier walk with the same filters is taken up: an outcome's ``cursor``.
-            at_once: How many are dealt with at a time.
-            **filters: As for :meth:`list`.
-
-        Raises:
-            InvalidOptionError: A filter that can't be; the message says what can.
+            cursor: Where to continue an earlier walk with the same filters: an outcome's ``cursor``.
+            at_once: How many workflows are handled at a time, 1 to 1000.
+            **filters: As for :meth:`list`, as are the errors.
         """
         return self._visibility.bulk(cursor, at_once, filters)
 
     async def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
-        """Delete a closed workflow: all of its runs, histories and requests, in small steps. Its id is free then.
+        """Delete a closed workflow with all its runs, histories and requests, in small steps. This frees its id.
 
         Args:
-            workflow_id: Its id.
+            workflow_id: The workflow.
             terminate: Whether to terminate it first if it is open.
             reason: Why it is terminated.
 
         Returns:
-            How many runs there were.
+            How many runs were deleted.
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
-            DeleteRefusedError: It is open, or its children await their close policy; nothing was deleted.
+            DeleteRefusedError: It is open, or its close policy has yet to reach its children; nothing was deleted.
         """
         handle = self.handle(workflow_id)
         if terminate:
@@ -502,50 +544,54 @@ class Client:
         return await self._histories.delete(workflow_id)
 
     async def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
-        """What a workflow is doing: its current run, or the run of ``run_id``, as one state of the database.
+        """Describe a workflow's current run, or one of its runs; see :meth:`WorkflowHandle.describe`.
+
+        Args:
+            workflow_id: The workflow.
+            run_id: One of its runs.
 
         Raises:
-            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
         """
         return await self.handle(workflow_id, run_id=run_id).describe()
 
     async def export_history(self, workflow_id: str, run_id: str | None = None) -> dict[str, Any]:
-        """A run and its history as one JSON document: the current run, or that of ``run_id``.
+        """Export one run; the arguments and errors are those of :meth:`describe`.
 
-        Raises:
-            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        Returns:
+            The run and its history as one JSON document, whose format is in ``docs/replaying.md``.
         """
         return await self.handle(workflow_id, run_id=run_id).export_history()
-
-    # --- histories --------------------------------------------------------------------------------------------------
 
     async def export_histories(
         self, *, chains: bool = False, page_size: int = 100, **filters: Unpack[Filters]
     ) -> AsyncIterator[dict[str, Any]]:
-        """The documents of all runs that match, newest first.
+        """Yield the documents of all runs that match, newest first.
 
         Args:
-            chains: Also the other runs of their chains, each chain whole and first to last.
+            chains: Whether to include the other runs of their chains. Each chain is complete, first run to last.
             page_size: How many runs are listed at a time.
-            **filters: As for :meth:`list`.
+            **filters: As for :meth:`list`, as are the errors.
         """
         found = self.list(page_size=page_size, **filters)
         async for document in self._histories.export(found, chains=chains):
             yield document
 
     async def import_histories(self, source: Source, *, progress: Progress | None = None) -> Imported:
-        """Bring closed runs of another database into this one, to be looked at and replayed; they never run again.
+        """Import closed runs of another database, to be viewed and replayed here. They never run again.
 
         Args:
             source: A file that ``outlast export`` wrote, or documents.
-            progress: Told what is done, ``check`` or ``import``, and how far it is.
+            progress: Called with the phase, ``check`` or ``import``, and how far it is: bytes of the file (or
+                documents) checked, runs imported.
 
         Raises:
-            InvalidHistoryError: A document, a history or a chain that can't be, or an open run; nothing was written.
+            InvalidHistoryError: A document, a history or a chain is invalid, or a run is open; nothing was written.
             HistoryExistsError: The database has one of the workflow ids or runs already.
         """
         return await self._histories.import_from(source, progress)
 
     async def workers(self) -> Sequence[WorkerSummary]:
-        """The registered workers, oldest first: what each serves and how much it holds."""
+        """Return the registered workers, oldest first: what each serves and how much it holds."""
         return await self._visibility.workers()

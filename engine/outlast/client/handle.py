@@ -1,17 +1,19 @@
-"""A handle: one workflow, seen from outside."""
+"""A handle: one workflow, as code outside it waits for it, messages it and observes it.
+
+Each verb has one body. A client's interceptors, if it has any, are called around that body.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
+from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
 import orjson
 
 from outlast.client.context import ClientContext
 from outlast.client.encoded_calls import StoredHeaders, query_request, signal_event, update_request
+from outlast.client.history_pages import EVENTS_PER_PAGE, HistoryEvent, history_page
 from outlast.client.intercepted_calls import (
     CancelWorkflow,
     DescribeWorkflow,
@@ -21,6 +23,7 @@ from outlast.client.intercepted_calls import (
     UpdateWorkflow,
 )
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S, ask_run, value_of
+from outlast.client.results import result_of
 from outlast.client.run_rows import current_run_id, latest_row, row_of
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast.histories.exporter import export_run
@@ -32,50 +35,30 @@ from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_runs.signals import SendSignal
 from outlast_runs.updates import SendUpdate
 from outlast_store.journal.batch import Change
-from outlast_store.reads.histories import read_events
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended
-from outlast_workflow.data.failures import exception_of
 from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall, call_of
 from outlast_workflow.errors import (
-    WorkflowCancelledError,
     WorkflowClosedError,
-    WorkflowFailedError,
-    WorkflowTerminatedError,
-    WorkflowTimeoutError,
 )
 from outlast_workflow.errors.result import StillRunningError
-from outlast_workflow.history import events
 from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.validation import Seconds, validate_reason
-from outlast_workflow.primitives.enums import TimeoutKind
-from outlast_workflow.primitives.times import from_iso, to_datetime
 
 T = TypeVar("T")
 R = TypeVar("R")
 X = TypeVar("X")
 Ts = TypeVarTuple("Ts")
-EVENTS_PER_PAGE: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEvent:
-    """One event of a run's history: ``type`` is its name, ``payload`` plain JSON values."""
-
-    seq: int
-    type: str
-    recorded_at: datetime
-    payload: dict[str, Any]
 
 
 class WorkflowHandle(Generic[T]):
-    """One workflow: wait for it, look at it, ask it to stop.
+    """One workflow: wait for it, message it, observe it, stop it.
 
     Attributes:
-        workflow_id: Its id.
-        run_id: The run that the handle is about; ``None`` for whichever stands for the id when it is asked.
-        existed: Whether a start found it there already, instead of starting it.
+        workflow_id: The workflow id.
+        run_id: The run that the handle is about; ``None`` for the current run at the time of each call.
+        existed: Whether the start that returned the handle found the workflow there already.
     """
 
     def __init__(
@@ -103,18 +86,20 @@ class WorkflowHandle(Generic[T]):
     # --- the result -------------------------------------------------------------------------------------------------
 
     async def result(self, timeout: float | None = None) -> T:
-        """Wait for the end of the workflow, through all runs of its chain, and return what it returned.
+        """Wait until the workflow has ended, through all runs of its chain, and return what it returned.
 
         Args:
-            timeout: Seconds to wait at the most; without one, for as long as it takes.
+            timeout: Seconds to wait at most; without limit if ``None``.
 
         Raises:
-            StillRunningError: It has not ended within ``timeout``; it goes on.
-            WorkflowFailedError: It raised; ``__cause__`` is the failure.
-            WorkflowTimeoutError: A deadline of its own passed; ``timeout_kind`` says which.
-            WorkflowCancelledError: It gave way to a cancel request.
+            StillRunningError: It has not ended within ``timeout``, and continues.
+            WorkflowFailedError: Its code raised; ``__cause__`` is the failure.
+            WorkflowTimeoutError: One of its deadlines passed; ``timeout_kind`` says which.
+            WorkflowCancelledError: It ended because of a cancel request.
             WorkflowTerminatedError: It was terminated.
             WorkflowNotFoundError: There is no such workflow.
+            PayloadDecodeError: The result cannot be read as its type hint says.
+            InvalidOptionError: The timeout is not a number of seconds.
         """
         if timeout is not None:
             return await self._result_within(timeout_seconds("timeout", timeout))
@@ -123,7 +108,10 @@ class WorkflowHandle(Generic[T]):
             event = await self._context.runtime.run_ends.wait(ending)
             following = getattr(event, "next_run_id", None)
             if following is None:
-                return self._value(event, ending.run_id)
+                value: T = result_of(
+                    event, self.workflow_id, ending.run_id, self._context.converter, self._result_type
+                )
+                return value
             ending = self._context.runtime.run_ends.subscribe(following)
 
     async def _result_within(self, seconds: float) -> T:
@@ -135,28 +123,6 @@ class WorkflowHandle(Generic[T]):
             return waiting.result()
         finally:
             waiting.cancel()
-
-    def _value(self, event: events.Event, run_id: str) -> T:
-        if isinstance(event, events.WorkflowCompleted):
-            value: T = self._context.converter.decode(
-                event.result, self._result_type, f"the result of {self.workflow_id}"
-            )
-            return value
-        if isinstance(event, events.WorkflowFailed):
-            error = WorkflowFailedError(workflow_id=self.workflow_id, run_id=run_id)
-            raise error from exception_of(event.failure, self._context.converter)
-        if isinstance(event, events.WorkflowTimedOut):
-            raise WorkflowTimeoutError(
-                workflow_id=self.workflow_id,
-                run_id=run_id,
-                timeout_kind=TimeoutKind(event.timeout_kind),
-                deadline_at=to_datetime(from_iso(event.deadline_at)),
-            )
-        if isinstance(event, events.WorkflowCancelled):
-            raise WorkflowCancelledError(workflow_id=self.workflow_id, run_id=run_id, reason=event.reason)
-        if isinstance(event, events.WorkflowTerminated):
-            raise WorkflowTerminatedError(workflow_id=self.workflow_id, run_id=run_id, reason=event.reason)
-        raise AssertionError(f"{event.type} does not end a chain")
 
     async def resolve(self) -> str:
         """Return the id of the run that the handle is about.
@@ -184,17 +150,19 @@ class WorkflowHandle(Generic[T]):
     async def signal(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
         self, signal: Any, *args: Any, request_id: str | None = None
     ) -> None:
-        """Send a signal; when this returns it is durable, and it will be handled in the order of arrival.
+        """Send a signal. When this returns, the signal is durable; signals are handled in their order of arrival.
 
         Args:
-            signal: ``Order.approve``, or a signal's name.
-            *args: Its arguments.
-            request_id: A key of your own: signals with the same key reach the workflow once, whatever is retried.
+            signal: ``Order.approve``, ``Order.approve("ada")``, or a signal's name.
+            *args: The signal's arguments.
+            request_id: A key of your own. Signals with the same key reach the workflow once, however often you retry.
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
             WorkflowClosedError: It has ended already.
-            StructuralLimitError: Too many signals wait already; this one was refused.
+            StructuralLimitError: Too many signals are waiting already; this one was refused.
+            InvalidOptionError: The signal or the key cannot be one.
+            PayloadEncodeError: An argument has no JSON form.
         """
         asked = call_of(SignalCall, signal, args)
         interceptors = self._context.interceptors
@@ -253,23 +221,23 @@ class WorkflowHandle(Generic[T]):
         timeout: float | None = None,
         result_type: Any = None,
     ) -> Any:
-        """Ask the workflow for an update and wait for its answer.
+        """Send the workflow an update, and wait for its result.
 
         Args:
-            update: ``Order.set_price``, or an update's name.
-            *args: Its arguments.
-            id: A key of your own: an update with one id happens once in the whole chain, and whoever asks again gets
-                the same answer. A UUIDv7 if not given.
-            timeout: Seconds to wait for the answer; without one, for as long as it takes. The update goes on.
-            result_type: How to read the answer of an update that is named by text.
+            update: ``Order.set_price``, ``Order.set_price(5)``, or an update's name.
+            *args: The update's arguments.
+            id: A key of your own. An update with one id happens once in the whole chain, and sending it again returns
+                the same result. A UUIDv7 if not given.
+            timeout: Seconds to wait for the result; without limit if ``None``. The update itself continues.
+            result_type: How to read the result of an update that is given by name.
 
         Raises:
             UpdateRejectedError: Its validator refused it, or there is no such update; nothing is in the history.
-            UpdateFailedError: It was accepted, and its handler raised or the run ended first.
-            WorkflowClosedError: The workflow has ended, or did before it accepted the update.
+            UpdateFailedError: It was accepted, and then its handler raised or the run ended.
+            WorkflowClosedError: The workflow ended before it accepted the update.
             WorkflowNotFoundError: There is no such workflow.
             StructuralLimitError: Too many updates are open already; this one was refused.
-            RequestTimeoutError: There was no answer in time.
+            RequestTimeoutError: There was no result in time.
         """
         made = await self._update(update, args, id, result_type, timeout)
         return await made.result(timeout)
@@ -324,18 +292,18 @@ class WorkflowHandle(Generic[T]):
         timeout: float | None = None,
         result_type: Any = None,
     ) -> UpdateHandle[Any]:
-        """Ask the workflow for an update and wait until it is accepted; its answer comes by the handle.
+        """Send the workflow an update, and wait until it is accepted; the returned handle has the result.
 
         Args:
             update: As for :meth:`execute_update`.
-            *args: Its arguments.
+            *args: The update's arguments.
             id: As for :meth:`execute_update`.
-            wait_for: ``accepted``: it stands in the history and will be handled; or ``completed``: it has been.
-            timeout: Seconds to wait for that.
+            wait_for: ``accepted``: the update is in the history and will be handled; ``completed``: it was handled.
+            timeout: Seconds to wait for that stage; without limit if ``None``.
             result_type: As for :meth:`execute_update`.
 
         Raises:
-            RequestError: As for :meth:`execute_update`, but that what the handler raises comes by the handle.
+            RequestError: As for :meth:`execute_update`. What the handler raises comes from the returned handle.
         """
         check_stage(wait_for)
         made = await self._update(update, args, id, result_type, timeout)
@@ -370,7 +338,10 @@ class WorkflowHandle(Generic[T]):
         return UpdateHandle(self._context, self.workflow_id, row, subscription, hint)
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Ask the workflow to cancel: ``asyncio.CancelledError`` arrives in its code, which decides.
+        """Ask the workflow to cancel: its code gets ``asyncio.CancelledError``, and decides.
+
+        Args:
+            reason: Why, for the history.
 
         Raises:
             InvalidOptionError: The reason is not text that can be stored.
@@ -389,7 +360,10 @@ class WorkflowHandle(Generic[T]):
         await self._send(lambda run_id: RequestCancellation(self.workflow_id, run_id, reason))
 
     async def terminate(self, reason: str | None = None) -> None:
-        """End the workflow at once, without its code.
+        """End the workflow at once, without running its code.
+
+        Args:
+            reason: Why, for the history.
 
         Raises:
             InvalidOptionError: The reason is not text that can be stored.
@@ -415,24 +389,24 @@ class WorkflowHandle(Generic[T]):
         execution_timeout: Seconds | None = None,
         signals: bool = True,
     ) -> WorkflowHandle[T]:
-        """Start a new run from a point of the history; an open run ends, in the same change. See ``docs/reset.md``.
+        """Start a new run from a point of the history; an open run ends in the same transaction. See ``docs/reset.md``.
 
         Args:
-            to: The last event to keep: its number, ``first-workflow-task``, ``last-workflow-task`` (what the code
-            decided
-                last is decided again) or ``last-successful`` (the activity or child that failed last is done again).
+            to: The last event to keep: its number, ``first-workflow-task``, ``last-workflow-task`` (the code makes its
+                last decisions again) or ``last-successful`` (the activity or child that failed last is repeated).
             reason: Why, for the history.
-            execution_timeout: A new one, from now; without it the chain's execution deadline is kept.
-            signals: Whether the signals that came after the point go along. ``False`` leaves them behind: for one that
-                the code can't handle.
+            execution_timeout: A new one, in seconds from now; without it, the chain's execution deadline is kept.
+            signals: Whether the signals after the point are kept. ``False`` drops them, for a signal that the code
+                cannot handle.
 
         Returns:
             A handle to the new run.
 
         Raises:
-            InvalidOptionError: An option that can't be.
-            ResetRefusedError: It can't be reset, or not to that point; another point may do.
-            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+            InvalidOptionError: An option cannot be used.
+            ResetRefusedError: The workflow cannot be reset, or not to that point; another point may work.
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
         """
         pinned = self.run_id if self._pinned else None
         run_id = await reset(
@@ -457,7 +431,7 @@ class WorkflowHandle(Generic[T]):
                 raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=outcome.status)
             run_id = outcome.next_run_id
 
-    # --- looking ----------------------------------------------------------------------------------------------------
+    # --- observing --------------------------------------------------------------------------------------------------
 
     @overload
     async def query(
@@ -478,22 +452,23 @@ class WorkflowHandle(Generic[T]):
     async def query(  # type: ignore[misc]  # as above
         self, query: Any, *args: Any, timeout: float = DEFAULT_TIMEOUT_S, result_type: Any = None
     ) -> Any:
-        """Ask the workflow something, be it open or closed; nothing of it changes.
+        """Query the workflow, open or closed, without changing it.
 
-        What was sent to it before is handled first, if it gets on at all. ``__stack_trace`` asks where its code waits.
+        Messages that were sent before are handled first, unless the run makes no progress. The query ``__stack_trace``
+        returns where the code waits.
 
         Args:
-            query: ``Order.status``, or a query's name.
-            *args: Its arguments.
-            timeout: Seconds to wait for the answer.
-            result_type: How to read the answer of a query that is named by text.
+            query: ``Order.status``, ``Order.status()``, or a query's name.
+            *args: The query's arguments.
+            timeout: Seconds to wait for the result.
+            result_type: How to read the result of a query that is given by name.
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
             UnknownHandlerError: It has no such query.
-            QueryFailedError: The query raised, or the run's code could not be brought back; ``__cause__`` says why.
-            NoWorkerError: No live worker has the workflow's code and serves its queue.
-            RequestTimeoutError: There was no answer in time.
+            QueryFailedError: The query raised, or the run's code could not be replayed; ``__cause__`` says why.
+            NoWorkerError: No live worker has the workflow's code and serves its task queue.
+            RequestTimeoutError: There was no result in time.
         """
         timeout = timeout_seconds("timeout", timeout)
         asked = call_of(QueryCall, query, args)
@@ -528,13 +503,13 @@ class WorkflowHandle(Generic[T]):
         return await row_of(self._context.runtime, self.workflow_id, await self.resolve())
 
     async def describe(self) -> WorkflowDescription:
-        """What the workflow is doing, as one state of the database.
+        """Describe the workflow, from one snapshot of the database.
 
-        A handle from ``client.start`` follows its chain to the latest run; one that was asked for with a run id shows
-        that run.
+        A handle from ``client.start`` follows its chain to the latest run. A handle with a run id describes that run.
 
         Raises:
-            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
         """
         interceptors = self._context.interceptors
         if not interceptors:
@@ -549,23 +524,28 @@ class WorkflowHandle(Generic[T]):
         )
 
     async def is_open(self) -> bool:
-        """Whether the handle's run is open.
+        """Return whether the handle's run is open.
 
         Raises:
-            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
         """
         return (await self._row()).is_open
 
     async def history(self, *, after_seq: int = 0) -> AsyncIterator[HistoryEvent]:
-        """The events of the handle's run, in order.
+        """Yield the events of the handle's run, in order.
+
+        Args:
+            after_seq: The number of the event to start after.
 
         Raises:
-            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
         """
         run_id = await self.resolve()
         first = True
         while True:
-            page = await self._events(run_id, after_seq, first=first)
+            page = await history_page(self._context.runtime, self.workflow_id, run_id, after_seq, check=first)
             for event in page:
                 yield event
                 after_seq = event.seq
@@ -574,10 +554,11 @@ class WorkflowHandle(Generic[T]):
             first = False
 
     async def export_history(self) -> dict[str, Any]:
-        """The handle's run and its history as one JSON document, whose format is in ``docs/replaying.md``.
+        """Return the handle's run and its history as one JSON document, whose format is in ``docs/replaying.md``.
 
         Raises:
-            WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
         """
         document: dict[str, Any] = orjson.loads(
             await export_run(self._context.runtime, self.workflow_id, self.run_id)
@@ -585,14 +566,14 @@ class WorkflowHandle(Generic[T]):
         return document
 
     async def history_page(self, after_seq: int = 0) -> Sequence[HistoryEvent]:
-        """The next events of the handle's run after a seq, at most a thousand; none at the end."""
-        return await self._events(await self.resolve(), after_seq, first=True)
+        """Return the next events of the handle's run, at most a thousand; none at the end.
 
-    async def _events(self, run_id: str, after_seq: int, *, first: bool) -> list[HistoryEvent]:
-        rows = await self._context.runtime.read(read_events, run_id, after_seq, EVENTS_PER_PAGE)
-        if first:
-            _ = await row_of(self._context.runtime, self.workflow_id, run_id)
-        return [
-            HistoryEvent(seq, kind, to_datetime(recorded_at), orjson.loads(payload))
-            for seq, kind, recorded_at, payload in rows
-        ]
+        Args:
+            after_seq: The number of the last event that was read.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        run_id = await self.resolve()
+        return await history_page(self._context.runtime, self.workflow_id, run_id, after_seq, check=True)

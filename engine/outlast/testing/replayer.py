@@ -21,7 +21,7 @@ from typing import Any, Final, Unpack
 import orjson
 
 from outlast.client.client import Client
-from outlast.client.handle import HistoryEvent
+from outlast.client.history_pages import HistoryEvent
 from outlast.client.interceptors import Interceptor, checked_interceptors
 from outlast.histories.source import Documents, Source
 from outlast.visibility.filters import Filters

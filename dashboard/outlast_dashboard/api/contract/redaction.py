@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from outlast.client.handle import HistoryEvent
+from outlast.client.history_pages import HistoryEvent
 from outlast.visibility.views import PendingActivity, WorkflowDescription
 from outlast_dashboard.api.contract.models import EventView
 from outlast_dashboard.security.principals import Principal

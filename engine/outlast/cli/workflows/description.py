@@ -15,7 +15,7 @@ from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
 from outlast.cli.common.output import deadline, document, left, show, status, table
 from outlast.client.client import Client
-from outlast.client.handle import HistoryEvent
+from outlast.client.history_pages import HistoryEvent
 from outlast.text.wording import ago, at, clock, counted, pretty, words
 from outlast.visibility.views import (
     FailureView,
