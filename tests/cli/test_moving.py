@@ -71,7 +71,7 @@ def test_what_can_not_be_exported_or_imported_is_one_line(
     assert done.code == 1
     assert ": only closed runs are imported" in done.err
     missing = bare("import", str(tmp_path / "none"), "--url", f"sqlite:///{tmp_path / 'new.db'}")
-    assert "can't be read: No such file" in missing.err
+    assert "cannot be read: No such file" in missing.err
     assert not (tmp_path / "new.db").exists()
 
 

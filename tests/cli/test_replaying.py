@@ -90,7 +90,7 @@ def test_files_replay_without_a_database(
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("replayed 3 runs, ")
     assert bare("replay", changed, str(second)).code == 1
-    assert "can't be read" in bare("replay", "tests.cli.programs", str(tmp_path / "none")).err
+    assert "cannot be read" in bare("replay", "tests.cli.programs", str(tmp_path / "none")).err
 
 
 def test_what_holds_no_workflow_is_bad_usage(bare: Command) -> None:

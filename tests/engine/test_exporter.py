@@ -281,7 +281,7 @@ WRONG: dict[str, tuple[Callable[[Document], Any], str]] = {
         lambda d: _with(d, "2001-01-01T00:00:00+00:00", "events", 2, "recorded_at"),
         "recorded before the one before it",
     ),
-    "an impossible history": (lambda d: _with(d, 0, "events", 1, "payload", "commands"), "can't be: event 3"),
+    "an impossible history": (lambda d: _with(d, 0, "events", 1, "payload", "commands"), "is invalid: event 3"),
     "another status": (lambda d: _with(d, "failed", "run", "status"), r"run\.status is not what"),
     "another type": (lambda d: _with(d, "Other", "run", "workflow_type"), r"run\.workflow_type is not"),
     "an open activity": (lambda d: _with(d, "pending", "activities", 0, "status"), "an activity .* is open"),
@@ -341,7 +341,7 @@ async def test_a_file_is_read_line_by_line_or_as_one_document(
         with pytest.raises(InvalidHistoryError, match=r"broken\.jsonl line 2: this is not JSON"):
             await other.client.import_histories(broken)
         assert (await other.client.import_histories(pretty)).runs == 1
-        for path, words in ((tmp_path / "none", "can't be read"), (tmp_path / "empty", "it is empty")):
+        for path, words in ((tmp_path / "none", "cannot be read"), (tmp_path / "empty", "it is empty")):
             if words == "it is empty":
                 path.touch()
             with pytest.raises(OutlastError, match=words):

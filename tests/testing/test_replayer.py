@@ -191,7 +191,7 @@ async def test_options_of_the_worker_are_given() -> None:
 def test_what_is_no_history_or_no_workflow_is_refused(tmp_path: Path) -> None:
     replayer = Replayer(WORKFLOWS)
     wrong: list[tuple[Any, str]] = [
-        (tmp_path / "none.jsonl", "can't be read"),
+        (tmp_path / "none.jsonl", "cannot be read"),
         ({"events": []}, "not an exported history"),
         ({"format": "outlast-history", "version": 1}, "its run or its events"),
         ({"format": "outlast-history", "version": 1, "run": {"run_id": "r"}, "events": []}, "not complete"),

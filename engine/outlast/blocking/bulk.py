@@ -1,4 +1,4 @@
-"""What a blocking client does to many workflows."""
+"""Operations of a blocking client on many workflows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outlast.histories.reset import ResetOptions
 
 
 class BlockingBulk:
-    """What may be done to all workflows that match; each method is an iterator of outcomes.
+    """Operations on all workflows that match: each method is an iterator of outcomes.
 
     See :class:`outlast.client.bulk.Bulk`.
     """
@@ -21,21 +21,21 @@ class BlockingBulk:
         self._caller = caller
 
     def cancel(self, reason: str | None = None) -> Iterator[BulkOutcome]:
-        """Ask each to cancel; its code decides."""
+        """Ask each workflow to cancel; its code decides."""
         return self._caller.each(self._bulk.cancel(reason))
 
     def terminate(self, reason: str | None = None) -> Iterator[BulkOutcome]:
-        """End each at once, without its code."""
+        """End each workflow at once, without running its code."""
         return self._caller.each(self._bulk.terminate(reason))
 
     def signal(self, signal: Any, *args: Any, request_id: str | None = None) -> Iterator[BulkOutcome]:
-        """Send each a signal; with a ``request_id`` it arrives once, though the walk be made again."""
+        """Send each workflow a signal; with a ``request_id`` it arrives once, even if the walk is repeated."""
         return self._caller.each(self._bulk.signal(signal, *args, request_id=request_id))
 
     def reset(
         self, to: str | int = "last-workflow-task", **options: Unpack[ResetOptions]
     ) -> Iterator[BulkOutcome]:
-        """Take each one's history up again at a point."""
+        """Start a new run of each workflow from a point of its history."""
         return self._caller.each(self._bulk.reset(to, **options))
 
     def delete(self) -> Iterator[BulkOutcome]:

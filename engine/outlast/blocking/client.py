@@ -1,12 +1,12 @@
 """The client for code without an event loop: ``from outlast.blocking import Client``.
 
-Same names, same arguments, same errors as :class:`outlast.Client`; calls block instead of being awaited, and may come
-from any number of threads. For Django views and scripts; code on an event loop wants the other one.
+It has the names, arguments and errors of :class:`outlast.Client`. Calls block instead of being awaited, and may come
+from any number of threads. It is for Django views and scripts; code on an event loop uses the other one.
 
-All blocking clients of a process share one background thread with one event loop, which begins with the first of them
-and ends with the last; clients of one URL therefore share a journal, and what threads write at the same time is one
+All blocking clients of a process share one background thread with one event loop, which starts with the first client
+and ends with the last. Clients of one URL therefore share a journal, and what threads write at the same time is one
 commit. A client does not survive ``fork``: in the child each call raises
-:class:`~outlast.errors.ForkedConnectionError`, and a client that is connected there has a thread of its own.
+:class:`~outlast.errors.ForkedConnectionError`, and a client that connects there has a thread of its own.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Ts = TypeVarTuple("Ts")
 
 
 class Client:
-    """A process's way to one database, for code without an event loop. A context manager; else close it.
+    """A connection to one database, for code without an event loop. Use it as a context manager, or close it.
 
-    What each method does and raises is written at its namesake of :class:`outlast.Client`. In addition each raises
-    :class:`BlockedLoopError` when it is called on an event loop.
+    Each method does and raises what the method of the same name of :class:`outlast.Client` does. In addition each
+    raises :class:`BlockedLoopError` if it is called on an event loop.
     """
 
     def __init__(self, client: asynchronous.Client, caller: Caller) -> None:
@@ -61,7 +61,14 @@ class Client:
         limits: StructuralLimits | None = None,
         interceptors: Iterable[Interceptor] = (),
     ) -> Self:
-        """Connect to a database: ``client = Client.connect(url)`` or ``with Client.connect(url) as client``."""
+        """Connect to a database: ``client = Client.connect(url)`` or ``with Client.connect(url) as client``.
+
+        Args:
+            url: As for :meth:`outlast.Client.connect`, as are the other arguments and the errors.
+            converter: How arguments and results become JSON.
+            limits: The structural limits that starts and messages are checked against.
+            interceptors: What stands around this client's calls, the outermost first.
+        """
         refuse_on_a_loop()
         caller = Caller()
 
@@ -77,9 +84,9 @@ class Client:
             raise
 
     def close(self) -> None:
-        """Commit what has been handed over, and close. Calls that other threads have under way must have ended.
+        """Commit what has been handed over, and close. Calls of other threads must have returned by then.
 
-        In a forked child it does nothing: what there is to close is the parent's.
+        In a forked child this does nothing: the connection is the parent's.
         """
         if self._caller.forked:
             return
@@ -133,7 +140,7 @@ class Client:
     def start(  # type: ignore[misc]
         self, workflow: Any, *args: Any, **options: Any
     ) -> BlockingHandle[Any]:
-        """Start a workflow; when this returns, the start is durable."""
+        """Start a workflow. When this returns, the start is durable."""
         return BlockingHandle(
             self._caller.call(lambda: self._client.start(workflow, *args, **options)), self._caller
         )
@@ -205,7 +212,7 @@ class Client:
     def signal_with_start(  # type: ignore[misc]  # as above
         self, workflow: Any, *args: Any, **options: Any
     ) -> BlockingHandle[Any]:
-        """Signal a workflow, and start it first where the id is not open."""
+        """Signal a workflow, and start it first if the id is not open."""
         handle: WorkflowHandle[Any] = self._caller.call(
             lambda: self._client.signal_with_start(workflow, *args, **options)
         )
@@ -244,7 +251,7 @@ class Client:
     def update_with_start(  # type: ignore[misc]  # as above
         self, workflow: Any, *args: Any, **options: Any
     ) -> BlockingUpdateHandle[Any]:
-        """Ask a workflow for an update, and start it first where the id is not open."""
+        """Send a workflow an update, and start it first if the id is not open."""
         made: UpdateHandle[Any] = self._caller.call(
             lambda: self._client.update_with_start(workflow, *args, **options)
         )
@@ -284,12 +291,12 @@ class Client:
         """Send a signal to a workflow by its id."""
         self._caller.call(lambda: self._client.signal(workflow_id, signal, *args, **options))
 
-    # --- looking ----------------------------------------------------------------------------------------------------
+    # --- observing --------------------------------------------------------------------------------------------------
 
     def handle(
         self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None
     ) -> BlockingHandle[Any]:
-        """A handle to a workflow that was started earlier, be it there or not; asking it finds out."""
+        """Return a handle to a workflow that was started earlier; only using it tells whether it exists."""
         handle = self._client.handle(workflow_id, run_id=run_id, result_type=result_type)
         return BlockingHandle(handle, self._caller)
 
@@ -301,47 +308,47 @@ class Client:
         run_id: str | None = None,
         **options: Unpack[ResetOptions],
     ) -> BlockingHandle[Any]:
-        """Take a workflow's history up again at a point."""
+        """Start a new run from a point of a workflow's history."""
         return self.handle(workflow_id, run_id=run_id).reset(to, **options)
 
     def bulk(
         self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]
     ) -> BlockingBulk:
-        """What may be done to all runs that match: ``for outcome in client.bulk(status="running").cancel()``."""
+        """Return what can be done to all that match: ``for outcome in client.bulk(status="running").cancel()``."""
         return BlockingBulk(self._client.bulk(cursor=cursor, at_once=at_once, **filters), self._caller)
 
     def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
-        """Delete a closed workflow; returns how many runs there were."""
+        """Delete a closed workflow, and return how many runs it had."""
         return self._caller.call(lambda: self._client.delete(workflow_id, terminate=terminate, reason=reason))
 
     def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
-        """What a workflow is doing: its current run, or the run of ``run_id``."""
+        """Describe a workflow's current run, or one of its runs."""
         return self._caller.call(lambda: self._client.describe(workflow_id, run_id))
 
     def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> BlockingListing:
-        """Runs, newest first: iterate over it, or take it page by page."""
+        """List runs, newest first: iterate over them, or read them page by page."""
         return BlockingListing(self._client.list(page_size=page_size, **filters), self._caller)
 
     def count(self, **filters: Unpack[Filters]) -> int:
-        """How many runs match."""
+        """Return how many runs match."""
         return self._caller.call(lambda: self._client.count(**filters))
 
     # --- histories --------------------------------------------------------------------------------------------------
 
     def export_history(self, workflow_id: str, run_id: str | None = None) -> dict[str, Any]:
-        """A run and its history as one JSON document."""
+        """Return a run and its history as one JSON document."""
         return self._caller.call(lambda: self._client.export_history(workflow_id, run_id))
 
     def export_histories(
         self, *, chains: bool = False, page_size: int = 100, **filters: Unpack[Filters]
     ) -> Iterator[dict[str, Any]]:
-        """The documents of all runs that match, newest first."""
+        """Yield the documents of all runs that match, newest first."""
         return self._caller.each(self._client.export_histories(chains=chains, page_size=page_size, **filters))
 
     def import_histories(self, source: Source, *, progress: Progress | None = None) -> Imported:
-        """Bring closed runs of another database into this one, to be looked at and replayed."""
+        """Import closed runs of another database, to be viewed and replayed here."""
         return self._caller.call(lambda: self._client.import_histories(source, progress=progress))
 
     def workers(self) -> Sequence[WorkerSummary]:
-        """The registered workers, oldest first: what each serves and how much it holds."""
+        """Return the registered workers, oldest first: what each serves and how much it holds."""
         return self._caller.call(self._client.workers)

@@ -1,4 +1,4 @@
-"""What a blocking client hands out: handles of workflows and updates, and listings."""
+"""What a blocking client returns: handles of workflows and updates, and listings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class BlockingHandle(Generic[T]):
-    """One workflow: wait for it, look at it, ask it to stop. See :class:`outlast.WorkflowHandle`."""
+    """One workflow: wait for it, message it, observe it, stop it. See :class:`outlast.WorkflowHandle`."""
 
     def __init__(self, handle: WorkflowHandle[T], caller: Caller) -> None:
         self._handle = handle
@@ -34,30 +34,30 @@ class BlockingHandle(Generic[T]):
 
     @property
     def run_id(self) -> str | None:
-        """The run that the handle is about; ``None`` for whichever stands for the id when it is asked."""
+        """The run that the handle is about; ``None`` for the current run at the time of each call."""
         return self._handle.run_id
 
     def __repr__(self) -> str:
         return repr(self._handle).replace("WorkflowHandle", "BlockingHandle", 1)
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the end of the workflow and return what it returned.
+        """Wait until the workflow has ended, and return what it returned.
 
         Args:
-            timeout: Seconds to wait at the most; without one, for as long as it takes.
+            timeout: Seconds to wait at most; without limit if ``None``.
 
         Raises:
-            StillRunningError: It has not ended within ``timeout``; it goes on.
+            StillRunningError: It has not ended within ``timeout``, and continues.
             WorkflowResultError: It ended without a result; see :meth:`outlast.WorkflowHandle.result`.
         """
         return self._caller.call(lambda: self._handle.result(timeout))
 
     def describe(self) -> WorkflowDescription:
-        """What the workflow is doing."""
+        """Describe the workflow."""
         return self._caller.call(self._handle.describe)
 
     def history(self, *, after_seq: int = 0) -> Iterator[HistoryEvent]:
-        """The events of the handle's run, in order."""
+        """Yield the events of the handle's run, in order, after the one with the number ``after_seq``."""
         while True:
             page = self._page(after_seq)
             if not page:
@@ -66,7 +66,7 @@ class BlockingHandle(Generic[T]):
             after_seq = page[-1].seq
 
     def export_history(self) -> dict[str, Any]:
-        """The handle's run and its history as one JSON document."""
+        """Return the handle's run and its history as one JSON document."""
         return self._caller.call(self._handle.export_history)
 
     def _page(self, after_seq: int) -> Sequence[HistoryEvent]:
@@ -84,7 +84,7 @@ class BlockingHandle(Generic[T]):
     def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
 
     def signal(self, signal: Any, *args: Any, request_id: str | None = None) -> None:  # type: ignore[misc]  # as above
-        """Send a signal; when this returns it is durable."""
+        """Send a signal. When this returns, the signal is durable."""
         self._caller.call(lambda: self._handle.signal(signal, *args, request_id=request_id))
 
     @overload
@@ -104,7 +104,7 @@ class BlockingHandle(Generic[T]):
     def query(self, query: str, *args: Any, timeout: float = DEFAULT_TIMEOUT_S) -> Any: ...
 
     def query(self, query: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
-        """Ask the workflow something; nothing of it changes."""
+        """Query the workflow, without changing it."""
         return self._caller.call(lambda: self._handle.query(query, *args, **options))
 
     @overload
@@ -132,7 +132,7 @@ class BlockingHandle(Generic[T]):
     ) -> Any: ...
 
     def execute_update(self, update: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
-        """Ask the workflow for an update and wait for its answer."""
+        """Send the workflow an update, and wait for its result."""
         return self._caller.call(lambda: self._handle.execute_update(update, *args, **options))
 
     @overload
@@ -169,7 +169,7 @@ class BlockingHandle(Generic[T]):
     def start_update(  # type: ignore[misc]  # as above
         self, update: Any, *args: Any, **options: Any
     ) -> BlockingUpdateHandle[Any]:
-        """Ask the workflow for an update and wait until it is accepted; its answer comes by the handle."""
+        """Send the workflow an update, and wait until it is accepted; the returned handle has the result."""
         made: UpdateHandle[Any] = self._caller.call(
             lambda: self._handle.start_update(update, *args, **options)
         )
@@ -186,7 +186,7 @@ class BlockingHandle(Generic[T]):
         return BlockingHandle(self._caller.call(lambda: self._handle.reset(to, **options)), self._caller)
 
     def terminate(self, reason: str | None = None) -> None:
-        """End the workflow at once, without its code."""
+        """End the workflow at once, without running its code."""
         self._caller.call(lambda: self._handle.terminate(reason))
 
 
@@ -211,19 +211,19 @@ class BlockingUpdateHandle(Generic[T]):
         return repr(self._handle).replace("UpdateHandle", "BlockingUpdateHandle", 1)
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the update's end and return what its handler returned."""
+        """Wait until the update has ended, and return what its handler returned."""
         return self._caller.call(lambda: self._handle.result(timeout))
 
 
 class BlockingListing:
-    """Runs that match, newest first: iterate over all of them, or take them page by page."""
+    """Runs that match, newest first: iterate over all of them, or read them page by page."""
 
     def __init__(self, listing: Listing, caller: Caller) -> None:
         self._listing = listing
         self._caller = caller
 
     def page(self, cursor: str | None = None) -> RunPage:
-        """One page: the first, or the one after a cursor."""
+        """Return one page: the first, or the one after a cursor."""
         return self._caller.call(lambda: self._listing.page(cursor))
 
     def __iter__(self) -> Iterator[RunSummary]:

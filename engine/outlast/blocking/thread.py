@@ -1,4 +1,4 @@
-"""The background thread that blocking clients share: one event loop, from the first of them to the last."""
+"""The background thread that blocking clients share: one event loop, from the first client to the last."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class LoopThread:
             self.loop.close()
 
     def stop(self) -> None:
-        """End it; nothing may be under way any more."""
+        """End the thread. No call may be in progress."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for it; one whose caller gives up is cancelled."""
+        """Run a coroutine on the thread's loop and wait for it; it is cancelled if the caller is interrupted."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
@@ -49,7 +49,7 @@ class LoopThread:
 
 
 class Shared:
-    """Who uses the thread; replaced in a forked child, where the parent's thread does not exist."""
+    """The users of the thread. It is replaced in a forked child, where the parent's thread does not exist."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -57,7 +57,7 @@ class Shared:
         self.users = 0
 
     def enter(self) -> LoopThread:
-        """One user more."""
+        """Add a user, and return the thread; the first user starts it."""
         with self.lock:
             if self.thread is None:
                 self.thread = LoopThread()
@@ -65,7 +65,7 @@ class Shared:
             return self.thread
 
     def leave(self) -> None:
-        """One user less; the last one ends the thread."""
+        """Remove a user; the last one ends the thread."""
         with self.lock:
             self.users -= 1
             if self.users == 0 and self.thread is not None:
@@ -86,7 +86,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def refuse_on_a_loop() -> None:
-    """Raise where the caller is on an event loop."""
+    """Raise if the caller is on an event loop.
+
+    Raises:
+        BlockedLoopError: It is.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -95,7 +99,7 @@ def refuse_on_a_loop() -> None:
 
 
 class Caller:
-    """One client's way to the thread."""
+    """One client's access to the thread."""
 
     def __init__(self) -> None:
         self._pid: Final = os.getpid()
@@ -103,7 +107,16 @@ class Caller:
         self._thread: LoopThread | None = _shared.enter()
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do work on the thread's loop and wait for it."""
+        """Run a coroutine on the thread's loop and wait for it.
+
+        Args:
+            work: Makes the coroutine.
+
+        Raises:
+            BlockedLoopError: The caller is on an event loop.
+            ForkedConnectionError: The process was forked since the client connected.
+            JournalClosedError: The client was closed.
+        """
         refuse_on_a_loop()
         if self.forked:
             raise ForkedConnectionError
@@ -112,7 +125,7 @@ class Caller:
         return self._thread.call(work())
 
     def each(self, found: AsyncIterator[T]) -> Iterator[T]:
-        """What an asynchronous iterator gives, one by one; it goes on when the next one is asked for."""
+        """Yield the items of an asynchronous iterator; it advances only when the next item is requested."""
 
         async def following() -> list[T]:
             async for one in found:
@@ -128,7 +141,7 @@ class Caller:
         return os.getpid() != self._pid
 
     def leave(self) -> None:
-        """One user of the thread less."""
+        """Stop using the thread."""
         if self._thread is not None:
             self._thread = None
             self._shared.leave()

@@ -1,4 +1,4 @@
-"""The client and its handles: start workflows, talk to them, look at them."""
+"""The client and its handles: starting workflows, messaging them, observing them."""
 
 from __future__ import annotations
 

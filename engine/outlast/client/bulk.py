@@ -1,4 +1,4 @@
-"""One thing done to many workflows: those that filters find, page by page, some at a time."""
+"""One operation on many workflows: those that match filters, page by page, several at a time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class BulkOutcome:
     """What became of one workflow.
 
     Attributes:
-        workflow_id: Its id.
+        workflow_id: The workflow id.
         run_id: The run that matched.
-        error: Why it was not done, ``None`` where it was: it has ended meanwhile, for example.
-        cursor: Where to go on if the walk is interrupted now; nothing before it is done again.
+        error: Why the operation failed, for example because the workflow has ended in the meantime; else ``None``.
+        cursor: Where to continue if the walk is interrupted now. Nothing before it is repeated.
     """
 
     workflow_id: str
@@ -36,16 +36,23 @@ class BulkOutcome:
 
     @property
     def done(self) -> bool:
-        """Whether it was done."""
+        """Whether the operation succeeded."""
         return self.error is None
 
 
 class Bulk:
-    """What may be done to all that match: each method is an async iterator of outcomes, newest run first.
+    """Operations on all workflows that match: each method is an async iterator of outcomes, newest run first.
 
-    A workflow is dealt with once, if the last run of its chain matches.
-    A workflow that can't be dealt with is an outcome with its error, and the walk goes on; a database that does not
-    answer ends it. Stopping to iterate stops after the workflows that are under way.
+    Each workflow is handled once, if the last run of its chain matches. An operation that fails becomes an outcome with
+    its error, and the walk continues. A database that does not answer ends the walk. If you stop iterating, the
+    workflows in progress are still finished.
+
+    Args:
+        runtime: The database.
+        listing: The runs that match, only the last one of each chain.
+        handle: Makes the handle of a run, from its workflow id and ``run_id``.
+        cursor: Where to continue an earlier walk.
+        at_once: How many workflows are handled at a time, 1 to 1000.
     """
 
     def __init__(
@@ -63,17 +70,23 @@ class Bulk:
         self._at_once = integer("at once", at_once, 1, 1000)
 
     def cancel(self, reason: str | None = None) -> AsyncIterator[BulkOutcome]:
-        """Ask each to cancel; its code decides."""
+        """Ask each workflow to cancel; its code decides."""
         why = validate_reason(reason)
         return self._each(lambda run: self._of(run).cancel(why))
 
     def terminate(self, reason: str | None = None) -> AsyncIterator[BulkOutcome]:
-        """End each at once, without its code."""
+        """End each workflow at once, without running its code."""
         why = validate_reason(reason)
         return self._each(lambda run: self._of(run).terminate(why))
 
     def signal(self, signal: Any, *args: Any, request_id: str | None = None) -> AsyncIterator[BulkOutcome]:
-        """Send each a signal; with a ``request_id`` it arrives once, though the walk be made again."""
+        """Send each workflow a signal.
+
+        Args:
+            signal: ``Order.approve``, or a signal's name.
+            *args: The signal's arguments.
+            request_id: A key of your own. With it the signal arrives once, even if the walk is repeated.
+        """
         return self._each(lambda run: self._of(run).signal(signal, *args, request_id=request_id))
 
     def reset(
@@ -84,7 +97,7 @@ class Bulk:
         execution_timeout: Seconds | None = None,
         signals: bool = True,
     ) -> AsyncIterator[BulkOutcome]:
-        """Take each one's history up again at a point: see :meth:`WorkflowHandle.reset`."""
+        """Start a new run of each workflow from a point of its history; see :meth:`WorkflowHandle.reset`."""
         return self._each(
             lambda run: self._of(run).reset(
                 to, reason=reason, execution_timeout=execution_timeout, signals=signals

@@ -22,7 +22,7 @@ from outlast.client.intercepted_calls import (
     TerminateWorkflow,
     UpdateWorkflow,
 )
-from outlast.client.query_routing import DEFAULT_TIMEOUT_S, ask_run, value_of
+from outlast.client.query_routing import DEFAULT_TIMEOUT_S, query_run, value_of
 from outlast.client.results import result_of
 from outlast.client.run_rows import current_run_id, latest_row, row_of
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
@@ -491,7 +491,7 @@ class WorkflowHandle(Generic[T]):
         request = query_request(self._context, query, headers, workflow_id)
         while True:
             run = await (self._row() if self._pinned else latest_row(runtime, workflow_id, self.run_id))
-            result = await ask_run(runtime, run, request, timeout_s)
+            result = await query_run(runtime, run, request, timeout_s)
             if not self._pinned and run.is_open:
                 # What was sent before the query may have made the run continue as new: then the next run is asked.
                 now = await row_of(runtime, workflow_id, run.run_id)

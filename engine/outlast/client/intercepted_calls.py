@@ -12,9 +12,13 @@ from outlast_workflow.options.options import StartOptions
 
 @dataclass(slots=True)
 class StartWorkflow:
-    """A start. ``id`` is ``None`` where the caller leaves it to the engine; the handle knows it.
+    """A workflow is started.
 
-    With ``signal`` it is a start with a signal, with ``update`` one with an update; ``headers`` then go with both.
+    Attributes:
+        id: The workflow id; ``None`` if the caller leaves it to the engine. The handle has it.
+        signal: The signal of a start with a signal.
+        headers: What travels with the start, and with its signal or update.
+        update: The update of a start with an update.
     """
 
     workflow: Any
@@ -46,7 +50,7 @@ class SignalWorkflow:
 
 @dataclass(slots=True)
 class UpdateWorkflow:
-    """A workflow is asked for an update; its answer comes by the handle."""
+    """A workflow is sent an update; the handle has its result."""
 
     workflow_id: str
     run_id: str | None
@@ -58,7 +62,7 @@ class UpdateWorkflow:
 
 @dataclass(slots=True)
 class QueryWorkflow:
-    """A workflow is asked a query."""
+    """A workflow is queried."""
 
     workflow_id: str
     run_id: str | None
@@ -78,7 +82,7 @@ class CancelWorkflow:
 
 @dataclass(slots=True)
 class TerminateWorkflow:
-    """A workflow is ended at once."""
+    """A workflow is terminated."""
 
     workflow_id: str
     run_id: str | None
@@ -87,7 +91,7 @@ class TerminateWorkflow:
 
 @dataclass(slots=True)
 class DescribeWorkflow:
-    """A workflow is looked at."""
+    """A workflow is described."""
 
     workflow_id: str
     run_id: str | None

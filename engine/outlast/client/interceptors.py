@@ -1,9 +1,9 @@
 """Interceptors: your code around what clients, workflows and activities do.
 
-An :class:`Interceptor` is given to ``Client.connect(interceptors=[…])``, and then stands around what that client does
-and around what the workers made with it run; or only to ``Worker(interceptors=[…])``. Each method gets the *call*,
-which it may change, and ``next``, which it calls with it: the next interceptor, or what is intercepted. Of several, the
-first is the outermost. What no interceptor overrides costs nothing.
+An :class:`Interceptor` that is given to ``Client.connect(interceptors=[…])`` stands around the client's calls and
+around what the client's workers run. One that is given to ``Worker(interceptors=[…])`` stands only around what that
+worker runs. Each method gets the *call*, which it may change and passes to ``next``: the next interceptor, or what is
+intercepted. The first of several is the outermost. A method that nobody overrides costs one empty check.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from outlast_workflow.run.interceptors import WorkflowInterceptor
 
 
 class ClientInterceptor:
-    """The part of an interceptor that stands around a client: override what you want to see."""
+    """The part of an interceptor that stands around a client: override the methods that you need."""
 
     async def start_workflow(
         self,
@@ -48,13 +48,13 @@ class ClientInterceptor:
     async def update_workflow(
         self, call: UpdateWorkflow, next: Callable[[UpdateWorkflow], Coroutine[Any, Any, UpdateHandle[Any]]]
     ) -> UpdateHandle[Any]:
-        """Around the sending of an update, ``handle.execute_update`` and ``start_update``: not around its answer."""
+        """Around the sending of an update by ``handle.execute_update`` or ``start_update``, not around its result."""
         return await next(call)
 
     async def query_workflow(
         self, call: QueryWorkflow, next: Callable[[QueryWorkflow], Coroutine[Any, Any, Any]]
     ) -> Any:
-        """Around a query and its answer."""
+        """Around a query and its result."""
         return await next(call)
 
     async def cancel_workflow(
@@ -74,22 +74,22 @@ class ClientInterceptor:
         call: DescribeWorkflow,
         next: Callable[[DescribeWorkflow], Coroutine[Any, Any, WorkflowDescription]],
     ) -> WorkflowDescription:
-        """Around a look at a workflow."""
+        """Around a description of a workflow."""
         return await next(call)
 
 
 class Interceptor(ClientInterceptor, WorkflowInterceptor, ActivityInterceptor):
-    """Your code around what clients, workflows and activities do: override what you want to see.
+    """Your code around what clients, workflows and activities do: override the methods that you need.
 
     The methods of :class:`WorkflowInterceptor` are workflow code: they must be deterministic, and replay runs them too.
     """
 
 
 def checked_interceptors(interceptors: Iterable[Any]) -> tuple[Interceptor, ...]:
-    """What was given, if it is interceptors.
+    """Return what was given, if each of it is an interceptor.
 
     Raises:
-        InvalidOptionError: One is not.
+        InvalidOptionError: One is none.
     """
     given = tuple(interceptors)
     for one in given:

@@ -1,10 +1,10 @@
-"""Asking: a client's question about a run, answered in this process or by a row that another one finds."""
+"""Routing queries: to a worker of this process, or through a request row to the worker of another."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -24,25 +24,33 @@ from outlast_workflow.errors.request import (
     RequestTimeoutError,
     UnknownHandlerError,
 )
+from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND
 
-DEFAULT_TIMEOUT_S = 10.0
+DEFAULT_TIMEOUT_S: Final = 10.0
+"""How long a query waits for its result where its caller says nothing."""
 
 
-async def ask_run(runtime: Runtime, run: RunRow, question: QueryRequest, timeout: float) -> QueryResult:
-    """Find an answer.
+async def query_run(runtime: Runtime, run: RunRow, request: QueryRequest, timeout_s: float) -> QueryResult:
+    """Query a run.
+
+    Args:
+        runtime: The database.
+        run: The run.
+        request: The query.
+        timeout_s: Seconds to wait for the result.
 
     Raises:
-        NoWorkerError: Nobody can give one.
-        RequestTimeoutError: Nobody did in time.
+        NoWorkerError: No live worker has the run's code and serves its task queue.
+        RequestTimeoutError: There was no result in time.
     """
     worker = _local_worker(runtime, run)
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout_s):
             if worker is not None:
-                return await worker.answer_query(run.run_id, question, run)
-            return await _ask_others(runtime, run, question, timeout)
+                return await worker.answer_query(run.run_id, request, run)
+            return await _query_elsewhere(runtime, run, request, timeout_s)
     except TimeoutError:
-        raise RequestTimeoutError(run.workflow_id, question.name, timeout) from None
+        raise RequestTimeoutError(run.workflow_id, request.name, timeout_s) from None
 
 
 def _local_worker(runtime: Runtime, run: RunRow) -> LocalWorker | None:
@@ -56,7 +64,9 @@ def _local_worker(runtime: Runtime, run: RunRow) -> LocalWorker | None:
     return able
 
 
-async def _ask_others(runtime: Runtime, run: RunRow, question: QueryRequest, timeout: float) -> QueryResult:
+async def _query_elsewhere(
+    runtime: Runtime, run: RunRow, request: QueryRequest, timeout_s: float
+) -> QueryResult:
     if not await _is_served(runtime, run):
         raise NoWorkerError(run.workflow_type, run.task_queue)
     row = RequestRow(
@@ -64,8 +74,8 @@ async def _ask_others(runtime: Runtime, run: RunRow, question: QueryRequest, tim
         kind="query",
         request_id=runtime.environment.ids.next(),
         run_id=run.run_id,
-        name=question.name,
-        input=stored(question.input, question.headers),
+        name=request.name,
+        input=stored(request.input, request.headers),
         state=OPEN,
         answer=None,
         answer_seq=None,
@@ -74,7 +84,7 @@ async def _ask_others(runtime: Runtime, run: RunRow, question: QueryRequest, tim
     )
     subscription = runtime.request_waits.subscribe(row.kind, row.request_id)
     try:
-        key = await runtime.journal.apply(AskQuery(row, int(timeout * 1_000_000)))
+        key = await runtime.journal.apply(AskQuery(row, int(timeout_s * MICROSECONDS_PER_SECOND)))
         # The answer comes from another process, whoever owns the run.
         _, text = await runtime.request_waits.wait(subscription, key, None)
         return QueryResult.from_text(text)
@@ -84,7 +94,7 @@ async def _ask_others(runtime: Runtime, run: RunRow, question: QueryRequest, tim
 
 
 async def _is_served(runtime: Runtime, run: RunRow) -> bool:
-    """Whether a live worker serves the run's queue and knows its type."""
+    """Return whether a live worker serves the run's task queue and knows its type."""
     now = runtime.environment.clock.now()
     for worker in await runtime.read(list_workers):
         if worker.lease_expires_at > now and run.task_queue in orjson.loads(worker.task_queues):
@@ -94,16 +104,23 @@ async def _is_served(runtime: Runtime, run: RunRow) -> bool:
     return False
 
 
-def value_of(reply: QueryResult, run: RunRow, name: str, converter: DataConverter, result_type: Any) -> Any:
-    """What a query answered.
+def value_of(result: QueryResult, run: RunRow, name: str, converter: DataConverter, result_type: Any) -> Any:
+    """Return what a query's handler returned.
+
+    Args:
+        result: The result of the query.
+        run: The run.
+        name: The query's name.
+        converter: Decodes the value or the failure.
+        result_type: How to read the value.
 
     Raises:
         UnknownHandlerError: The workflow has no such query.
-        QueryFailedError: Its handler raised, or the run's code could not be brought back.
+        QueryFailedError: The handler raised, or the run's code could not be replayed.
     """
-    if reply.result is not None:
-        return converter.decode(reply.result, result_type, f"the answer of query {name}")
-    cause = exception_of(reply.failure or {}, converter)
+    if result.result is not None:
+        return converter.decode(result.result, result_type, f"the answer of query {name}")
+    cause = exception_of(result.failure or {}, converter)
     if isinstance(cause, UnknownHandlerError):
         raise cause
     raise QueryFailedError(run.workflow_id, name) from cause

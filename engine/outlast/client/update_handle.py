@@ -1,4 +1,4 @@
-"""A handle to one update: what was asked of a workflow, and its answer."""
+"""A handle to one update: how far it has got, and its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ STAGES: Final = ("accepted", "completed")
 
 
 def check_stage(wait_for: object) -> None:
-    """Refuse what is no stage of an update."""
+    """Check the stage of an update to wait for.
+
+    Raises:
+        InvalidOptionError: There is no such stage.
+    """
     if wait_for not in STAGES:
         raise InvalidOptionError(
             f"wait_for must be 'accepted' or 'completed', not {wait_for!r:.40}", field="wait_for"
@@ -34,10 +38,10 @@ class UpdateHandle(Generic[T]):
     """One update of a workflow.
 
     Attributes:
-        id: The update's id: asked again under it, the workflow gives the same answer.
+        id: The update's id. Another update with the same id returns the same result.
         name: The update's name.
         workflow_id: The workflow's id.
-        run_id: The run that it was sent to; it may have moved along the chain since.
+        run_id: The run that it was sent to. The update may have moved to a later run of the chain since.
     """
 
     def __init__(
@@ -62,22 +66,30 @@ class UpdateHandle(Generic[T]):
         return f"<UpdateHandle {self.name!r} ({self.id}) of {self.workflow_id!r}>"
 
     async def result(self, timeout: float | None = None) -> T:
-        """Wait for the update's end and return what its handler returned.
+        """Wait until the update has ended, and return what its handler returned.
 
         Args:
-            timeout: Seconds to wait at the most; without one, for as long as it takes.
+            timeout: Seconds to wait at most; without limit if ``None``.
 
         Raises:
             UpdateRejectedError: It was not accepted; ``__cause__`` says why.
-            UpdateFailedError: It was accepted, and its handler raised or the run ended first.
+            UpdateFailedError: It was accepted, and then its handler raised or the run ended.
             WorkflowClosedError: The workflow ended before it accepted the update.
             RunNotFoundError: The workflow was deleted.
-            RequestTimeoutError: There is no answer yet; the update goes on, and can be asked for again by its id.
+            RequestTimeoutError: There is no result yet. The update continues; send it again by its id to wait for it.
         """
         return self._value(await self._reach(timeout, accepted=False))
 
     async def reach(self, wait_for: WaitFor, timeout: float | None) -> None:
-        """Wait until the update is accepted, or has ended. Raises what :meth:`result` says of rejected ones."""
+        """Wait until the update has reached a stage.
+
+        Args:
+            wait_for: ``accepted`` or ``completed``.
+            timeout: Seconds to wait at most; without limit if ``None``.
+
+        Raises:
+            UpdateRejectedError: As for :meth:`result`, as are the errors of closed and deleted workflows and timeouts.
+        """
         state, what = await self._reach(timeout, accepted=wait_for == "accepted")
         if state == REJECTED:
             self._rejected(what)
@@ -112,5 +124,6 @@ class UpdateHandle(Generic[T]):
     def _rejected(self, failure: Failure) -> NoReturn:
         cause = exception_of(failure, self._context.converter)
         if isinstance(cause, WorkflowClosedError):
-            raise cause  # as if it had been sent a moment later
+            # As if the update had been sent a moment later.
+            raise cause
         raise UpdateRejectedError(self.workflow_id, self.id, self.name) from cause

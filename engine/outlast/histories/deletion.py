@@ -1,4 +1,4 @@
-"""Deleting workflows: all chains of an id, or what is left of one chain."""
+"""Deleting workflows: all chains of an id, or the rest of one chain."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from outlast_workflow.errors.refusals import DeleteRefusedError
 
 
 async def delete_workflow(runtime: Runtime, workflow_id: str) -> int:
-    """Delete all runs of a closed workflow; returns how many there were.
+    """Delete all runs of a closed workflow.
+
+    Args:
+        runtime: The database.
+        workflow_id: The workflow.
+
+    Returns:
+        How many runs were deleted.
 
     Raises:
-        WorkflowNotFoundError: There is none.
+        WorkflowNotFoundError: There is no such workflow.
         DeleteRefusedError: It is open; nothing was deleted.
     """
     found = await runtime.read_aside(deletion.last_runs, workflow_id)
@@ -27,7 +34,19 @@ async def delete_workflow(runtime: Runtime, workflow_id: str) -> int:
 
 
 async def delete_chain(runtime: Runtime, last_run_id: str, workflow_id: str) -> int:
-    """Delete what is left of a closed chain, step by step; returns how many runs that were."""
+    """Delete what is left of a closed chain, step by step.
+
+    Args:
+        runtime: The database.
+        last_run_id: The last run of the chain.
+        workflow_id: The workflow.
+
+    Returns:
+        How many runs were deleted.
+
+    Raises:
+        DeleteRefusedError: The chain is open or has continued, or its close policy has yet to reach its children.
+    """
     deleted = 0
     for run_id in await runtime.read_aside(deletion.chain_backwards, last_run_id):
         while not await runtime.journal.apply(DeleteChainStep(run_id, last_run_id, workflow_id)):

@@ -1,4 +1,4 @@
-"""Exporting histories: runs as JSON documents, whose format is that of :mod:`outlast_store.reads.export_format`."""
+"""Exporting histories: runs as JSON documents in the format of :mod:`outlast_store.reads.export_format`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,31 @@ from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
 
 
 async def export_run(runtime: Runtime, workflow_id: str, run_id: str | None) -> bytes:
-    """The document of a workflow's current run, or of a certain one.
+    """Return the document of one run.
+
+    Args:
+        runtime: The database.
+        workflow_id: The workflow.
+        run_id: One of its runs; the current run if ``None``.
 
     Raises:
-        WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        WorkflowNotFoundError: There is no such workflow.
+        RunNotFoundError: It has no such run.
     """
     return orjson.dumps(await _document(runtime, workflow_id, run_id or await _current(runtime, workflow_id)))
 
 
 async def export_chain(runtime: Runtime, workflow_id: str, run_id: str | None) -> AsyncGenerator[bytes]:
-    """The documents of all runs of a chain, first to last.
+    """Yield the documents of all runs of a chain, first to last.
+
+    Args:
+        runtime: The database.
+        workflow_id: The workflow.
+        run_id: A run of the chain; the current run if ``None``.
 
     Raises:
-        WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
+        WorkflowNotFoundError: There is no such workflow.
+        RunNotFoundError: It has no such run.
     """
     one = run_id or await _current(runtime, workflow_id)
     for member in await runtime.read(export_format.chain, one) or [one]:
@@ -34,9 +46,12 @@ async def export_chain(runtime: Runtime, workflow_id: str, run_id: str | None) -
 
 
 async def export_runs(runtime: Runtime, runs: AsyncIterable[Any], *, chains: bool) -> AsyncGenerator[bytes]:
-    """The documents of runs (which a listing gives), with ``chains`` those of all runs of their chains, each once.
+    """Yield the documents of runs. Runs that are deleted in the meantime are left out.
 
-    Runs that are deleted meanwhile are left out.
+    Args:
+        runtime: The database.
+        runs: The runs, as a listing yields them.
+        chains: Whether to include the other runs of their chains; each chain is exported once.
     """
     done: set[str] = set()
     async for run in runs:

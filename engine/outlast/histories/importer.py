@@ -1,7 +1,8 @@
-"""Importing histories: closed runs of another database, to be looked at and replayed here, never to be run.
+"""Importing histories: closed runs of another database, to be viewed and replayed here, never run.
 
-Everything is looked at before anything is written: each history by the transitions table, each row by its columns, each
-chain for its gaps. Then each workflow id comes in as one change, which looks again, under the lock, that nobody has it.
+Everything is checked before anything is written: each history against the transitions table, each row against its
+columns, each chain for gaps. Then each workflow id is imported by one change, which checks again under the lock that
+the id is not in use.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -27,7 +28,7 @@ from outlast_workflow.options.search_attributes import checked_attributes, from_
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
 from outlast_workflow.primitives.times import from_iso
 
-AT_ONCE = 500
+IDS_PER_READ: Final = 500
 OPEN_ACTIVITY = ("pending", "running")
 SAME_IN_STARTED = (
     "workflow_id",
@@ -39,7 +40,7 @@ SAME_IN_STARTED = (
 )
 
 Progress = Callable[[str, int], None]
-"""Told what is being done (``check`` or ``import``) and how far it is, in the source's measure or in runs."""
+"""Called with the phase (``check`` or ``import``) and how far it is: in the source's measure, or in runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,19 @@ class _Member:
 
 
 async def import_histories(runtime: Runtime, source: Source, progress: Progress | None = None) -> Imported:
-    """Bring in all runs of a source.
+    """Import all runs of a source.
+
+    Args:
+        runtime: The database.
+        source: A file's path, a document, or several.
+        progress: Called after each document that is checked and each workflow that is imported.
 
     Raises:
-        InvalidHistoryError: A document is none, a run is open, a history or a chain can't be; nothing was written.
+        InvalidHistoryError: A document, a history or a chain is invalid, or a run is open; nothing was written.
         HistoryExistsError: The database has one of the workflow ids or runs already.
     """
     documents = Documents(source)
-    told = progress or (lambda what, done: None)
+    report = progress or (lambda phase, done: None)
     workflows: dict[str, list[_Member]] = defaultdict(list)
     if not documents.size:
         return Imported(0, 0, 0)
@@ -84,7 +90,7 @@ async def import_histories(runtime: Runtime, source: Source, progress: Progress 
             place, name, run["run_id"], run["run_number"], run["first_run_id"], run["next_run_id"]
         )
         workflows[run["workflow_id"]].append(member)
-        told("check", place)
+        report("check", place)
     for members in workflows.values():
         _check_chains(members)
     await _check_new(runtime, workflows)
@@ -96,23 +102,29 @@ async def import_histories(runtime: Runtime, source: Source, progress: Progress 
         await runtime.journal.apply(ImportWorkflow(rows))
         runs += len(rows)
         events += sum(len(one.rows["events"]) for one in rows)
-        told("import", runs)
+        report("import", runs)
     return Imported(len(workflows), runs, events)
 
 
-# --- what is looked at ----------------------------------------------------------------------------------------------
+# --- checks --------------------------------------------------------------------------------------------------------
 
 
 def check_run(found: PortableRun, place: str) -> None:
-    """See that a run is closed and that its rows say what its history says.
+    """Check that a run is closed and that its rows agree with its history.
+
+    Args:
+        found: The run.
+        place: Where it was found, for the message of an error.
 
     Raises:
-        InvalidHistoryError: They don't; says what.
+        InvalidHistoryError: The run is open, its history is invalid, or a row disagrees with it.
     """
     run, events = found.run, _events(found, place)
     problems = check_history(events)
     if problems:
-        raise InvalidHistoryError(f"the history of run {run['run_id']} can't be: {problems[0]}", place=place)
+        raise InvalidHistoryError(
+            f"the history of run {run['run_id']} is invalid: {problems[0]}", place=place
+        )
     last = events[-1]
     if not last.terminal or run["closed_at"] is None or run["status"] in OPEN_RUN_STATUSES:
         raise InvalidHistoryError(
@@ -173,12 +185,13 @@ def _disagreements(run: dict[str, Any], first: Event, last: Event) -> Iterator[s
     if run["status"] != STATUS_AFTER[last.type]:
         yield "status"
     following = getattr(last, "next_run_id", None)
-    if following is not None and run["next_run_id"] != following:  # a closed run may have been reset since
+    # A closed run without a next one in its last event may have been reset since.
+    if following is not None and run["next_run_id"] != following:
         yield "next_run_id"
 
 
 def _check_chains(members: list[_Member]) -> None:
-    """Each chain is whole: it begins with its first run, and each run leads to the next."""
+    """Check that each chain is complete: it begins with its first run, and each run leads to the next."""
     members.sort(key=lambda member: (member.first_run_id, member.run_number))
     for first_run_id, chain in groupby(members, key=lambda member: member.first_run_id):
         expected: str | None = first_run_id
@@ -201,18 +214,18 @@ def _broken(member: _Member) -> InvalidHistoryError:
 async def _check_new(runtime: Runtime, workflows: dict[str, list[_Member]]) -> None:
     taken: list[str] = []
     ids = list(workflows)
-    for start in range(0, len(ids), AT_ONCE):
-        taken += await runtime.read(find_known_workflows, ids[start : start + AT_ONCE])
+    for start in range(0, len(ids), IDS_PER_READ):
+        taken += await runtime.read(find_known_workflows, ids[start : start + IDS_PER_READ])
     run_ids = [member.run_id for members in workflows.values() for member in members]
-    for start in range(0, len(run_ids), AT_ONCE):
-        found = await runtime.read(find_runs, run_ids[start : start + AT_ONCE])
+    for start in range(0, len(run_ids), IDS_PER_READ):
+        found = await runtime.read(find_runs, run_ids[start : start + IDS_PER_READ])
         taken += [row.run_id for row in found if row.workflow_id not in workflows]
     if taken:
         raise HistoryExistsError(sorted(taken))
 
 
 def _completed(found: PortableRun, place: str) -> PortableRun:
-    """A checked run with what its rows hold beside its document: a missed heartbeat's deadline, which an event says.
+    """Return a checked run with what its document lacks: the deadline of a missed heartbeat, from the event.
 
     Raises:
         InvalidHistoryError: That deadline is no instant.
@@ -236,6 +249,3 @@ def _completed(found: PortableRun, place: str) -> PortableRun:
             (*row[:at], missed.get(row[named], row[at]), *row[at + 1 :]) for row in found.rows["activities"]
         ]
     return found
-
-
-# --- what is written ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Resetting a workflow: read its latest run, plan the point, apply the change."""
+"""Resetting a workflow: read its current run, plan the point, apply the change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from outlast_workflow.primitives.times import microseconds
 
 
 class ResetOptions(TypedDict, total=False):
-    """What a reset may say besides its point; see :meth:`outlast.WorkflowHandle.reset`."""
+    """The options of a reset besides its point; see :meth:`outlast.WorkflowHandle.reset`."""
 
     reason: str | None
     execution_timeout: Seconds | None
@@ -36,12 +36,25 @@ async def reset(
     execution_timeout: Seconds | None,
     signals: bool = True,
 ) -> str:
-    """Reset a workflow; returns the id of the new run.
+    """Reset a workflow.
+
+    Args:
+        runtime: The database.
+        workflow_id: The workflow.
+        run_id: The run to reset, which must be the current one; the current run if ``None``.
+        to: The last event to keep, by number or by name.
+        reason: Why, for the history.
+        execution_timeout: A new one, in seconds from now.
+        signals: Whether the signals after the point are kept.
+
+    Returns:
+        The id of the new run.
 
     Raises:
-        InvalidOptionError: ``to``, the reason or the timeout can't be.
-        WorkflowNotFoundError: There is no such workflow; RunNotFoundError: it has no such run.
-        ResetRefusedError: It can't be reset, or not to that point.
+        InvalidOptionError: ``to``, the reason or the timeout cannot be used.
+        WorkflowNotFoundError: There is no such workflow.
+        RunNotFoundError: It has no such run.
+        ResetRefusedError: It cannot be reset, or not to that point.
     """
     reason = validate_reason(reason)
     timeout = None

@@ -1,9 +1,9 @@
-"""Retention: closed chains are deleted by age or number, a few rows at a time, exported first if that is wanted.
+"""Retention: deletes closed chains by age or number, a few rows at a time, and exports them first if configured.
 
-Any number of processes may do it at once, and die at any moment. An export is a file whose name follows from the chain
-(the day it was closed, its last run), which appears whole, by a rename, before the first row is deleted, and is never
-written again. So whoever reads a chain of which another has deleted a part finds the whole one in its place by then,
-and leaves it there; two that have read the same whole chain write the same file.
+Any number of processes may do this at once, and may die at any moment. The name of an export file follows from the
+chain (the day it was closed, its last run). The file appears complete, by a rename, before the first row is deleted,
+and is never written again. So a process that reads a chain which another one has partly deleted finds the complete file
+in place, and keeps it; two that have read the same complete chain write the same file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from outlast_workflow.primitives.times import to_datetime
 
 logger = logging.getLogger("outlast.retention")
 
-CHAINS_AT_ONCE: Final = 100
+CHAINS_PER_READ: Final = 100
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class RetentionReport:
         chains: How many chains were deleted.
         runs: How many runs those had.
         exported: How many chains were written to files first.
-        kept: How many were passed over because they had gone on meanwhile.
+        kept: How many were skipped because they had continued in the meantime.
     """
 
     chains: int = 0
@@ -57,9 +57,13 @@ class HasRuntime(Protocol):
 
 
 class Retention:
-    """Deletes what a policy no longer keeps: ``await Retention(client, policy).run_pass()``, or beside a worker.
+    """Deletes what a policy no longer keeps: ``await Retention(client, policy).run_pass()``, or as part of a worker.
 
-    Any number may run: each chain is deleted by whoever comes first.
+    Any number of them may run; each chain is deleted by the first that reaches it.
+
+    Args:
+        client: The client of the database.
+        policy: What is kept.
     """
 
     def __init__(self, client: HasRuntime, policy: RetentionPolicy) -> None:
@@ -69,13 +73,13 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Make a pass every so often, by the same means as the watchdog's; never two at once."""
+        """Start making a pass at the policy's interval, on the same scheduler as the watchdog's; never two at once."""
         self._periodic = periodic(self._runtime.environment)
         self._periodic.add("retention", float(self._policy.interval), self._wake)
         self._periodic.start()
 
     async def stop(self) -> None:
-        """Stop; a pass under way ends after the chain that it is at."""
+        """Stop. A pass in progress is cancelled; a step that was handed to the journal is still committed."""
         if self._periodic is not None:
             self._periodic.stop()
             self._periodic = None
@@ -91,16 +95,23 @@ class Retention:
         try:
             report = await self.run_pass()
         except (OutlastError, OSError) as error:
-            logger.warning("retention could not go on, and tries again later: %s", error)
+            logger.warning("retention was interrupted, and tries again later: %s", error)
             return
         if report.chains:
             logger.info("retention deleted %d runs of %d workflows", report.runs, report.chains)
 
     async def run_pass(self, limit: int | None = None) -> RetentionReport:
-        """Delete what has expired, oldest first, at most ``limit`` chains.
+        """Delete what has expired, oldest first.
 
-        It walks from the oldest run to those that are too young to have expired, and with ``days`` a day's runs
-        further, for clocks may differ: so it costs what is old, and not what there is.
+        A pass walks from the oldest run to those that are too young to have expired and, with ``days``, one more day of
+        runs, because clocks may differ. So its cost depends on what is old, not on the size of the database.
+
+        Args:
+            limit: At most how many chains to delete; no limit if ``None``.
+
+        Raises:
+            StoreError: The database did not answer.
+            OSError: A file could not be written.
         """
         runtime, policy, report = self._runtime, self._policy, RetentionReport()
         now = runtime.environment.clock.now()
@@ -112,7 +123,7 @@ class Retention:
                 return report
         after = ""
         while limit is None or report.chains < limit:
-            most = CHAINS_AT_ONCE if limit is None else min(CHAINS_AT_ONCE, limit - report.chains)
+            most = CHAINS_PER_READ if limit is None else min(CHAINS_PER_READ, limit - report.chains)
             found = await runtime.read_aside(deletion.expired, after, before, closed_before, most)
             for chain in found:
                 await self._delete(chain, report)
@@ -125,7 +136,8 @@ class Retention:
         if self._policy.export_to is not None:
             try:
                 report.exported += await self._export(self._policy.export_to, chain)
-            except WorkflowNotFoundError:  # somebody else has deleted it
+            except WorkflowNotFoundError:
+                # Another process has deleted it.
                 return
         try:
             report.runs += await delete_chain(self._runtime, chain.last_run_id, chain.workflow_id)
@@ -134,14 +146,15 @@ class Retention:
             report.kept += 1
 
     async def _export(self, folder: Path, chain: Chain) -> bool:
-        """See to it that a chain is in its file, on disk; returns whether this wrote it."""
+        """Make sure that a chain is in its file on disk, and return whether this call wrote it."""
         day = to_datetime(chain.closed_at).date()
         file = folder / day.isoformat() / f"{chain.last_run_id}.jsonl"
         if file.exists():
             return False
-        # Only as far as that run: a reset may have taken the chain up meanwhile, which then stays.
+        # Only as far as that run: a reset may have continued the chain since, and then it is kept.
         members = await self._runtime.read_aside(deletion.chain_backwards, chain.last_run_id)
-        if not members:  # somebody else has deleted it
+        if not members:
+            # Another process has deleted it.
             return False
         texts = [await export_run(self._runtime, chain.workflow_id, run_id) for run_id in members]
         write = partial(_write, file, f".{file.name}.{self._runtime.environment.ids.next()}.part", texts)
@@ -151,7 +164,7 @@ class Retention:
 
 
 def _write(file: Path, part: str, texts: Sequence[bytes]) -> bool:
-    """Write a file that appears whole, and is on the disk then; not if it is there already."""
+    """Write a file that appears complete and is then on disk; return ``False`` if it is there already."""
     folder = file.parent
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / part
@@ -160,7 +173,8 @@ def _write(file: Path, part: str, texts: Sequence[bytes]) -> bool:
             opened.writelines(text + b"\n" for text in texts)
             opened.flush()
             os.fsync(opened.fileno())
-        if file.exists():  # only now: who reads a chain in which a run is missing comes after its file
+        # Checked only now: a process that has read a partly deleted chain finds the complete file here.
+        if file.exists():
             return False
         made.replace(file)
     finally:
@@ -171,10 +185,11 @@ def _write(file: Path, part: str, texts: Sequence[bytes]) -> bool:
 
 
 def _sync(folder: Path) -> None:
-    """Have the names in a folder on the disk, where folders can be opened."""
+    """Flush the names in a folder to disk, where folders can be opened."""
     try:
         opened = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows
+    except PermissionError:
+        # Windows.
         return
     try:
         os.fsync(opened)

@@ -14,15 +14,15 @@ DAY_S: Final = 86_400
 
 
 class RetentionPolicy:
-    """What is kept of closed workflows; immutable. Open ones are always kept, and chains whole.
+    """What is kept of closed workflows; immutable. Open workflows are always kept, and chains are kept whole.
 
     Args:
-        days: Keep what was closed within so many days (a number, or a timedelta).
-        keep_last: Keep the newest so many closed chains, whatever their age. With ``days``, a chain goes only when
-            neither keeps it.
-        export_to: A folder to which each chain is written before it is deleted, as ``outlast export`` writes it: a
-            file each, in a folder for the day that it was closed.
-        interval: Seconds between two passes.
+        days: Keep what was closed within this many days (a number, or a timedelta).
+        keep_last: Keep this many of the newest closed chains, whatever their age. With ``days``, a chain is deleted
+            only if neither keeps it.
+        export_to: A folder to which each chain is exported before it is deleted, as ``outlast export`` writes it: one
+            file a chain, in a folder for the day on which it was closed.
+        interval: Seconds between two passes, or a timedelta; at least 1 second.
 
     Raises:
         InvalidOptionError: Neither ``days`` nor ``keep_last`` is given, or a value is out of range.

@@ -1,4 +1,4 @@
-"""Where exported histories come from: a file of JSON documents, one a line (or one alone), or documents at hand."""
+"""Where exported histories come from: a file of JSON documents, one a line or a single one, or documents in memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Source = str | PathLike[str] | dict[str, Any] | Iterable[dict[str, Any]]
 
 
 class Documents:
-    """The documents of a source; they can be walked along more than once, and a file is never whole in memory.
+    """The documents of a source. They can be iterated more than once, and a file is never held in memory as a whole.
 
-    A place is where a document begins in its file, or which of those at hand it is.
+    A place is the byte at which a document begins in its file, or the index of a document in memory.
     """
 
     def __init__(self, source: Source) -> None:
@@ -33,7 +33,7 @@ class Documents:
 
     @property
     def size(self) -> int:
-        """How many bytes, or documents, there are.
+        """The size of the source, in bytes of its file or in documents.
 
         Raises:
             InvalidHistoryError: The file is not there, or empty.
@@ -47,7 +47,7 @@ class Documents:
         return size
 
     def __iter__(self) -> Iterator[tuple[int, str, Any]]:
-        """Of each document its place, what to call that in messages, and itself.
+        """Yield each document's place, the name of that place in messages, and the document.
 
         Raises:
             InvalidHistoryError: The file is not there, or is not JSON.
@@ -64,7 +64,8 @@ class Documents:
                     try:
                         yield place, name, orjson.loads(line)
                     except orjson.JSONDecodeError:
-                        if place == 0:  # one document over many lines, as people keep it
+                        # A single document may be spread over many lines.
+                        if place == 0:
                             yield 0, self.path.name, self._whole()
                             return
                         raise InvalidHistoryError(
@@ -74,7 +75,7 @@ class Documents:
                 place += len(line)
 
     def at(self, place: int) -> Any:
-        """The document of a place."""
+        """Return the document of a place."""
         if self.path is None:
             return self._given[place]
         with self._opened() as file:
@@ -91,7 +92,7 @@ class Documents:
             return self.path.open("rb")
         except OSError as error:
             raise InvalidHistoryError(
-                f"can't be read: {error.strerror}: check the path", place=str(self.path)
+                f"cannot be read: {error.strerror}: check the path", place=str(self.path)
             ) from None
 
     def _whole(self) -> Any:
