@@ -3,9 +3,9 @@
 Heartbeats pass through the chain where a worker records them. A worker composes the chain around its activities'
 functions when it is made, so the runner calls one function either way.
 
-An attempt's interceptors run where its function does. Around a plain ``def`` that is a thread without an event loop, so
-there :meth:`ActivityInterceptor.run_activity`, which is ``async`` all the same, can await nothing but ``next``. An
-activity of another process is not seen: neither interceptors nor what they hold could be taken there.
+An attempt's interceptors run where its function does. A plain ``def`` runs on a thread without an event loop, so there
+:meth:`ActivityInterceptor.run_activity` is ``async`` but can await nothing except ``next``. Activities that run in
+another process are not intercepted: neither interceptors nor what they hold could be sent there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ActivityInterceptor", "Heartbeat", "RunActivity", "intercepted"]
 
 @dataclass(slots=True)
 class RunActivity:
-    """An attempt is run; ``headers`` are those of its call."""
+    """An attempt runs; ``headers`` are those of the call."""
 
     info: ActivityInfo
     args: tuple[Any, ...]
@@ -34,7 +34,7 @@ class RunActivity:
 
 
 class ActivityInterceptor:
-    """The part of an interceptor that stands around activities: override what you want to see."""
+    """The part of an interceptor that stands around activities: override the methods that you need."""
 
     async def run_activity(
         self, call: RunActivity, next: Callable[[RunActivity], Coroutine[Any, Any, Any]]
@@ -43,7 +43,7 @@ class ActivityInterceptor:
         return await next(call)
 
     def heartbeat(self, call: Heartbeat, next: Callable[[Heartbeat], None]) -> None:
-        """Around a heartbeat, on whatever thread it is given."""
+        """Around a heartbeat, on the thread that sends it."""
         next(call)
 
 

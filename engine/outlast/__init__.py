@@ -1,6 +1,6 @@
-"""Outlast: durable execution for Python. Everything a user imports comes from here.
+"""Outlast: durable execution for Python. The names that users import.
 
-Each name is loaded when it is first asked for.
+Each name is loaded when it is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What activity code uses: ``from outlast import activity``."""
+"""The names that activity code uses: ``from outlast import activity``."""
 
 from outlast_activities.context import (
     ActivityInfo,

@@ -1,4 +1,4 @@
-"""What interceptors are made of: ``from outlast.interceptors import Interceptor``."""
+"""Interceptors and the calls that they see: ``from outlast.interceptors import Interceptor``."""
 
 from outlast.client.intercepted_calls import (
     CancelWorkflow,

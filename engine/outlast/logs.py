@@ -1,8 +1,8 @@
 """Logging that carries run ids: ``from outlast.logs import RunIds``.
 
-``workflow.logger`` and ``activity.logger`` put the ids of the run (and of the attempt) beside what they log. A handler
-with this filter does the same for every other logger: whatever libraries log while a workflow's or an activity's code
-runs, says for which run. Where no such code runs, the fields are there and empty, so that a format may name them.
+``workflow.logger`` and ``activity.logger`` add the ids of the run (and of the attempt) to what they log. A handler with
+this filter does the same for every other logger: what libraries log while the code of a workflow or an activity runs
+then says for which run. Where no such code runs, the fields are present and empty, so that a format may name them.
 
 ::
 
@@ -24,14 +24,14 @@ from outlast_workflow.run.machine import RunLoop
 __all__ = ["FIELDS", "RunIds"]
 
 FIELDS: Final = ("workflow_id", "run_id", "activity_id", "activity_type", "attempt")
-"""What each record gets."""
+"""The fields that each record gets."""
 
 
 class RunIds(logging.Filter):
-    """Gives every record the ids of the run that its code runs for; what a record says itself stays."""
+    """Adds to every record the ids of the run whose code is running; fields that a record has already are kept."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Fill in the fields; keeps every record."""
+        """Fill in the fields, and keep the record."""
         found = _ids()
         for name in FIELDS:
             if not hasattr(record, name):

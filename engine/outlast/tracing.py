@@ -1,13 +1,13 @@
 """Tracing by OpenTelemetry: ``Client.connect(url, interceptors=[TracingInterceptor()])``.
 
-A workflow may live for months and in many processes, so no span spans it. Spans are short, linked by the context that
-travels in headers (W3C trace context, or whatever propagator the process has set), as Temporal's are::
+A workflow may live for months and in many processes, so no single span covers it. Spans are short, and linked by the
+context that travels in headers (W3C trace context, or the propagator that the process has set), as Temporal's are::
 
     StartWorkflow:Order                     the client
     ├── RunWorkflow:Order                   a run begins (each run of the chain; no duration)
     ├── StartActivity:charge                the code calls an activity (no duration)
     │   ├── RunActivity:charge              an attempt, as long as it takes
-    │   └── RunActivity:charge              … the next one, in whatever process
+    │   └── RunActivity:charge              the next attempt, in any process
     ├── StartChildWorkflow:Parcel
     │   └── RunWorkflow:Parcel
     └── CompleteWorkflow:Order              a run ends by its code
@@ -16,8 +16,8 @@ travels in headers (W3C trace context, or whatever propagator the process has se
     UpdateWorkflow:set_price                likewise; QueryWorkflow:status is a span of its own
     └── HandleUpdate:set_price
 
-Replay makes no spans. What the code does live is done again where its commit was lost or refused, and so are its spans:
-they are made at least once, and nearly always once. Errors are recorded by their types: never messages or arguments.
+Replay makes no spans. If a commit is lost or refused, the code runs that workflow task again and makes its spans again:
+each span is made at least once, and nearly always once. Errors are recorded by type, never with messages or arguments.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ _NO_ERRORS = (asyncio.CancelledError, ContinueAsNew, RunEvicted, GeneratorExit)
 
 
 class TracingInterceptor(Interceptor):
-    """Makes spans of what clients, workflows and activities do; see the module.
+    """Makes spans for what clients, workflows and activities do; see the module.
 
     Args:
-        tracer_provider: Where spans go; by default the process's own, be it set already or later.
-        propagator: How the context is written into headers; by default the process's own, which is W3C's.
+        tracer_provider: Where spans go; by default the process's own, whether it is set before or after.
+        propagator: How the context is written into headers; by default the process's own (W3C unless it was changed).
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TracingInterceptor(Interceptor):
     async def start_workflow(
         self, call: StartWorkflow, next: Callable[[StartWorkflow], Coroutine[Any, Any, WorkflowHandle[Any]]]
     ) -> WorkflowHandle[Any]:
-        """A span around a start."""
+        """Make a span around a start."""
         name = "StartWorkflow"
         if call.signal is not None or call.update is not None:
             name = "SignalWithStartWorkflow" if call.update is None else "UpdateWithStartWorkflow"
@@ -102,7 +102,7 @@ class TracingInterceptor(Interceptor):
     async def signal_workflow(
         self, call: SignalWorkflow, next: Callable[[SignalWorkflow], Coroutine[Any, Any, None]]
     ) -> None:
-        """A span around a signal."""
+        """Make a span around a signal."""
         attributes: Attributes = {"outlast.workflow.id": call.workflow_id}
         with self._span(f"SignalWorkflow:{call.name}", SpanKind.PRODUCER, attributes):
             self._inject(call.headers)
@@ -111,7 +111,7 @@ class TracingInterceptor(Interceptor):
     async def update_workflow(
         self, call: UpdateWorkflow, next: Callable[[UpdateWorkflow], Coroutine[Any, Any, UpdateHandle[Any]]]
     ) -> UpdateHandle[Any]:
-        """A span around the sending of an update."""
+        """Make a span around the sending of an update."""
         attributes: Attributes = {"outlast.workflow.id": call.workflow_id, "outlast.update.id": call.id}
         with self._span(f"UpdateWorkflow:{call.name}", SpanKind.PRODUCER, attributes):
             self._inject(call.headers)
@@ -120,7 +120,7 @@ class TracingInterceptor(Interceptor):
     async def query_workflow(
         self, call: QueryWorkflow, next: Callable[[QueryWorkflow], Coroutine[Any, Any, Any]]
     ) -> Any:
-        """A span around a query."""
+        """Make a span around a query."""
         attributes: Attributes = {"outlast.workflow.id": call.workflow_id}
         with self._span(f"QueryWorkflow:{call.name}", SpanKind.CLIENT, attributes):
             self._inject(call.headers)
@@ -131,7 +131,7 @@ class TracingInterceptor(Interceptor):
     async def run_workflow(
         self, call: RunWorkflow, next: Callable[[RunWorkflow], Coroutine[Any, Any, Any]]
     ) -> Any:
-        """A span where a run begins and one where it ends; its code runs in the context of its start."""
+        """Make a span where a run begins and one where it ends; its code runs in the context of its start."""
         contexts.attach(self._extract(call.headers))
         self._moment(f"RunWorkflow:{call.workflow_type}", SpanKind.CONSUMER)
         name = f"CompleteWorkflow:{call.workflow_type}"
@@ -147,26 +147,28 @@ class TracingInterceptor(Interceptor):
     async def handle_signal(
         self, call: HandleSignal, next: Callable[[HandleSignal], Coroutine[Any, Any, None]]
     ) -> None:
-        """A span where a signal is handled: part of its sender's trace, linked to the run, in whose context it runs."""
+        """Make a span where a signal is handled: in its sender's trace, linked to the run in whose context it runs."""
         self._arrived(f"HandleSignal:{call.name}", call.headers)
         await next(call)
 
     async def handle_update(
         self, call: HandleUpdate, next: Callable[[HandleUpdate], Coroutine[Any, Any, Any]]
     ) -> Any:
-        """A span where an update begins to be handled, as for a signal."""
+        """Make a span where an update is handled, as for a signal."""
         self._arrived(f"HandleUpdate:{call.name}", call.headers)
         return await next(call)
 
     def handle_query(self, call: HandleQuery, next: Callable[[HandleQuery], Any]) -> Any:
-        """A span around the answer to a query, in the trace of who asks."""
-        with self._span(f"HandleQuery:{call.name}", SpanKind.SERVER, _facts(), self._extract(call.headers)):
+        """Make a span around a query's handler, in the trace of its sender."""
+        with self._span(
+            f"HandleQuery:{call.name}", SpanKind.SERVER, _run_attributes(), self._extract(call.headers)
+        ):
             return next(call)
 
     def start_activity(
         self, call: StartActivity, next: Callable[[StartActivity], ActivityFuture[Any]]
     ) -> ActivityFuture[Any]:
-        """A span where the code calls an activity."""
+        """Make a span where the code calls an activity."""
         attributes: Attributes = {"outlast.activity.type": call.activity_type}
         self._moment(f"StartActivity:{call.activity_type}", SpanKind.PRODUCER, attributes, into=call.headers)
         return next(call)
@@ -174,7 +176,7 @@ class TracingInterceptor(Interceptor):
     def start_child(
         self, call: StartChild, next: Callable[[StartChild], ChildWorkflowHandle[Any]]
     ) -> ChildWorkflowHandle[Any]:
-        """A span where the code starts a child."""
+        """Make a span where the code starts a child."""
         name = f"StartChildWorkflow:{call.workflow_type}"
         self._moment(name, SpanKind.PRODUCER, into=call.headers)
         return next(call)
@@ -182,7 +184,7 @@ class TracingInterceptor(Interceptor):
     def signal_external(
         self, call: SignalExternal, next: Callable[[SignalExternal], ExternalSignalFuture]
     ) -> ExternalSignalFuture:
-        """A span where the code signals another workflow."""
+        """Make a span where the code signals another workflow."""
         name = f"SignalExternalWorkflow:{call.name}"
         self._moment(name, SpanKind.PRODUCER, {"outlast.to": call.workflow_id}, into=call.headers)
         return next(call)
@@ -192,7 +194,7 @@ class TracingInterceptor(Interceptor):
     async def run_activity(
         self, call: RunActivity, next: Callable[[RunActivity], Coroutine[Any, Any, Any]]
     ) -> Any:
-        """A span around an attempt, which is the current one for the activity's code."""
+        """Make a span around an attempt; it is the current span of the activity's code."""
         info = call.info
         attributes: Attributes = {
             "outlast.workflow.id": info.workflow_id,
@@ -212,7 +214,7 @@ class TracingInterceptor(Interceptor):
     def _span(
         self, name: str, kind: SpanKind, attributes: Attributes, context: Context | None = None
     ) -> Generator[Span]:
-        """A current span, around something that takes time."""
+        """Make a span current for as long as something takes."""
         with self._tracer.start_as_current_span(
             name,
             context,
@@ -224,7 +226,7 @@ class TracingInterceptor(Interceptor):
             try:
                 yield span
             except BaseException as error:
-                _note(span, error)
+                _record(span, error)
                 raise
 
     def _moment(
@@ -236,19 +238,19 @@ class TracingInterceptor(Interceptor):
         error: BaseException | None = None,
         into: dict[str, str] | None = None,
     ) -> None:
-        """A span of a workflow's code, which takes no time: only live, and with its run's facts."""
+        """Make a span of no duration for workflow code, with its run's attributes; none in replay."""
         if workflow.in_replay():
             return
         context = contexts.get_current()
-        span = self._tracer.start_span(name, context, kind, {**_facts(), **(attributes or {})})
+        span = self._tracer.start_span(name, context, kind, {**_run_attributes(), **(attributes or {})})
         if error is not None:
-            _note(span, error)
+            _record(span, error)
         if into is not None:
             self._inject(into, trace.set_span_in_context(span, context))
         span.end()
 
     def _arrived(self, name: str, headers: Mapping[str, str]) -> None:
-        """A span where a request is handled, in the trace of who sent it."""
+        """Make a span where a message is handled, in its sender's trace."""
         run = self._extract(RUN_HEADERS.get() or {})
         contexts.attach(run)
         if workflow.in_replay():
@@ -257,7 +259,9 @@ class TracingInterceptor(Interceptor):
         of_run = trace.get_current_span(run).get_span_context()
         known = trace.get_current_span(sender).get_span_context().is_valid
         links = [Link(of_run)] if known and of_run.is_valid else None
-        span = self._tracer.start_span(name, sender if known else run, SpanKind.CONSUMER, _facts(), links)
+        span = self._tracer.start_span(
+            name, sender if known else run, SpanKind.CONSUMER, _run_attributes(), links
+        )
         span.end()
 
     # --- headers ----------------------------------------------------------------------------------------------------
@@ -270,8 +274,8 @@ class TracingInterceptor(Interceptor):
         return (self._propagator or get_global_textmap()).extract(headers, Context())
 
 
-def _facts() -> Attributes:
-    """What a span of a workflow's code says of its run."""
+def _run_attributes() -> Attributes:
+    """Return the attributes of the run whose code is running."""
     info = workflow.info()
     return {
         "outlast.workflow.id": info.workflow_id,
@@ -280,8 +284,8 @@ def _facts() -> Attributes:
     }
 
 
-def _note(span: Span, error: BaseException) -> None:
-    """Record an error by its type; what is only control flow is no error."""
+def _record(span: Span, error: BaseException) -> None:
+    """Record an error by its type; control flow is recorded as an outcome, not as an error."""
     name = type(error).__qualname__
     if isinstance(error, ContinueAsNew):
         span.set_attribute("outlast.outcome", "continued_as_new")

@@ -1,4 +1,4 @@
-"""What workflow code uses: ``from outlast import workflow``."""
+"""The names that workflow code uses: ``from outlast import workflow``."""
 
 from outlast_workflow.api import blocking, unsafe
 from outlast_workflow.api.activities import (

@@ -136,7 +136,7 @@ class Client:
         options: StartOptions | None = None,
     ) -> BlockingHandle[Any]: ...
 
-    # mypy can't match a TypeVarTuple with *args: Any, as in the asynchronous client.
+    # mypy cannot match a TypeVarTuple with *args: Any, as in the asynchronous client.
     def start(  # type: ignore[misc]
         self, workflow: Any, *args: Any, **options: Any
     ) -> BlockingHandle[Any]:

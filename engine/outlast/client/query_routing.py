@@ -85,7 +85,7 @@ async def _query_elsewhere(
     subscription = runtime.request_waits.subscribe(row.kind, row.request_id)
     try:
         key = await runtime.journal.apply(AskQuery(row, int(timeout_s * MICROSECONDS_PER_SECOND)))
-        # The answer comes from another process, whoever owns the run.
+        # The answer comes from another process, whichever process owns the run.
         _, text = await runtime.request_waits.wait(subscription, key, None)
         return QueryResult.from_text(text)
     finally:

@@ -12,7 +12,7 @@ from outlast_workflow.options.activity import ActivityOptions
 
 @dataclass(slots=True)
 class RunWorkflow:
-    """A run's code is entered; ``headers`` are those that it was started with."""
+    """A run's code is entered; ``headers`` are those that the run was started with."""
 
     workflow_type: str
     args: tuple[Any, ...]
@@ -30,7 +30,7 @@ class HandleSignal:
 
 @dataclass(slots=True)
 class HandleUpdate:
-    """An update is handled; its validator has passed it."""
+    """An update is handled; its validator has accepted it."""
 
     name: str
     args: tuple[Any, ...]
@@ -39,7 +39,7 @@ class HandleUpdate:
 
 @dataclass(slots=True)
 class HandleQuery:
-    """A query is answered. It may only look, and so may what stands around it."""
+    """A query is handled. Its handler must not change the run, and neither may an interceptor."""
 
     name: str
     args: tuple[Any, ...]
@@ -51,7 +51,7 @@ class HandleQuery:
 
 @dataclass(slots=True)
 class StartActivity:
-    """The code calls an activity; ``options`` are those of the declaration with those of the call over them."""
+    """The code calls an activity; ``options`` are those of the declaration, overridden by those of the call."""
 
     activity_type: str
     args: tuple[Any, ...]
@@ -62,7 +62,7 @@ class StartActivity:
 
 @dataclass(slots=True)
 class StartChild:
-    """The code starts a child; ``workflow_id`` is ``None`` where it gave none."""
+    """The code starts a child; ``workflow_id`` is ``None`` if the code gave none."""
 
     workflow_type: str
     args: tuple[Any, ...]
@@ -72,7 +72,7 @@ class StartChild:
 
 @dataclass(slots=True)
 class SignalExternal:
-    """The code signals another workflow, which may be a child of its own."""
+    """The code signals another workflow, perhaps its own child."""
 
     workflow_id: str
     name: str
@@ -82,7 +82,7 @@ class SignalExternal:
 
 @dataclass(slots=True)
 class ContinueAsNewCall:
-    """The code ends this run by starting the next one; ``headers`` are this run's until somebody changes them."""
+    """The code continues the run as new; ``headers`` are this run's unless an interceptor changes them."""
 
     workflow_type: str
     args: tuple[Any, ...]

@@ -5,8 +5,8 @@
     a run, a signal, an update, a query ──▶ first interceptor ──▶ second ──▶ the workflow's code
     an activity, a child, a signal, …   ◀── the command ◀── second ◀── first interceptor ◀── the workflow's code
 
-Each method gets the call, which it may change, and ``next``, which it calls with it. The code of an interceptor is
-workflow code: it must be deterministic, and replay runs it too (:func:`outlast.workflow.in_replay` tells).
+Each method gets the call, which it may change and passes to ``next``. The code of an interceptor is workflow code: it
+must be deterministic, and replay runs it too (:func:`outlast.workflow.in_replay` tells).
 
 The interceptors of a run are a :class:`~outlast_workflow.primitives.interceptor_chain.Chain` in its definition. Each
 verb is called through it in one place: the run in the machine, handlers where their tasks run, commands where they are
@@ -38,9 +38,9 @@ from outlast_workflow.run.intercepted_calls import (
 
 
 class WorkflowInterceptor:
-    """The part of an interceptor that stands around workflow code: override what you want to see.
+    """The part of an interceptor that stands around workflow code: override the methods that you need.
 
-    One object serves all runs of a worker: what it must remember of a run belongs into a context variable, set in
+    One object serves all runs of a worker. Keep what it must remember of a run in a context variable that is set in
     :meth:`run_workflow`.
     """
 
@@ -63,29 +63,29 @@ class WorkflowInterceptor:
         return await next(call)
 
     def handle_query(self, call: HandleQuery, next: Callable[[HandleQuery], Any]) -> Any:
-        """Around the answer to a query."""
+        """Around the handler of a query."""
         return next(call)
 
     def start_activity(
         self, call: StartActivity, next: Callable[[StartActivity], ActivityFuture[Any]]
     ) -> ActivityFuture[Any]:
-        """When the code calls an activity."""
+        """Around the call of an activity."""
         return next(call)
 
     def start_child(
         self, call: StartChild, next: Callable[[StartChild], ChildWorkflowHandle[Any]]
     ) -> ChildWorkflowHandle[Any]:
-        """When the code starts a child."""
+        """Around the start of a child."""
         return next(call)
 
     def signal_external(
         self, call: SignalExternal, next: Callable[[SignalExternal], ExternalSignalFuture]
     ) -> ExternalSignalFuture:
-        """When the code signals another workflow."""
+        """Around a signal to another workflow."""
         return next(call)
 
     def continue_as_new(self, call: ContinueAsNewCall, next: Callable[[ContinueAsNewCall], None]) -> None:
-        """When the run ends by starting the next one."""
+        """Around the end of a run that continues as new."""
         next(call)
 
 
