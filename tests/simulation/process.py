@@ -329,7 +329,9 @@ class Process:
                 )
 
             if enforcing and self.faults.happens("enforced_twice"):
-                self.loop.call_later(self.rng.random() * 2 * self.role.lease, self._again, submit, change)
+                for leases in LATER_BY_LEASES:
+                    delay_s = self.rng.random() * leases * self.role.lease
+                    self.loop.call_later(delay_s, self._again, submit, change)
 
         runtime.journal.submit = disturbed  # type: ignore[method-assign]
 
@@ -346,6 +348,8 @@ class Process:
             submit(change, lambda value, error: None)
 
 
+LATER_BY_LEASES = (0.2, 1.0, 2.0)
+"""By how much slower watchdogs write what they saw, in leases: soon, while the next attempt runs, and long after."""
 LOOKED_AT = 0.1
 """How often all invariants are checked when a watchdog has written something."""
 DISTURBING = ("called_twice", "crash_enforced", "enforced_twice", "freeze_decided", "freeze_enforcing")
