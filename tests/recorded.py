@@ -25,7 +25,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from outlast.testing.prefixes import check_every_prefix
+from outlast.testing.prefix_replay import check_every_prefix
 from outlast.worker.settings import WorkerSettings
 from outlast_store.database.sql_text import fetch
 from outlast_store.reads.histories import read_history

@@ -12,10 +12,10 @@ from starlette.types import ASGIApp
 
 from outlast import Client
 from outlast_dashboard.api.application import make_api
-from outlast_dashboard.guard import Guard
+from outlast_dashboard.encoded_paths import EncodedSlashes
 from outlast_dashboard.pages.application import make_pages
-from outlast_dashboard.paths import EncodedSlashes
 from outlast_dashboard.problems import http_problem
+from outlast_dashboard.request_guard import Guard
 from outlast_dashboard.security.sessions import Sessions
 from outlast_dashboard.settings import WebSettings
 from outlast_dashboard.web import Serving, Web

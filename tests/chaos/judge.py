@@ -15,7 +15,7 @@ from tests.chaos.programs import HANG_S, WORKFLOWS, trace
 from tests.chaos.record import Record, read
 
 from outlast.testing import Replayer, check_database
-from outlast.testing.prefixes import check_every_prefix
+from outlast.testing.prefix_replay import check_every_prefix
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.options.limits import StructuralLimits

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.dashboard.browsing import ask, served, working
 
 from outlast import Client, StartOptions
-from outlast_dashboard.live import ChangeSignal
+from outlast_dashboard.notifications import ChangeSignal
 
 PAGES = [
     *("/", "/?id_prefix=nothing", "/?where=wrong", "/start", "/login", "/bulk?action=cancel&status=open"),

@@ -8,7 +8,7 @@ import pytest
 from tests.dashboard.conftest import Served
 
 from outlast import StartOptions
-from outlast_dashboard.live import ChangeSignal
+from outlast_dashboard.notifications import ChangeSignal
 from outlast_store.reads import overview
 
 

@@ -13,7 +13,7 @@ from tests.rows import latest_row
 
 from outlast import Client, StartOptions
 from outlast_dashboard import Token, WebSettings, control_plane
-from outlast_dashboard.live import ChangeSignal
+from outlast_dashboard.notifications import ChangeSignal
 from outlast_dashboard.pages.forms import arguments, progress
 from outlast_dashboard.pages.login import _local
 from outlast_dashboard.pages.rendering import ahead, nearness, until

@@ -272,7 +272,7 @@ async def test_a_run_in_a_storm_of_signals_comes_to_its_end(
     talking: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal lands between each of its last workflow tasks and their commit; still it ends."""
-    from outlast.worker.runs.decider import Decider
+    from outlast.worker.runs.task_builder import Decider
     from outlast_runs.signals import SendSignal
     from outlast_workflow.history.events import SignalReceived
     from outlast_workflow.primitives.payloads import Payload

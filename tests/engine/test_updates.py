@@ -474,7 +474,7 @@ async def test_a_run_in_a_storm_of_updates_comes_to_its_end(
     answering: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update lands between each of its last workflow tasks and their commit; still it ends, and all are answered."""
-    from outlast.worker.runs.decider import Decider
+    from outlast.worker.runs.task_builder import Decider
 
     async with answering() as env:
         handle = await env.client.start(Cart.run, "ada", id="c")

@@ -15,7 +15,7 @@ from tests.simulation.programs import UNHEARD, Executions, Program
 from tests.simulation.story import Story
 
 from outlast.testing import check_database
-from outlast.testing.prefixes import check_every_prefix
+from outlast.testing.prefix_replay import check_every_prefix
 from outlast_store.database.sql_text import fetch
 from outlast_store.reads.histories import read_history
 from outlast_workflow.declare.definitions import definition_of

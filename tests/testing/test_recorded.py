@@ -12,7 +12,7 @@ from tests.recorded import Recorder, known_code
 
 from outlast import workflow
 from outlast.testing import TestEnvironment, VirtualLoop
-from outlast.testing.prefixes import check_every_prefix
+from outlast.testing.prefix_replay import check_every_prefix
 from outlast.worker.settings import WorkerSettings
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter

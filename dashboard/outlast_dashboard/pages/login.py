@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
-from outlast_dashboard.access import TheWeb
+from outlast_dashboard.authorization import TheWeb
 from outlast_dashboard.pages.rendering import base_of, page
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.security.sessions import COOKIE, LIFETIME_S

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from outlast.visibility.overview import WINDOWS, task_queue_views, type_views, watchdog_view
-from outlast_dashboard.access import Reader, TheWeb
+from outlast_dashboard.authorization import Reader, TheWeb
 from outlast_dashboard.pages.streaming import live_page
 
 router = APIRouter()

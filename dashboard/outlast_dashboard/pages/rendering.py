@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 from outlast import __version__
 from outlast.text.wording import ago, clock, words
-from outlast_dashboard.paths import quoted
+from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from outlast_workflow.primitives.times import to_datetime
 

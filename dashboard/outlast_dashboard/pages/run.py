@@ -10,14 +10,14 @@ from starlette.responses import RedirectResponse, Response
 from outlast import Client
 from outlast.client.run_rows import row_of
 from outlast_activities.deadlines import options_of
-from outlast_dashboard.access import Reader, TheWeb, Writer, check
 from outlast_dashboard.api.contract.fields import WorkflowId
 from outlast_dashboard.api.contract.redaction import HIDDEN, description, event_view
+from outlast_dashboard.authorization import Reader, TheWeb, Writer, check
+from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.pages.forms import arguments, progress
 from outlast_dashboard.pages.rendering import base_of, page, seconds
 from outlast_dashboard.pages.streaming import live_page
 from outlast_dashboard.pages.timeline import timeline
-from outlast_dashboard.paths import quoted
 from outlast_dashboard.security.principals import Principal, Scope
 from outlast_dashboard.web import Web
 from outlast_store.reads.timeline import RunTimeline, run_timeline

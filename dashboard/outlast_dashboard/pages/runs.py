@@ -12,8 +12,8 @@ from starlette.responses import Response
 from outlast.text.attributes import conditions
 from outlast.visibility.filters import Filters
 from outlast.visibility.views import RunPage, RunSummary
-from outlast_dashboard.access import Reader, TheWeb, Writer
 from outlast_dashboard.api.routes.bulk import Action, BulkBody, carry_out
+from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_dashboard.pages.forms import field_of
 from outlast_dashboard.pages.rendering import page
 from outlast_dashboard.pages.streaming import live_page

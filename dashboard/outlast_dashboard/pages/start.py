@@ -10,10 +10,10 @@ from starlette.responses import RedirectResponse, Response
 from outlast import RetryPolicy, StartOptions
 from outlast.errors import OutlastError
 from outlast.text.parsing import duration
-from outlast_dashboard.access import TheWeb, Writer
+from outlast_dashboard.authorization import TheWeb, Writer
+from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.pages.forms import arguments, document, field_of, whole
 from outlast_dashboard.pages.rendering import base_of, page
-from outlast_dashboard.paths import quoted
 from outlast_dashboard.problems import problem_of
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web

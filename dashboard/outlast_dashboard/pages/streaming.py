@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from outlast.errors import OutlastError
-from outlast_dashboard.access import principal_of
-from outlast_dashboard.live import ChangeSignal
+from outlast_dashboard.authorization import principal_of
+from outlast_dashboard.notifications import ChangeSignal
 from outlast_dashboard.pages.rendering import fragment, page
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web

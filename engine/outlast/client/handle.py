@@ -28,7 +28,7 @@ from outlast.client.run_rows import current_run_id, latest_row, row_of
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast.histories.exporter import export_run
 from outlast.histories.reset import reset
-from outlast.runtime.run_ends import RunEnd
+from outlast.runtime.result_waits import RunEnd
 from outlast.visibility.describe import describe
 from outlast.visibility.views import WorkflowDescription
 from outlast_runs.run_change import RequestCancellation, TerminateRun

@@ -17,7 +17,7 @@ import orjson
 
 from outlast.histories.source import Documents, Source
 from outlast.runtime.runtime import Runtime
-from outlast_runs.imports import ImportWorkflow
+from outlast_runs.imported_runs import ImportWorkflow
 from outlast_store.reads.export_format import PortableRun, read_run
 from outlast_store.reads.runs import find_known_workflows, find_runs
 from outlast_store.schema.rows import ActivityRow

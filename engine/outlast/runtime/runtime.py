@@ -22,7 +22,7 @@ from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.metrics import EngineMetrics, engine_metrics
 from outlast.runtime.notifier import POLL_INTERVAL_S, Notifier, notifier_for
 from outlast.runtime.request_waits import RequestWaits
-from outlast.runtime.run_ends import RunEnds
+from outlast.runtime.result_waits import RunEnds
 from outlast.runtime.schema_check import ensure_schema
 from outlast_store.database.database import Database, database_clock_offset, translate
 from outlast_store.database.ticker import Ticker

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header, Path, Query
 from pydantic import AfterValidator, StrictFloat, StrictInt, StrictStr, WithJsonSchema
 
-from outlast_dashboard.paths import decoded
+from outlast_dashboard.encoded_paths import decoded
 from outlast_workflow.options.search_attributes import MOST_TEXT_BYTES
 from outlast_workflow.options.validation import MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_SECONDS
 

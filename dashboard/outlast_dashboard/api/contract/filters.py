@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from outlast.text.attributes import conditions
 from outlast.visibility.filters import Filters
-from outlast_dashboard.access import Known
 from outlast_dashboard.api.contract.fields import NAME_SCHEMA
+from outlast_dashboard.authorization import Known
 from outlast_workflow.primitives.enums import RunStatus
 
 NameFilter = Annotated[str | None, WithJsonSchema(NAME_SCHEMA)]

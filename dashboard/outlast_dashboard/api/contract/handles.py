@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import Depends
 
 from outlast.client.handle import WorkflowHandle
-from outlast_dashboard.access import Reader, TheWeb
 from outlast_dashboard.api.contract.fields import RunId, WorkflowId
+from outlast_dashboard.authorization import Reader, TheWeb
 
 
 async def _pinned(

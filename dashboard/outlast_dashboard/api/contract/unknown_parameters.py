@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
-from outlast_dashboard.access import Known
+from outlast_dashboard.authorization import Known
 from outlast_dashboard.problems import Problem, ProblemError
 
 

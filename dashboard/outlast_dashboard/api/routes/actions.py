@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from outlast.errors import RequestTimeoutError
-from outlast_dashboard.access import Reader, TheWeb, Writer, check
 from outlast_dashboard.api.contract.fields import MAX_WAIT_S, HandlerName, IdempotencyKey, RunId, WorkflowId
 from outlast_dashboard.api.contract.models import (
     Answer,
@@ -22,6 +21,7 @@ from outlast_dashboard.api.contract.models import (
 )
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import HIDDEN
+from outlast_dashboard.authorization import Reader, TheWeb, Writer, check
 from outlast_dashboard.security.principals import Scope
 from outlast_workflow.errors import InvalidOptionError
 

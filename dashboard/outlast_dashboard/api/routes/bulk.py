@@ -12,10 +12,10 @@ from pydantic import Field, StrictInt, StrictStr, WithJsonSchema
 from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.visibility.filters import Filters
 from outlast.visibility.views import View
-from outlast_dashboard.access import TheWeb, Writer
 from outlast_dashboard.api.contract.filters import RunFilters
 from outlast_dashboard.api.contract.models import ReasonBody
 from outlast_dashboard.api.contract.problem_responses import problems
+from outlast_dashboard.authorization import TheWeb, Writer
 from outlast_dashboard.problems import Problem, problem_of
 from outlast_dashboard.web import Web
 from outlast_workflow.errors import InvalidOptionError

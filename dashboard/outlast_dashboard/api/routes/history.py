@@ -8,12 +8,12 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from outlast_dashboard.access import Reader, Standing, TheWeb
 from outlast_dashboard.api.contract.handles import PinnedHandle
 from outlast_dashboard.api.contract.models import HistoryPage
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import event_view
-from outlast_dashboard.live import ChangeSignal
+from outlast_dashboard.authorization import Reader, Standing, TheWeb
+from outlast_dashboard.notifications import ChangeSignal
 from outlast_workflow.history.events import REGISTRY
 
 router = APIRouter(tags=["history"])

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from outlast.visibility.overview import TaskQueueView, WatchdogView, task_queue_views, watchdog_view
-from outlast_dashboard.access import Reader, TheWeb
+from outlast_dashboard.authorization import Reader, TheWeb
 
 router = APIRouter(tags=["operations"])
 

@@ -17,8 +17,8 @@ from outlast.visibility.overview import (
 )
 from outlast.visibility.views import WorkerSummary
 from outlast.watchdog import TaskWatchdog
-from outlast_dashboard.access import Reader, TheWeb, Writer
 from outlast_dashboard.api.contract.models import Health
+from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_store.reads import overview
 
 router = APIRouter(tags=["operations"])

@@ -12,12 +12,12 @@ from outlast.client.run_rows import latest_row
 from outlast.text.error_reports import error_document
 from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunPage, WorkflowDescription
-from outlast_dashboard.access import Reader, TheWeb, Writer
 from outlast_dashboard.api.contract.fields import MAX_WAIT_S, IdempotencyKey, RunId, WorkflowId
 from outlast_dashboard.api.contract.filters import RunFilters
 from outlast_dashboard.api.contract.models import Count, EndError, Ending, StartBody, Started
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import HIDDEN, description
+from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError, WorkflowResultError
 from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus
 

@@ -10,9 +10,9 @@ from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast.worker.runs.cache import RunCache
 from outlast.worker.runs.cached_run import CachedRun
-from outlast.worker.runs.decider import Decider
 from outlast.worker.runs.ready_queue import ReadyQueue
 from outlast.worker.runs.served_workflows import ServedWorkflows
+from outlast.worker.runs.task_builder import Decider
 from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast_runs.start import Started, StartRun
 from outlast_store.database.driver_errors import lasts

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from outlast.runtime.runtime import Runtime
 from outlast.worker.runs.cached_run import CachedRun
-from outlast.worker.runs.decider import Decider
 from outlast.worker.runs.served_workflows import ServedWorkflows
+from outlast.worker.runs.task_builder import Decider
 from outlast_runs.task_commit import apply_workflow_task
 from outlast_runs.updates import acceptance
 from outlast_runs.workflow_task import Applied, WorkflowTask

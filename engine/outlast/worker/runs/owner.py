@@ -27,13 +27,13 @@ from outlast.worker.runs.cache import RunCache
 from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.catch_up import CatchUp
 from outlast.worker.runs.claimer import RunClaimer
-from outlast.worker.runs.decider import Decider
 from outlast.worker.runs.eager_start import EagerStarts
 from outlast.worker.runs.late_results import LateResults
 from outlast.worker.runs.query_answers import QueryAnswers
 from outlast.worker.runs.ready_queue import ReadyQueue
 from outlast.worker.runs.restorer import RunRestorer
 from outlast.worker.runs.served_workflows import ServedWorkflows
+from outlast.worker.runs.task_builder import Decider
 from outlast.worker.runs.task_failures import TaskFailures
 from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast.worker.settings import WorkerSettings

@@ -15,12 +15,12 @@ from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast.worker.runs.cache import RunCache
 from outlast.worker.runs.cached_run import CachedRun
-from outlast.worker.runs.decider import Decider
 from outlast.worker.runs.loader import RELOAD_AFTER_S, Result
 from outlast.worker.runs.locked_close import LockedCloser
 from outlast.worker.runs.query_answers import QueryAnswers
 from outlast.worker.runs.ready_queue import ReadyQueue
 from outlast.worker.runs.served_workflows import ServedWorkflows
+from outlast.worker.runs.task_builder import Decider
 from outlast.worker.runs.task_failures import TaskFailures
 from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.task_commit import CommitWorkflowTask
