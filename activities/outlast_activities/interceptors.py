@@ -5,7 +5,8 @@ functions when it is made, so the runner calls one function either way.
 
 An attempt's interceptors run where its function does. A plain ``def`` runs on a thread without an event loop, so there
 :meth:`ActivityInterceptor.run_activity` is ``async`` but can await nothing except ``next``. Activities that run in
-another process are not intercepted: neither interceptors nor what they hold could be sent there.
+another process are not intercepted, because neither interceptors nor what they hold could be sent there; their
+heartbeats are, in the worker's process.
 """
 
 from __future__ import annotations
