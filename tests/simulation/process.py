@@ -329,8 +329,8 @@ class Process:
                 )
 
             if enforcing and self.faults.happens("enforced_twice"):
-                for leases in LATER_BY_LEASES:
-                    delay_s = self.rng.random() * leases * self.role.lease
+                for later in LATER_BY_LEASES:
+                    delay_s = self.rng.random() * later * self.role.lease
                     self.loop.call_later(delay_s, self._again, submit, change)
 
         runtime.journal.submit = disturbed  # type: ignore[method-assign]
