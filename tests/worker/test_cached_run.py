@@ -28,7 +28,8 @@ def signal(name: str) -> SignalReceived:
 
 
 def row(run: Any, last_seq: int) -> RunRow:
-    return RunRow(**{**vars(run.run), "last_seq": last_seq})
+    columns: dict[str, Any] = {**vars(run.run), "last_seq": last_seq}
+    return RunRow(**columns)
 
 
 def names(run: CachedRun) -> list[str]:

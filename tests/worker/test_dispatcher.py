@@ -32,9 +32,8 @@ def scheduled(activity_type: str = "toil", queue: str = "default", **more: Any) 
 
 
 def environment(**options: Any) -> TestEnvironment:
-    return TestEnvironment(
-        workflows=[toils], activities=[toil], **{"max_concurrent_activities": 2, **options}
-    )
+    given: dict[str, Any] = {"workflows": [toils], "activities": [toil], "max_concurrent_activities": 2}
+    return TestEnvironment(**{**given, **options})
 
 
 def dispatcher_of(env: TestEnvironment) -> ActivityDispatcher:
@@ -77,8 +76,7 @@ async def test_a_dispatcher_that_stops_reserves_nothing() -> None:
 
 @pytest.mark.parametrize("options", [{"activities": []}, {"max_concurrent_activities": 0}])
 async def test_a_worker_that_runs_no_activities_has_no_measure_of_room(options: dict[str, Any]) -> None:
-    given = {"workflows": [toils], "activities": [toil], **options}
-    async with TestEnvironment(**given) as env:
+    async with environment(**options) as env:
         assert dispatcher_of(env).room is None
 
 

@@ -52,6 +52,10 @@ class Reads:
         await asyncio.gather(*self.tasks)
 
 
+def result() -> Any:
+    return object()
+
+
 async def test_runs_wanted_together_are_read_together() -> None:
     reads = Reads()
     for run_id in ("a", "b", "a"):
@@ -63,9 +67,9 @@ async def test_runs_wanted_together_are_read_together() -> None:
 
 async def test_results_wait_with_their_run() -> None:
     reads = Reads()
-    first, second = object(), object()
-    reads.loader.load("a", [first])  # type: ignore[list-item]
-    reads.loader.load("a", [second])  # type: ignore[list-item]
+    first, second = result(), result()
+    reads.loader.load("a", [first])
+    reads.loader.load("a", [second])
     await reads.all_read()
     assert reads.loaded[0].results == [first, second]
 
@@ -85,23 +89,23 @@ async def test_a_run_wanted_again_before_it_is_finished_is_stale() -> None:
 async def test_what_cannot_be_read_is_read_again_and_its_results_are_not_kept() -> None:
     reads = Reads()
     reads.fails = 1
-    result = object()
-    reads.loader.load("a", [result])  # type: ignore[list-item]
+    waiting = result()
+    reads.loader.load("a", [waiting])
     await reads.all_read()
-    assert (reads.again, reads.unread, reads.loader.under_way) == (["a"], [result], {})
+    assert (reads.again, reads.unread, reads.loader.under_way) == (["a"], [waiting], {})
 
 
 async def test_a_run_that_the_claim_has_read_is_not_read_again() -> None:
     reads = Reads()
-    result = object()
+    waiting = result()
     run = run_row(1, created_at=NOW, run_id="a")
     reads.loader.hand_in((run, []))
     assert reads.loaded[0].found == (run, [])
     reads.loader.hand_in((run, []))
     assert len(reads.loaded) == 1, "it is under way"
-    reads.loader.load("b", [result])  # type: ignore[list-item]
+    reads.loader.load("b", [waiting])
     reads.loader.stop()
-    assert reads.unread == [result]
+    assert reads.unread == [waiting]
 
 
 async def test_no_more_runs_are_under_way_than_may_be(monkeypatch: Any) -> None:
