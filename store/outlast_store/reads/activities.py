@@ -20,7 +20,10 @@ from outlast_store.schema.rows import LOCAL, ActivityRow
 PRIORITIES: Final = 10
 """How many priorities there are: 0 to 9, the lowest number first."""
 
-_HAS_TIME: Final = "(next_deadline_at IS NULL OR next_deadline_at > ?)"
+
+def _has_time(table: str = "") -> str:
+    """Return the condition of activities whose deadlines all lie ahead; ``table`` is a prefix of its columns."""
+    return f"({table}next_deadline_at IS NULL OR {table}next_deadline_at > ?)"
 
 
 def find_open_activities(connection: Connection, run_id: str) -> list[ActivityRow]:
@@ -44,7 +47,7 @@ def next_available(queues: Sequence[str], types: Sequence[str], now: int) -> tup
 def _next_available(queues: int, types: int) -> str:
     return (
         "MIN(available_at) FROM activity_executions WHERE status = 'pending' "
-        f"AND task_queue IN ({marks(range(queues))}) AND activity_type IN ({marks(range(types))}) AND {_HAS_TIME}"
+        f"AND task_queue IN ({marks(range(queues))}) AND activity_type IN ({marks(range(types))}) AND {_has_time()}"
     )
 
 
@@ -82,7 +85,7 @@ def _claimable_text(queues: int, types: int) -> str:
     text = (
         "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
         "AND task_queue = ? AND priority = ? AND available_at <= ? "
-        f"AND activity_type IN ({marks(range(types))}) AND {_HAS_TIME} "
+        f"AND activity_type IN ({marks(range(types))}) AND {_has_time()} "
         "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
     )
     return " UNION ALL ".join(f"{text}{place}" for place in range(PRIORITIES * queues))
@@ -97,7 +100,7 @@ def _claimable_locally(queues: int, types: int, workflow_types: int) -> str:
     return (
         "FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
         f"WHERE a.status = 'pending' AND a.task_queue IN ({marks(range(queues))}) "
-        f"AND a.activity_type IN ({marks(range(types))}) AND (a.next_deadline_at IS NULL OR a.next_deadline_at > ?) "
+        f"AND a.activity_type IN ({marks(range(types))}) AND {_has_time('a.')} "
         f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({marks(range(workflow_types))})))"
     )
 
