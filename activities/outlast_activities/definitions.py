@@ -124,6 +124,16 @@ class ActivityDefinition(Generic[P, T]):
     ) -> ActivityDefinition[P, T]:
         """Return the same activity with these options in place of its own; it is called in the same way.
 
+        Args:
+            task_queue: Where it runs.
+            schedule_to_start_timeout: How long an attempt may wait for a worker, in seconds or a timedelta.
+            start_to_close_timeout: How long one attempt may run.
+            schedule_to_close_timeout: How long all attempts and waits may take together.
+            heartbeat_timeout: How long it may be silent while it runs.
+            retry_policy: When a failed attempt is followed by another.
+            priority: 0 to 9; lower runs first.
+            cancellation_type: Whether a cancelled call waits for the activity to end; see ``docs/cancellation.md``.
+
         Raises:
             InvalidOptionError: An option is out of range, or contradicts another.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast import activity, blocking, client, errors, interceptors, tracing, watchdog, workflow
+from outlast import activity, blocking, client, errors, interceptors, testing, tracing, watchdog, workflow
 from outlast_workflow import errors as tree
 
 PUBLIC = [
@@ -165,3 +166,52 @@ def test_a_client_that_was_not_awaited_says_how_to_connect(name: str) -> None:
 def test_the_version_has_one_place() -> None:
     version = Path(outlast.__file__).with_name("version.py").read_text()
     assert f'__version__ = "{outlast.__version__}"' in version
+
+
+def parameters(function: Any) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+
+
+def explained(function: Any, owner: Any) -> bool:
+    """Whether the docstring has `Args:`, or says where they are: at another function, at the class, at a namesake."""
+    said = inspect.getdoc(function) or ""
+    if "Args:" in said or re.search(r":(?:func|meth):`", said):
+        return True
+    if parameters(function) == ["call", "next"]:
+        return True  # the methods of interceptors, which their module explains
+    twin = re.search(r":class:`outlast\.(\w+)`", inspect.getdoc(owner) or "")
+    namesake = getattr(getattr(outlast, twin[1]), function.__name__, None) if twin is not None else None
+    return (
+        twin is not None
+        and namesake is not None
+        and namesake is not function
+        and explained(namesake, getattr(outlast, twin[1]))
+    )
+
+
+@pytest.mark.parametrize(
+    "module",
+    [outlast, activity, blocking, client, interceptors, testing, watchdog, workflow],
+    ids=lambda m: m.__name__,
+)
+def test_public_functions_with_several_parameters_explain_them(module: Any) -> None:
+    silent = []
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if inspect.isfunction(thing):
+            found = {name: thing}
+        elif inspect.isclass(thing) and not issubclass(thing, BaseException):
+            members = {key: getattr(value, "__func__", value) for key, value in vars(thing).items()}
+            found = {
+                key: one
+                for key, one in members.items()
+                if inspect.isfunction(one) and not key.startswith("_")
+            }
+        else:
+            continue
+        silent += [
+            f"{name}.{key}"
+            for key, one in found.items()
+            if len(parameters(one)) > 1 and not explained(one, thing)
+        ]
+    assert silent == []

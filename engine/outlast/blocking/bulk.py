@@ -29,13 +29,24 @@ class BlockingBulk:
         return self._caller.each(self._bulk.terminate(reason))
 
     def signal(self, signal: Any, *args: Any, request_id: str | None = None) -> Iterator[BulkOutcome]:
-        """Send each workflow a signal; with a ``request_id`` it arrives once, even if the walk is repeated."""
+        """Send each workflow a signal.
+
+        Args:
+            signal: A handler, or its name.
+            *args: Its arguments.
+            request_id: A key with which it arrives once, even if the walk is repeated.
+        """
         return self._caller.each(self._bulk.signal(signal, *args, request_id=request_id))
 
     def reset(
         self, to: str | int = "last-workflow-task", **options: Unpack[ResetOptions]
     ) -> Iterator[BulkOutcome]:
-        """Start a new run of each workflow from a point of its history."""
+        """Start a new run of each workflow from a point of its history.
+
+        Args:
+            to: The point: the number of an event, or one of the named points of :meth:`outlast.WorkflowHandle.reset`.
+            **options: As for :meth:`outlast.WorkflowHandle.reset`.
+        """
         return self._caller.each(self._bulk.reset(to, **options))
 
     def delete(self) -> Iterator[BulkOutcome]:

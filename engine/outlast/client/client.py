@@ -557,7 +557,7 @@ class Client:
         return await self.handle(workflow_id, run_id=run_id).describe()
 
     async def export_history(self, workflow_id: str, run_id: str | None = None) -> dict[str, Any]:
-        """Export one run; the arguments and errors are those of :meth:`describe`.
+        """Export one run; the parameters and errors are those of :meth:`describe`.
 
         Returns:
             The run and its history as one JSON document, whose format is in ``docs/replaying.md``.

@@ -81,6 +81,10 @@ class ActivityEnvironment:
     async def run(self, activity: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> T:
         """Run an activity, an ``async def`` or a plain one, and return what it returns.
 
+        Args:
+            activity: The activity.
+            *args: Its arguments.
+
         Raises:
             PayloadEncodeError: An argument, the result or heartbeat details have no JSON form.
             PayloadDecodeError: An argument does not fit its type hint.
@@ -116,7 +120,12 @@ class ActivityEnvironment:
             self._task.cancel()
 
     def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
-        """Record a heartbeat."""
+        """Record a heartbeat.
+
+        Args:
+            task: The attempt that sent it.
+            details: What it said.
+        """
         self._converter.encode_args(details, None, "heartbeat details")
         self.heartbeats.append(details)
         if self.on_heartbeat is not None:

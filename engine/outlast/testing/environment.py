@@ -176,7 +176,15 @@ class TestEnvironment:
     async def sleep(
         self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0, weeks: float = 0
     ) -> None:
-        """Let time pass. Everything that becomes due meanwhile happens in order, at its time."""
+        """Let time pass. Everything that becomes due meanwhile happens in order, at its time.
+
+        Args:
+            seconds: How many seconds; the other units are added.
+            minutes: How many minutes.
+            hours: How many hours.
+            days: How many days.
+            weeks: How many weeks.
+        """
         duration = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days, weeks=weeks)
         await asyncio.sleep(duration.total_seconds())
 
@@ -192,6 +200,12 @@ class TestEnvironment:
 
     @staticmethod
     def run(test: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an ``async`` test function in virtual time, from plain code."""
+        """Run an ``async`` test function in virtual time, from plain code.
+
+        Args:
+            test: The function.
+            *args: Its arguments.
+            **kwargs: Its keyword arguments.
+        """
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             return runner.run(test(*args, **kwargs))

@@ -94,6 +94,11 @@ class DataConverter:
     ) -> Payload:
         """Return the payload of a call's arguments, a JSON array. The number of arguments is not checked here.
 
+        Args:
+            args: The arguments.
+            signature: The receiver's, which names the parameters in messages.
+            what: What messages call the arguments.
+
         Raises:
             PayloadEncodeError: An argument has no JSON form; the message names it.
         """
@@ -107,6 +112,11 @@ class DataConverter:
 
     def encode_request(self, args: Sequence[Any], signature: CallSignature | None, what: str) -> Payload:
         """Encode arguments like :meth:`encode_args`, but refuse those that their receiver could not decode.
+
+        Args:
+            args: The arguments.
+            signature: The receiver's, if it is known.
+            what: What messages call the receiver.
 
         Raises:
             DurableCallError: An argument does not match the receiver's type hint.
@@ -137,6 +147,11 @@ class DataConverter:
     def decode(self, payload: Payload, hint: Any = Any, what: str = "value") -> Any:
         """Return the value of a payload, decoded by a hint; without one (``Any`` or None), plain JSON.
 
+        Args:
+            payload: What was stored.
+            hint: The type to decode it as.
+            what: What messages call the value.
+
         Raises:
             PayloadDecodeError: The payload does not match the hint.
             PayloadCodecError: Its codec is not configured, or failed.
@@ -154,6 +169,10 @@ class DataConverter:
 
     def decode_args(self, payload: Payload, signature: CallSignature | None = None) -> list[Any]:
         """Return the arguments of a call. Missing trailing ones take the function's defaults.
+
+        Args:
+            payload: A JSON array.
+            signature: The function's parameters and their hints; without one, plain JSON.
 
         Raises:
             PayloadDecodeError: An argument does not match its hint, or there are too many or too few; the message names

@@ -74,6 +74,14 @@ class StructuralLimits:
         """Check a count that grows by one, where no record is kept of past warnings.
 
         A warning is logged at 80 %, and then at every further twentieth of the limit.
+
+        Args:
+            kind: A field of this class.
+            count: The count after it has grown.
+            whose: The subject that the warning names, such as a workflow id.
+
+        Raises:
+            StructuralLimitError: The count is greater than the limit.
         """
         limit: int = getattr(self, kind)
         if limit and (count > limit or (count - 1) * 20 // limit < count * 20 // limit):
