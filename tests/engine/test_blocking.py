@@ -122,6 +122,12 @@ def test_a_workflow_is_started_and_its_result_waited_for(client: Client) -> None
     assert repr(handle) == f"<BlockingHandle 'd' run {handle.run_id}>"
 
 
+def test_a_handle_says_whether_its_start_found_the_workflow_there(client: Client) -> None:
+    options = StartOptions.return_existing().with_execution_timeout(60)
+    found = [client.start(sleep_long, id="once", options=options).existed for _ in range(2)]
+    assert found == [False, True]
+
+
 @pytest.mark.usefixtures("worker")
 def test_a_workflow_is_updated_and_queried(client: Client) -> None:
     made = client.update_with_start(Till.run, update=Till.add(5), update_id="five", id="till")

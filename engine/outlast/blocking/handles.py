@@ -37,6 +37,11 @@ class BlockingHandle(Generic[T]):
         """The run that the handle is about; ``None`` for the current run at the time of each call."""
         return self._handle.run_id
 
+    @property
+    def existed(self) -> bool:
+        """Whether the start that returned the handle found the workflow there already."""
+        return self._handle.existed
+
     def __repr__(self) -> str:
         return repr(self._handle).replace("WorkflowHandle", "BlockingHandle", 1)
 
