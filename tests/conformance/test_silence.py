@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from psycopg.waiting import Wait
 from sqlalchemy import Connection
 from tests.conformance.changes import AppendMany, Fault, FaultyConnection, start
 
@@ -123,6 +125,55 @@ def test_it_is_a_lost_connection_and_says_for_how_long_it_was_waited(database: D
     assert isinstance(problem, StoreUnreachableError)
     assert "has not answered" in str(problem)
     connection.close()
+
+
+def test_a_listener_that_hears_nothing_for_longer_than_an_answer_may_take_keeps_its_connection(
+    database: Database,
+) -> None:
+    connection = database.writer()
+    driver: Any = connection.connection.driver_connection
+    driver.execute("LISTEN nobody")
+    for timeout_s in (0.3, 0.3, 0.3, 1.0):
+        assert list(driver.notifies(timeout=timeout_s, stop_after=1)) == []
+    assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+    connection.close()
+
+
+def test_many_polls_that_took_no_time_are_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert polled(monkeypatch, took_s=0.0, polls=1000) == "answered"
+
+
+def test_polls_that_took_their_time_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert polled(monkeypatch, took_s=0.1, polls=140) == "answered"
+    assert polled(monkeypatch, took_s=0.1, polls=151) == "silence"
+
+
+def test_a_poll_in_which_this_process_was_stopped_counts_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert polled(monkeypatch, took_s=3600.0, polls=40) == "answered"
+
+
+def polled(monkeypatch: pytest.MonkeyPatch, *, took_s: float, polls: int) -> str:
+    """What becomes of a wait whose polls found nothing, and took so long by the clock, before the answer came."""
+    now = 0.0
+
+    def driver() -> Generator[Wait, Any, str]:
+        while not (yield Wait.R):
+            pass
+        return "answered"
+
+    monkeypatch.setattr(postgresql, "_CLOCK", SimpleNamespace(monotonic=lambda: now))
+    waiting: Any = postgresql._answered(driver(), 15.0)
+    next(waiting)
+    try:
+        for _ in range(polls):
+            now += took_s
+            waiting.send(0)
+        waiting.send(1)
+    except postgresql.Silence:
+        return "silence"
+    except StopIteration as end:
+        return str(end.value)
+    return "waits on"
 
 
 @pytest.mark.parametrize(

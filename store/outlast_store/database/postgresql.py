@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from outlast_store.database import postgres_arrays
 from outlast_store.database.urls import DatabaseUrl
-from outlast_workflow.environment import Clock
+from outlast_workflow.environment import Clock, SystemClock
 
 _READERS_KEPT: Final = 2
 _READERS_AT_MOST: Final = 8
@@ -23,6 +23,10 @@ _READER_WAIT_S: Final = 10.0
 _CLOCK_ROUND_TRIPS: Final = 5
 _POLL_S: Final = 0.1
 """How often psycopg checks, while it waits, whether it was interrupted."""
+_LONGEST_POLL_S: Final = 3 * _POLL_S
+"""What one of these checks counts at most towards the server's silence."""
+_CLOCK: Final = SystemClock()
+"""Waiting for a real server takes real time, whatever clock the engine runs on."""
 _ANSWER_GRACE_S: Final = 3.0
 """How long an answer may be under way, on top of what a statement may take."""
 _NOT_SUPPORTED: Final = frozenset({"42601", "0A000"})
@@ -70,37 +74,48 @@ class PatientConnection(psycopg.Connection[Any]):
     """A connection that does not wait forever.
 
     A server ends a statement that takes too long. A server that is stopped, or behind a network that drops every
-    packet, ends nothing, and TCP notices that after minutes, if at all. So the wait counts its polls without an answer.
+    packet, ends nothing, and TCP notices that after minutes, if at all. So the wait measures how long no answer came.
     """
 
     answer_timeout_s: float | None = None
     """How long the answer to one statement or pipeline may take, in seconds; ``None`` sets no limit."""
 
-    def wait(self, gen: PQGen[T], interval: float = _POLL_S, *args: Any, **kwargs: Any) -> T:
-        """Wait as psycopg does, but raise :class:`Silence` when no answer comes in time."""
+    def wait(
+        self, gen: PQGen[T], interval: float = _POLL_S, timeout: float | None = None, **kwargs: Any
+    ) -> T:
+        """Wait as psycopg does, but raise :class:`Silence` when no answer comes in time.
+
+        A wait with a ``timeout`` of its own, for a notification for example, is left to that: nothing need come.
+        """
+        if timeout is not None:
+            return super().wait(gen, interval, timeout=timeout, **kwargs)
         if self.answer_timeout_s is None:
-            return super().wait(gen, interval, *args, **kwargs)
-        polls = max(round(self.answer_timeout_s / max(interval, _POLL_S)), 1)
+            return super().wait(gen, interval, **kwargs)
         try:
-            return super().wait(_answered(gen, polls), interval, *args, **kwargs)
+            return super().wait(_answered(gen, self.answer_timeout_s), interval, **kwargs)
         except Silence:
             self.pgconn.finish()
             raise Silence(f"the server has not answered for {self.answer_timeout_s:g} s") from None
 
 
-def _answered(gen: PQGen[T], polls: int) -> PQGen[T]:
-    """Wait for what psycopg waits for, until so many polls in a row have found no answer.
+def _answered(gen: PQGen[T], timeout_s: float) -> PQGen[T]:
+    """Wait for what psycopg waits for, until no answer has come for ``timeout_s`` seconds in which this process ran.
 
-    Polls are counted, not seconds, so that a process that was itself stopped does not mistake that for a silent server.
+    One poll counts for :data:`_LONGEST_POLL_S` at most: a process that was itself stopped in the middle of it does not
+    mistake that for a silent server.
     """
-    silent = 0
+    silent_s = 0.0
     try:
         wanted = next(gen)
         while True:
+            polled_at = _CLOCK.monotonic()
             ready = yield wanted
-            silent = 0 if ready else silent + 1
-            if silent >= polls:
-                raise Silence
+            if ready:
+                silent_s = 0.0
+            else:
+                silent_s += min(_CLOCK.monotonic() - polled_at, _LONGEST_POLL_S)
+                if silent_s >= timeout_s:
+                    raise Silence
             wanted = gen.send(ready)
     except StopIteration as end:
         result: T = end.value
