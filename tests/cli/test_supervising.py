@@ -116,6 +116,7 @@ def test_a_process_that_is_told_to_stop_is_replaced_at_once(
     )
     first = command.line()
     assert first["task_queues"] == ["a", "b"]
+    wait_until(lambda: len(pids(outlast)) == 1)
     os.kill(next(iter(pids(outlast))), signal.SIGTERM)
     assert command.line() == {"event": "stopped", "worker_id": first["worker_id"], "process": 1}
     second = command.line()
