@@ -239,6 +239,17 @@ async def test_where_the_code_waits_can_be_asked(answering: MakeEnvironment) -> 
         assert "in Cart.wait_for" in trace
 
 
+async def test_what_can_be_sent_can_be_asked(answering: MakeEnvironment) -> None:
+    async with answering() as env:
+        handle = await env.client.start(Cart.run, "ada", id="c")
+        found = await handle.query("__handlers")
+        assert [signal["name"] for signal in found["signals"]] == ["drop"]
+        (line,) = next(update for update in found["updates"] if update["name"] == "put")["parameters"]
+        assert line["schema"]["$defs"]["Line"]["properties"]["count"]["type"] == "integer"
+        await handle.execute_update(Cart.close)
+        assert await handle.query("__handlers") == found, "of a closed run, too"
+
+
 # --- from elsewhere -------------------------------------------------------------------------------------------------
 
 

@@ -455,7 +455,7 @@ class WorkflowHandle(Generic[T]):
         """Query the workflow, open or closed, without changing it.
 
         Messages that were sent before are handled first, unless the run makes no progress. The query ``__stack_trace``
-        returns where the code waits.
+        returns where the code waits, ``__handlers`` which signals, queries and updates it handles.
 
         Args:
             query: ``Order.status``, ``Order.status()``, or a query's name.

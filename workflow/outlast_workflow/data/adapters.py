@@ -80,6 +80,21 @@ def _adapter(hints: tuple[Any, ...]) -> TypeAdapter[tuple[Any, ...]]:
         raise UnreadableHintError(str(error).splitlines()[0]) from error
 
 
+def json_schema(hint: Any) -> dict[str, Any]:
+    """Return the JSON schema of what a hint reads.
+
+    Raises:
+        UnreadableHintError: The hint cannot be read by pydantic, or what it reads has no schema.
+    """
+    reader = adapter((hint,))
+    try:
+        whole = reader.json_schema()
+    except Exception as error:
+        raise UnreadableHintError(str(error).splitlines()[0]) from error
+    found: dict[str, Any] = whole["prefixItems"][0]
+    return {**found, "$defs": whole["$defs"]} if "$defs" in whole else found
+
+
 def _for_pydantic(hint: Any) -> Any:
     """Return the hint in a form that pydantic accepts.
 

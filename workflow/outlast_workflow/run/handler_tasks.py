@@ -25,6 +25,7 @@ from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.data.headers import Headers
 from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.declare.handler_listing import handler_listing
 from outlast_workflow.declare.handlers import Handler
 from outlast_workflow.errors import (
     ContinueAsNew,
@@ -51,6 +52,8 @@ logger = logging.getLogger("outlast.workflow")
 STACK_TRACE = "__stack_trace"
 """The query that every workflow answers: where its code waits."""
 
+HANDLERS = "__handlers"
+"""The query that every workflow answers: which signals, queries and updates it handles, with their parameters."""
 
 RAISED = (Exception, BaseExceptionGroup, asyncio.CancelledError, GeneratorExit, SystemExit)
 """Exceptions that become a query's or validator's answer. Includes ``SystemExit``: a caller cannot stop the worker."""
@@ -338,6 +341,8 @@ class Handling:
         """
         if name == STACK_TRACE:
             return self._converter.encode(self._stack_trace())
+        if name == HANDLERS:
+            return self._converter.encode(handler_listing(self._definition))
         handler = self._definition.handlers.find("query", name)
         if handler is None:
             raise self._unknown("query", name)
