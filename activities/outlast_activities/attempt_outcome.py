@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from outlast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
-from outlast_activities.context import RunningActivity
+from outlast_activities.context import Deferred, RunningActivity
 from outlast_activities.stop_reason import StopReason
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
@@ -16,8 +16,8 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.enums import AttemptOutcome, FailureCategory
 from outlast_workflow.primitives.payloads import Payload
 
-HandlerOutcome = Payload | AttemptEnd
-"""How an attempt ended: its result, or its end without one."""
+HandlerOutcome = Payload | AttemptEnd | Deferred
+"""What a handler came to: its result, the attempt's end without one, or that the attempt goes on elsewhere."""
 
 
 class OutcomeEncoder:
@@ -36,6 +36,8 @@ class OutcomeEncoder:
             value: What it returned.
             running: The attempt.
         """
+        if running.deferring:
+            return self._deferred(value, running)
         if running.seen and running.stopped is StopReason.WORKER_SHUTDOWN:
             return HANDED_BACK
         activity_type = running.task.row.activity_type
@@ -50,6 +52,17 @@ class OutcomeEncoder:
             let_go(error)
             return outcome
         return payload
+
+    def _deferred(self, value: Any, running: RunningActivity) -> HandlerOutcome:
+        """Return the outcome of a handler that has called ``activity.defer()``, even while its worker stops.
+
+        Others may have the token of this attempt already, so it is not released for the sake of another one.
+        """
+        if isinstance(value, Deferred):
+            return value
+        if inspect.iscoroutine(value):
+            value.close()
+        return self.unusable(_deferral_lost(running.task.row.activity_type))
 
     def raised(self, error: BaseException, running: RunningActivity | None) -> AttemptEnd:
         """Return the outcome of a handler that raised.
@@ -81,6 +94,13 @@ def _hidden_coroutine(activity_type: str) -> ApplicationError:
     return ApplicationError(
         f"{activity_type} looks like a plain def but returned a coroutine: declare it async def, or put @activity.defn "
         "under the decorator that hides that it is one"
+    )
+
+
+def _deferral_lost(activity_type: str) -> ApplicationError:
+    return ApplicationError(
+        f"{activity_type} called activity.defer(), but something else was returned: end the handler with "
+        "`return activity.defer()`, and let interceptors return what next() gave them"
     )
 
 

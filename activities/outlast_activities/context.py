@@ -14,16 +14,21 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
-from outlast_activities.deadlines import options_of
+from outlast_activities.deadlines import is_bounded, options_of
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask
+from outlast_activities.task_token import make_token
+from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import DeferRefusedError
 from outlast_workflow.errors.context import NotInActivityError
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
+
+T = TypeVar("T")
 
 _REASONS = {
     StopReason.CANCEL_REQUESTED: "the activity was cancelled",
@@ -31,6 +36,18 @@ _REASONS = {
     StopReason.LOST: "another worker has the activity now, or its workflow ended",
     StopReason.WORKER_SHUTDOWN: "the worker is shutting down",
 }
+
+
+class Deferred:
+    """What a handler returns that defers its activity: ``return activity.defer()``. Interceptors see it as the result.
+
+    It has no result itself: somebody else completes the activity later.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<deferred: to be completed from outside>"
 
 
 class Cancelled(asyncio.CancelledError):
@@ -53,7 +70,8 @@ class ActivityInfo:
 
     ``attempt`` counts as the retry policy does, without rescues from dead workers. Instants are aware datetimes in UTC.
     The schedule-to-start deadline is ``None`` once the attempt runs. ``heartbeat_deadline_at`` is the one set when the
-    attempt began. ``heartbeat_details`` are the last details of the previous attempt.
+    attempt began. ``heartbeat_details`` are the last details of the previous attempt. ``task_token`` names this attempt
+    for ``client.complete_activity`` and its kin; it is safe in URLs.
     """
 
     workflow_id: str
@@ -72,6 +90,7 @@ class ActivityInfo:
     heartbeat_timeout_seconds: int | float | None
     heartbeat_details: tuple[Any, ...]
     priority: int
+    task_token: str
 
 
 class Recorder(Protocol):
@@ -91,6 +110,7 @@ class RunningActivity:
         stopped: Why it is to stop; ``None`` while it is not.
         seen: Whether the handler has noticed.
         begun: Whether the handler was called.
+        deferring: Whether the handler has called :func:`defer`.
         handle: The handler's task, or its future in a pool.
     """
 
@@ -99,6 +119,7 @@ class RunningActivity:
         "_heartbeats",
         "_info",
         "begun",
+        "deferring",
         "definition",
         "handle",
         "seen",
@@ -118,6 +139,7 @@ class RunningActivity:
         self.stopped: StopReason | None = None
         self.seen = False
         self.begun = False
+        self.deferring = False
         self.handle: asyncio.Task[None] | Future[Any] | None = None
         self._converter = converter
         self._heartbeats = heartbeats
@@ -134,6 +156,12 @@ class RunningActivity:
         """Record a heartbeat, or raise ``Cancelled`` if the handler is to stop."""
         self.raise_if_stopped()
         self._heartbeats.record(self.task, details)
+
+    def defer(self) -> Deferred:
+        """Return what the handler is to return, if the activity can be deferred."""
+        _check_deferrable(self.task.row)
+        self.deferring = True
+        return Deferred()
 
     def raise_if_stopped(self) -> None:
         """Raise ``Cancelled`` if the handler is to stop."""
@@ -187,6 +215,37 @@ def heartbeat(*details: Any) -> None:
     _current("heartbeat").heartbeat(details)
 
 
+def defer() -> T:  # type: ignore[type-var, unused-ignore]  # it fits whatever type the handler returns
+    """Leave the activity's end to somebody outside: ``return activity.defer()``, as the last thing that a handler does.
+
+    The attempt goes on without a worker, and its slot is free. It ends when somebody who has
+    ``activity.info().task_token``, or the ids, calls ``client.complete_activity``, ``fail_activity`` or
+    ``cancel_activity``, or when one of its deadlines passes. See ``docs/deferring.md``.
+
+    Returns:
+        A :class:`Deferred`, typed as whatever the handler returns.
+
+    Raises:
+        DeferRefusedError: The activity is local, or has no start-to-close, schedule-to-close or heartbeat timeout. The
+            attempt fails with it and is not retried.
+        NotInActivityError: This code does not run in an activity.
+    """
+    return cast("T", _current("defer").defer())
+
+
+def _check_deferrable(row: ActivityRow) -> None:
+    if row.local:
+        raise DeferRefusedError(
+            f"{row.activity_type} runs as a local activity, which only its worker can end: call it as an ordinary "
+            "activity (workflow.execute_activity)"
+        )
+    if not is_bounded(row):
+        raise DeferRefusedError(
+            f"nothing bounds {row.activity_type}, so it could stay open for ever: give it a start_to_close_timeout, a "
+            "schedule_to_close_timeout or a heartbeat_timeout, on @activity.defn or at the call"
+        )
+
+
 def is_cancelled() -> bool:
     """Return whether this attempt is to stop, for loops that would rather check than catch an exception.
 
@@ -229,6 +288,7 @@ def _info_of(task: ActivityTask, converter: DataConverter) -> ActivityInfo:
         heartbeat_timeout_seconds=options_of(row).heartbeat_timeout,
         heartbeat_details=details,
         priority=row.priority,
+        task_token=make_token(task.key),
     )
 
 

@@ -28,6 +28,12 @@ def after(instant: int, duration: int | None) -> int | None:
     return instant + duration if duration is not None else None
 
 
+def is_bounded(row: ActivityRow) -> bool:
+    """Return whether a running attempt ends by a deadline of its own, whatever becomes of whoever runs it."""
+    deadlines = (row.start_to_close_deadline_at, row.schedule_to_close_deadline_at, row.heartbeat_deadline_at)
+    return any(deadline is not None for deadline in deadlines)
+
+
 def refresh(row: ActivityRow) -> None:
     """Set ``next_deadline_at`` to the least of the deadlines that apply now."""
     least = row.schedule_to_close_deadline_at

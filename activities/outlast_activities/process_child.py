@@ -17,7 +17,7 @@ from typing import Any
 
 from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder, let_go
 from outlast_activities.attempts import AttemptEnd
-from outlast_activities.context import CURRENT, RunningActivity
+from outlast_activities.context import CURRENT, Deferred, RunningActivity
 from outlast_activities.definitions import found
 from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask
@@ -61,10 +61,10 @@ class Order:
 
 @dataclass(slots=True)
 class Report:
-    """The outcome of an attempt, a result or an end, with the newest heartbeat details."""
+    """The outcome of an attempt, a result or what came instead, with the newest heartbeat details."""
 
     result: bytes | None
-    end: AttemptEnd | None
+    end: AttemptEnd | Deferred | None
     details: bytes | None
 
 

@@ -23,7 +23,7 @@ import orjson
 from outlast_activities import process_child
 from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
 from outlast_activities.attempts import HANDED_BACK, AttemptEnd
-from outlast_activities.context import RunningActivity
+from outlast_activities.context import Deferred, RunningActivity
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.process_child import REASONS, Order, Report, Sender
 from outlast_activities.stop_reason import StopReason
@@ -235,6 +235,8 @@ class Pool:
         if report.details is not None:
             self._record(running, tuple(orjson.loads(report.details)))
         assert report.end is not None
+        if isinstance(report.end, Deferred):
+            return report.end
         if report.end.failure is not None and converter.codec is not None:
             _encode_details(report.end.failure, converter)
         return report.end

@@ -3,6 +3,8 @@
 from outlast_activities.context import (
     ActivityInfo,
     Cancelled,
+    Deferred,
+    defer,
     heartbeat,
     in_activity,
     info,
@@ -16,7 +18,9 @@ __all__ = [
     "ActivityDefinition",
     "ActivityInfo",
     "Cancelled",
+    "Deferred",
     "StopReason",
+    "defer",
     "defn",
     "heartbeat",
     "in_activity",

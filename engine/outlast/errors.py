@@ -1,11 +1,15 @@
 """The errors that users meet. Their tree is drawn in :mod:`outlast_workflow.errors`."""
 
 from outlast_workflow.errors import (
+    ActivityCancelRequestedError,
     ActivityError,
+    ActivityNotFoundError,
     ActivityTimeoutError,
     ApplicationError,
+    AttemptNotRunningError,
     BlockedLoopError,
     ChildWorkflowError,
+    DeferRefusedError,
     DeleteRefusedError,
     DurableCallError,
     FailureError,
@@ -58,11 +62,15 @@ from outlast_workflow.errors import (
 )
 
 __all__ = [
+    "ActivityCancelRequestedError",
     "ActivityError",
+    "ActivityNotFoundError",
     "ActivityTimeoutError",
     "ApplicationError",
+    "AttemptNotRunningError",
     "BlockedLoopError",
     "ChildWorkflowError",
+    "DeferRefusedError",
     "DeleteRefusedError",
     "DurableCallError",
     "FailureError",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.activities.running import START, running_row
 
-from outlast_activities.attempts import AttemptEnd
+from outlast_activities.attempt_outcome import HandlerOutcome
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.runner import ActivityRunner
@@ -27,7 +27,7 @@ class Bench:
         self.converter: DataConverter = given.pop("converter", None) or DataConverter()
         self.heartbeats = Heartbeats(self.converter, self.environment)
         self.definitions: dict[str, ActivityDefinition[..., Any]] = {}
-        self.ends: asyncio.Queue[tuple[ActivityTask, Payload | AttemptEnd]] = asyncio.Queue()
+        self.ends: asyncio.Queue[tuple[ActivityTask, HandlerOutcome]] = asyncio.Queue()
         self.given = 0
         options: dict[str, Any] = {"max_concurrent": 10, **given}
         self.runner = ActivityRunner(

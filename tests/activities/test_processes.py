@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.activities.importing import imported
 from tests.engine.process import until_so
 
 from outlast_activities.attempts import CANCELLED, HANDED_BACK
@@ -95,13 +94,7 @@ def not_declared(number: int) -> int:
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """A module that another process can import too."""
-    folder = tmp_path_factory.mktemp("jobs")
-    (folder / "outlast_process_jobs.py").write_text(JOBS)
-    sys.path.insert(0, str(folder))
-    try:
-        yield importlib.import_module("outlast_process_jobs")
-    finally:
-        sys.path.remove(str(folder))
+    yield from imported(tmp_path_factory, "outlast_process_jobs", JOBS)
 
 
 async def heard(bench: Any, task: Any) -> str:

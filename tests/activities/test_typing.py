@@ -16,6 +16,7 @@ SNIPPET = """\
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
+from outlast_activities.context import defer
 from outlast_activities.definitions import defn
 from outlast_workflow.api.activities import execute_activity
 from outlast_workflow.options.retry_policy import RetryPolicy
@@ -51,6 +52,21 @@ class Payments:
         return bytes(amount)
 
 
+@defn(start_to_close_timeout=5)
+async def approve(order_id: str) -> str:
+    return defer()
+
+
+@defn(start_to_close_timeout=5)
+def inspect(order_id: str) -> list[int] | None:
+    return defer() if order_id else None
+
+
+@defn(start_to_close_timeout=5)
+async def acknowledge() -> object:
+    return defer()
+
+
 async def workflow(payments: Payments) -> None:
     assert_type(await bare("o-1"), str)
     assert_type(await bare("o-1", amount=2), str)
@@ -67,6 +83,10 @@ async def workflow(payments: Payments) -> None:
     assert_type(await execute_activity(charge, "o-1", 5), str)
     assert_type(await execute_activity(pack, "o-1", start_to_close_timeout=1), int)
     assert_type(await execute_activity(payments.pay, 5), bytes)
+
+    assert_type(await approve("o-1"), str)
+    assert_type(await inspect("o-1"), list[int] | None)
+    assert_type(await acknowledge(), object)
 
     await bare()  # error
     bare("o-1")  # error

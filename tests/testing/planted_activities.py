@@ -106,8 +106,9 @@ PLANTED: Planted = [
     (change_activity("backing-off", "claimed_by = 'somebody'"), "is pending but claimed"),
     (change_activity("backing-off", "started_at = 1"), "is pending but claimed"),
     (change_activity("backing-off", "heartbeat_deadline_at = 1"), "is pending but has a heartbeat deadline"),
-    (change_activity("busy", "claimed_by = NULL"), "is running but not claimed"),
-    (change_activity("busy", "started_at = NULL"), "is running but not claimed"),
+    (change_activity("busy", "started_at = NULL"), "is running but was not started"),
+    (change_activity("busy", "claimed_by = NULL, local = 1"), "is deferred, but local"),
+    (change_activity("busy", "claimed_by = NULL, options = '{}'"), "is deferred, but no timeout bounds it"),
     (change_activity("impatient", "heartbeat_at = started_at + 5", 10), "heartbeat_deadline_at is"),
     (change_activity("impatient", "heartbeat_deadline_at = NULL", 10), "heartbeat_deadline_at is None"),
     (change_activity("busy", "start_to_close_deadline_at = NULL"), "start_to_close_deadline_at is None"),
@@ -136,6 +137,8 @@ PLANTED: Planted = [
 
 
 NOT_WRONG: Planted = [
+    # a bounded attempt may go on without a worker
+    (change_activity("busy", "claimed_by = NULL"), "is deferred"),
     # a run's end closes what it finds
     (change_attempt("impatient", "ended_at = ended_at + 900000000000", 6), "past another deadline"),
     # when an attempt was last heard of is known of the last one only

@@ -250,6 +250,11 @@ class Batch(LockedRows):
         """Insert the row of an attempt that did not succeed."""
         self._attempts.append(tuple(vars(row).values()))
 
+    @property
+    def attempts(self) -> list[AttemptRow]:
+        """The rows of attempts that this batch has inserted so far."""
+        return [AttemptRow(*values) for values in self._attempts]
+
     def add_failure(self, row: FailureRow) -> None:
         """Insert a failure row."""
         self._failures.append(tuple(vars(row).values()))

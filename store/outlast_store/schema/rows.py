@@ -134,6 +134,11 @@ class ActivityRow(Row):
         return self.closed_at is None
 
     @property
+    def is_deferred(self) -> bool:
+        """Whether its attempt goes on without a worker, until somebody outside ends it."""
+        return self.status == "running" and self.claimed_by is None
+
+    @property
     def queue(self) -> str:
         """The task queue as users know it."""
         return self.task_queue.removeprefix(LOCAL) if self.local else self.task_queue

@@ -17,6 +17,22 @@ _FAILURE: Final = (
 _WITH_A_FAILURE: Final = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
 
 
+def outcome_of_attempt(batch: Batch, run_id: str, activity_id: int, attempt: int) -> str | None:
+    """Return how an attempt without success ended; ``None`` if there is no row of it, or no longer.
+
+    Args:
+        batch: The transaction; what it has written so far counts.
+        run_id: The run that called the activity.
+        activity_id: The activity.
+        attempt: The attempt's number.
+    """
+    key = (run_id, activity_id, attempt)
+    found = batch.scan(f"SELECT outcome FROM activity_attempts {_ATTEMPT}", key)
+    written = [row[0] for row in found]
+    written += [row.outcome for row in batch.attempts if (row.run_id, row.activity_id, row.attempt) == key]
+    return written[-1] if written else None
+
+
 def delete_attempt(batch: Batch, run_id: str, activity_id: int, attempt: int) -> None:
     """Delete an attempt's row and, if it has one, its failure's row, which was written in the same batch.
 

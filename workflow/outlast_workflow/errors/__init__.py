@@ -13,6 +13,10 @@
     ├── RefusedError                           a change found the run or activity in another state than it expected
     ├── ResetRefusedError                      the workflow cannot be reset, or not to that point
     ├── DeleteRefusedError                     the workflow cannot be deleted now
+    ├── DeferRefusedError                      the activity cannot be deferred: nothing bounds it, or it is local
+    ├── ActivityNotFoundError                  the run has no activity of this id
+    ├── AttemptNotRunningError                 the attempt that a task token or ids name is not running
+    ├── ActivityCancelRequestedError           the activity that was heartbeaten from outside is to be cancelled
     ├── BlockedLoopError (RuntimeError)        the blocking client was called on an event loop
     ├── NotInActivityError (RuntimeError)      a function for activity code was called elsewhere
     ├── InvalidHistoryError (ValueError)       the input is not an exported history, or not a sound one
@@ -72,7 +76,15 @@ from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryEr
 from outlast_workflow.errors.limits import StructuralLimitError
 from outlast_workflow.errors.options import InvalidOptionError, InvalidUrlError
 from outlast_workflow.errors.payloads import PayloadCodecError, PayloadDecodeError, PayloadEncodeError
-from outlast_workflow.errors.refusals import DeleteRefusedError, RefusedError, ResetRefusedError
+from outlast_workflow.errors.refusals import (
+    ActivityCancelRequestedError,
+    ActivityNotFoundError,
+    AttemptNotRunningError,
+    DeferRefusedError,
+    DeleteRefusedError,
+    RefusedError,
+    ResetRefusedError,
+)
 from outlast_workflow.errors.request import (
     NoWorkerError,
     QueryFailedError,
@@ -122,12 +134,16 @@ from outlast_workflow.errors.workflows import (
 
 __all__ = [
     "REGISTRY",
+    "ActivityCancelRequestedError",
     "ActivityError",
+    "ActivityNotFoundError",
     "ActivityTimeoutError",
     "ApplicationError",
+    "AttemptNotRunningError",
     "BlockedLoopError",
     "ChildWorkflowError",
     "ContinueAsNew",
+    "DeferRefusedError",
     "DeleteRefusedError",
     "DurableCallError",
     "FailureError",

@@ -25,3 +25,65 @@ class DeleteRefusedError(OutlastError):
 
 class ResetRefusedError(OutlastError):
     """The workflow cannot be reset, or not to that point. The message says why, and what is possible instead."""
+
+
+class DeferRefusedError(OutlastError):
+    """The activity cannot be deferred: nothing bounds it, or it is local. The attempt fails and is not retried."""
+
+    facts: ClassVar[tuple[str, ...]] = ("non_retryable",)
+    non_retryable: bool = True
+
+
+class ActivityNotFoundError(OutlastError):
+    """The run has no activity of that id."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "activity_id")
+
+    def __init__(self, activity_id: int, *, workflow_id: str, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id} of workflow {workflow_id!r} has no activity {activity_id}: check the id, which "
+            "activity.info() and `outlast describe` show"
+        )
+        self.activity_id = activity_id
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+
+
+class AttemptNotRunningError(OutlastError):
+    """The attempt that a task token or ids name is not running, or no longer. Nothing was written.
+
+    Attributes:
+        workflow_id: The workflow.
+        run_id: The run.
+        activity_id: The activity.
+        status: The activity's status now.
+        outcome: How the attempt that was named ended: ``completed``, ``failed``, ``timed_out``, ``cancelled``,
+            ``rescued`` or ``handed_back``; ``None`` if that is not known, or if ids name no attempt.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "activity_id", "status", "outcome")
+
+    def __init__(
+        self, why: str, *, workflow_id: str, run_id: str, activity_id: int, status: str, outcome: str | None
+    ) -> None:
+        super().__init__(f"activity {activity_id} of workflow {workflow_id!r} was not changed: {why}")
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.activity_id = activity_id
+        self.status = status
+        self.outcome = outcome
+
+
+class ActivityCancelRequestedError(OutlastError):
+    """The workflow no longer wants the activity that was heartbeaten from outside. The heartbeat was recorded."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "activity_id")
+
+    def __init__(self, *, workflow_id: str, run_id: str, activity_id: int) -> None:
+        super().__init__(
+            f"activity {activity_id} of workflow {workflow_id!r} is to be cancelled: stop its work, then acknowledge "
+            "that with cancel_activity, or complete or fail it"
+        )
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.activity_id = activity_id

@@ -187,8 +187,14 @@ def deadlines_of_activity(row: ActivityRow) -> list[str]:
             found.append("is pending but has a heartbeat deadline")
     else:
         expected["start_to_close"] = _after(row.started_at, options.start_to_close_us)
-        if row.claimed_by is None or row.started_at is None:
-            found.append("is running but not claimed")
+        if row.started_at is None:
+            found.append("is running but was not started")
+        # Without a worker it is deferred: others end it, or its timeouts.
+        if row.claimed_by is None and row.local:
+            found.append("is deferred, but local")
+        bounds = (options.start_to_close_us, options.schedule_to_close_us, options.heartbeat_us)
+        if row.claimed_by is None and not any(bounds):
+            found.append("is deferred, but no timeout bounds it")
         last = row.heartbeat_at if row.heartbeat_at is not None else row.started_at
         if row.heartbeat_deadline_at != _after(last, options.heartbeat_us):
             found.append(

@@ -23,8 +23,11 @@ import orjson
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.claimer import ActivityClaimer
 from outlast.worker.settings import WorkerSettings
+from outlast_activities.attempt_outcome import HandlerOutcome
 from outlast_activities.attempts import HANDED_BACK, UNWRITABLE, AttemptEnd
 from outlast_activities.changes import ClaimActivities, Claimed, ClaimLocalActivities, EndAttempt
+from outlast_activities.context import Deferred
+from outlast_activities.deferred_attempts import DeferAttempt
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.runner import ActivityRunner
@@ -231,7 +234,7 @@ class ActivityDispatcher:
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
-    def _ended(self, task: ActivityTask, outcome: Payload | AttemptEnd) -> None:
+    def _ended(self, task: ActivityTask, outcome: HandlerOutcome) -> None:
         """A handler has ended and its slot is free: pass on the outcome, and claim again."""
         if isinstance(outcome, Payload):
             self._on_result(task, outcome)
@@ -244,14 +247,20 @@ class ActivityDispatcher:
         elif self.on_room is not None:
             self.on_room()
 
-    def _end(self, task: ActivityTask, end: AttemptEnd) -> None:
-        change = EndAttempt(task.run_id, task.activity_id, task.attempt, end)
+    def _end(self, task: ActivityTask, end: AttemptEnd | Deferred) -> None:
+        change: EndAttempt | DeferAttempt
+        if isinstance(end, Deferred):
+            change = DeferAttempt(task.run_id, task.activity_id, task.attempt)
+        else:
+            change = EndAttempt(task.run_id, task.activity_id, task.attempt, end)
         details = self.heartbeats.take_pending(task.run_id, task.activity_id, task.attempt)
         if details is not None:
             change.heartbeat_details = details
         self._submit_end(task, end, change)
 
-    def _submit_end(self, task: ActivityTask, end: AttemptEnd, change: EndAttempt) -> None:
+    def _submit_end(
+        self, task: ActivityTask, end: AttemptEnd | Deferred, change: EndAttempt | DeferAttempt
+    ) -> None:
         try:
             self.runtime.journal.submit(change, partial(self._attempt_closed, task, end, change))
         except JournalClosedError:
@@ -260,8 +269,8 @@ class ActivityDispatcher:
     def _attempt_closed(
         self,
         task: ActivityTask,
-        end: AttemptEnd,
-        change: EndAttempt,
+        end: AttemptEnd | Deferred,
+        change: EndAttempt | DeferAttempt,
         closed: bool | None,
         error: BaseException | None,
     ) -> None:
