@@ -398,5 +398,5 @@ def test_a_deadline_is_coloured_as_it_nears_and_what_is_meant_to_happen_only_whe
     now = datetime(2026, 1, 31, tzinfo=UTC)
     soon, gone = now + timedelta(seconds=9), now - timedelta(seconds=9)
     assert ('class="until near"' in until(soon, now), ">9 s left<" in until(soon, now)) == (True, True)
-    assert ('class="until far"' in ahead(soon, now), ">in 9 s<" in ahead(soon, now)) == (True, True)
-    assert ('class="until passed"' in ahead(gone, now), ">9 s over<" in ahead(gone, now)) == (True, True)
+    assert ('class="ahead far"' in ahead(soon, now), ">in 9 s<" in ahead(soon, now)) == (True, True)
+    assert ('class="ahead passed"' in ahead(gone, now), ">9 s over<" in ahead(gone, now)) == (True, True)

@@ -13,10 +13,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from outlast.errors import OutlastError
+from outlast_dashboard.authorization import principal_of
 from outlast_dashboard.pages import login, operations, run, runs, start
 from outlast_dashboard.pages.rendering import page
 from outlast_dashboard.pages.streaming import wants_stream
 from outlast_dashboard.problems import Problem, ProblemError, problem_of, unforeseen_problem
+from outlast_dashboard.web import web_of
 
 STATIC: Final = Path(__file__).parent.parent / "static"
 
@@ -37,7 +39,10 @@ def make_pages() -> FastAPI:
 
 
 def _page(request: Request, problem: Problem) -> Response:
-    return page("problem.html", request, login.NOBODY, problem.status, problem=problem)
+    web = web_of(request.scope)
+    # Whoever may see the pages gets their navigation, too.
+    known = principal_of(request, web) if problem.status != 401 else None
+    return page("problem.html", request, known or login.NOBODY, problem.status, problem=problem)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

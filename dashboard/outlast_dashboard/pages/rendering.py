@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,6 +15,8 @@ from outlast import __version__
 from outlast.text.wording import ago, clock, words
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
+from outlast_dashboard.web import web_of
+from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.primitives.times import to_datetime
 
 NEAR_S: Final = 60.0
@@ -60,8 +62,69 @@ def ahead(instant: datetime, now: datetime) -> Markup:
     """Return the time until something is due, such as a timer. It is coloured only if it is late."""
     left = (instant - now).total_seconds()
     said = f"{words(left)} over" if left <= 0 else f"in {words(left)}"
-    return Markup('<time class="until {}" datetime="{}" title="{}" data-ahead>{}</time>').format(
+    return Markup('<time class="ahead {}" datetime="{}" title="{}" data-ahead>{}</time>').format(
         "passed" if left <= 0 else "far", instant.isoformat(), clock(instant), said
+    )
+
+
+def used(deadline: datetime, start: datetime, now: datetime, what: str = "deadline") -> Markup:
+    """Return a bar of the time that is used until a deadline. The page lets it grow.
+
+    Args:
+        deadline: The deadline.
+        start: From when its timeout counts.
+        now: The current time.
+        what: Whose time it is, for those who hear the page.
+    """
+    whole = max(0.001, (deadline - start).total_seconds())
+    gone = min(max(0.0, (now - start).total_seconds()), whole)
+    near, soon = _thresholds(whole)
+    return Markup(
+        '<progress class="meter {}" value="{:.1f}" max="{:.1f}" aria-label="{}: {} of {} used" '
+        'data-from="{}" data-to="{}" data-near="{:g}" data-soon="{:g}"></progress>'
+    ).format(
+        nearness(deadline, now, whole),
+        gone,
+        whole,
+        what.capitalize(),
+        words(int(gone)),
+        words(whole),
+        start.isoformat(),
+        deadline.isoformat(),
+        near,
+        soon,
+    )
+
+
+def instant(at: datetime | None, precise: bool = False) -> Markup:
+    """Return an instant in UTC, which the page shows in the zone that was chosen.
+
+    Args:
+        at: The instant; a dash if there is none.
+        precise: Whether to show milliseconds.
+    """
+    if at is None:
+        return Markup('<span class="none">–</span>')
+    text = clock(at).removesuffix("Z")
+    return Markup('<time class="instant" datetime="{}" title="{}" data-instant="{}">{}</time>').format(
+        at.isoformat(), clock(at), "precise" if precise else "", text if precise else text[:19]
+    )
+
+
+def lasted(start: datetime | None, end: datetime | None, now: datetime) -> Markup:
+    """Return how long something took; until it has ended the page continues to count.
+
+    Args:
+        start: When it began; a dash if it has not.
+        end: When it ended, if it has.
+        now: The current time.
+    """
+    if start is None:
+        return Markup('<span class="none">–</span>')
+    if end is not None:
+        return Markup("<span>{}</span>").format(words((end - start).total_seconds()))
+    return Markup('<time datetime="{}" title="{}" data-lasts>{}</time>').format(
+        start.isoformat(), clock(start), words(int(max(0.0, (now - start).total_seconds())))
     )
 
 
@@ -82,6 +145,11 @@ def seconds(value: float | None) -> str:
 def share(value: float | None) -> str:
     """Return a share as a percentage."""
     return "–" if value is None else f"{value * 100:.1f} %"
+
+
+def figure(number: float) -> str:
+    """Return a number as people write it: ``1,234`` or ``0.5``."""
+    return f"{int(number):,}" if number == int(number) else f"{number:,.3g}"
 
 
 def badge(status: str) -> Markup:
@@ -112,7 +180,10 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _filters: dict[str, Any] = _environment.filters
-for _filter in (until, nearness, ahead, since, seconds, share, badge, pretty, clock, moment, source, quoted):
+for _filter in (
+    *(until, nearness, used, ahead, since, instant, lasted, clock, moment),
+    *(seconds, share, figure, badge, pretty, source, quoted),
+):
     _filters[_filter.__name__] = _filter
 _globals: dict[str, Any] = _environment.globals
 _globals["version"] = __version__
@@ -124,6 +195,21 @@ def base_of(request: Request) -> str:
     return root.rstrip("/")
 
 
+class DatabaseLabel(NamedTuple):
+    """The database in the bar: its kind and a short name, without users and passwords."""
+
+    kind: str
+    name: str
+
+
+def database_label(url: DatabaseUrl) -> DatabaseLabel:
+    """Return how the bar names a database: a file without its folders, or a host and a database."""
+    if url.backend == "sqlite":
+        return DatabaseLabel("SQLite", "in memory" if url.path is None else url.path.name)
+    made = url.sqlalchemy_url
+    return DatabaseLabel("PostgreSQL", "/".join(part for part in (made.host, made.database) if part))
+
+
 def fragment(template: str, request: Request, principal: Principal, **values: Any) -> str:
     """Return a template as text.
 
@@ -133,13 +219,16 @@ def fragment(template: str, request: Request, principal: Principal, **values: An
         principal: Who made it.
         **values: What the template shows.
     """
+    base = base_of(request)
+    here = request.scope["path"].removeprefix(base) or "/"
     return _environment.get_template(template).render(
-        base=base_of(request),
+        base=base,
         principal=principal,
         may_write=principal.may(Scope.WRITE),
         may_query=principal.may(Scope.READ) and principal.sees_payloads,
         signed_in=principal is not ANYONE_HERE,
-        here=request.scope["path"],
+        here=here,
+        within_runs=here.startswith(("/workflows/", "/start", "/bulk")),
         **values,
     )
 
@@ -156,4 +245,8 @@ def page(
         status_code: The HTTP status.
         **values: What the template shows.
     """
-    return HTMLResponse(fragment(template, request, principal, **values), status_code=status_code)
+    around: dict[str, Any] = {"live": False, "database": None, "clock_now": None}
+    if principal.name:
+        web = web_of(request.scope)
+        around |= {"database": database_label(web.client.runtime.url), "clock_now": web.now()}
+    return HTMLResponse(fragment(template, request, principal, **(around | values)), status_code=status_code)
