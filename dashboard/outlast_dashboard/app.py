@@ -16,6 +16,7 @@ from outlast_dashboard.encoded_paths import EncodedSlashes
 from outlast_dashboard.pages.application import make_pages
 from outlast_dashboard.problems import http_problem
 from outlast_dashboard.request_guard import Guard
+from outlast_dashboard.request_limits import Streams
 from outlast_dashboard.security.sessions import Sessions
 from outlast_dashboard.settings import WebSettings
 from outlast_dashboard.web import Serving, Web
@@ -35,9 +36,9 @@ def control_plane(
     settings = settings or WebSettings()
     clock = clock or SystemClock()
     find = client if callable(client) else lambda: client
-    web = Web(find, settings, Sessions(clock), clock)
+    web = Web(find, settings, Sessions(clock), Streams(settings.max_streams), clock)
     return Starlette(
         routes=[Mount("/api", EncodedSlashes(make_api())), Mount("/", EncodedSlashes(make_pages()))],
         exception_handlers={HTTPException: http_problem},
-        middleware=[Middleware(Guard, settings=settings, clock=clock), Middleware(Serving, web=web)],
+        middleware=[Middleware(Guard, web=web), Middleware(Serving, web=web)],
     )

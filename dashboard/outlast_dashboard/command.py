@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
-import logging
-import socket
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-import uvicorn
 
 from outlast import Client
 from outlast.cli.common.connection import with_client
@@ -20,6 +15,7 @@ from outlast.cli.common.options import AsJson, Codec, Url, database_url
 from outlast.cli.common.output import document, show, table
 from outlast_dashboard.app import control_plane
 from outlast_dashboard.security.tokens import TokenFile
+from outlast_dashboard.server import Server, proxies
 from outlast_dashboard.settings import LOOPBACK_HOSTS, WebSettings
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import integer
@@ -71,6 +67,15 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    proxy_headers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy-headers",
+            metavar="ADDRESS",
+            help="Believe the X-Forwarded-For and -Proto of a proxy at this address or network; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     url: Url = None,
     codec: Codec = None,
     json: AsJson = False,
@@ -80,15 +85,21 @@ def serve(
         return
     database_url(url)
     settings = _settings(host, port, host_name or [], TokenFile(tokens) if tokens is not None else ())
+    trusted = proxies(proxy_headers or [])
 
     async def work(client: Client) -> None:
-        server = Server(client, settings, host, port)
-        async with server.listening() as address:
-            if json:
-                document({"event": "serving", "url": address})
-            else:
-                show(f"the dashboard is at {address}, the API at {address}/api (Ctrl-C stops it)")
-            await server.serve()
+        server = Server(control_plane(client, settings), host, port, trusted_proxies=trusted)
+        try:
+            address = server.listen()
+        except OSError as error:
+            raise CommandFailedError(
+                f"{host} port {port} cannot be listened on: {error.strerror}: choose another --port"
+            ) from None
+        if json:
+            document({"event": "serving", "url": address})
+        else:
+            show(f"the dashboard is at {address}, the API at {address}/api (Ctrl-C stops it)")
+        await server.serve()
 
     with_client(url, work, codec=codec)
 
@@ -115,49 +126,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-class Server:
-    """The HTTP server of one control plane, on the caller's event loop."""
-
-    def __init__(self, client: Client, settings: WebSettings, host: str, port: int) -> None:
-        self._host = host
-        self._port = port
-        config = uvicorn.Config(
-            control_plane(client, settings),
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=3,
-        )
-        self._server = uvicorn.Server(config)
-        self._sockets: list[socket.socket] = []
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-
-    @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncGenerator[str]:
-        """Listen, and yield the address as a URL.
-
-        Raises:
-            CommandFailedError: The address cannot be listened on.
-        """
-        try:
-            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-            listener = socket.create_server((self._host, self._port), family=family)
-        except OSError as error:
-            raise CommandFailedError(
-                f"{self._host} port {self._port} cannot be listened on: {error.strerror}: choose another --port"
-            ) from None
-        with listener:
-            self._sockets = [listener]
-            host, port = listener.getsockname()[:2]
-            yield f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-    async def serve(self) -> None:
-        """Serve until SIGINT or SIGTERM."""
-        await self._server.serve(sockets=self._sockets)
 
 
 @token.command("add")

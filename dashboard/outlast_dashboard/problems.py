@@ -158,11 +158,25 @@ def unforeseen_problem(scope: Scope, error: Exception) -> Problem:
     return Problem.of(500, "internal", "An unexpected error occurred: see the server's log")
 
 
+_KINDS: Final = {
+    404: "not-found",
+    405: "method-not-allowed",
+    408: "body-timeout",
+    413: "too-large",
+    503: "busy",
+}
+
+
+def problem_of_http(error: HTTPException) -> Problem:
+    """Return the problem of what the framework or a limit refused."""
+    kind = _KINDS.get(error.status_code, "refused")
+    return Problem.of(error.status_code, kind, str(error.detail))
+
+
 async def http_problem(request: Request, error: Exception) -> Response:
     """Return what the framework refused as a problem."""
     assert isinstance(error, HTTPException)
-    kind = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "refused")
-    response = problem_response(Problem.of(error.status_code, kind, str(error.detail)))
+    response = problem_response(problem_of_http(error))
     response.headers.update(error.headers or {})
     if error.status_code == 405 and isinstance(request.app, FastAPI):
         response.headers["allow"] = ", ".join(_allowed(request.app, request.scope))

@@ -4,7 +4,8 @@
   resolve to this machine.
 * **Origin**: a browser says from where a request that changes something comes (``Sec-Fetch-Site``, ``Origin``). A
   request from another site is refused, which stops forged requests. The session cookie is ``SameSite=Strict`` as well.
-* **Size and rate**: a body over the limit is refused, and so is a caller who sends too many requests.
+* **Rate and size**: a caller who sends too many requests is refused, and so is a body that is too large or too slow, or
+  one of too many. The body of a caller who is unknown is not read at all, except for the form that signs in.
 * **Headers**: nothing may be framed, sniffed, cached or loaded from elsewhere. Pages run no inline script or style.
 
 It is plain ASGI, so that streams stay streams.
@@ -13,23 +14,31 @@ It is plain ASGI, so that streams stay streams.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from outlast_dashboard.authorization import principal_of
 from outlast_dashboard.problems import Problem, problem_response, unforeseen_problem
+from outlast_dashboard.request_limits import Bodies, Body, Buckets, no_body
 from outlast_dashboard.security.tokens import Token, whose
-from outlast_dashboard.settings import LOOPBACK_HOSTS, WebSettings
-from outlast_workflow.environment import Clock
+from outlast_dashboard.settings import LOOPBACK_HOSTS
+from outlast_dashboard.web import Web
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LOOPBACK_ADDRESSES: Final = frozenset({"127.0.0.1", "::1", "testclient", ""})
-MOST_CALLERS: Final = 10_000
+LOGIN: Final = "/login"
+"""The only path whose body is read from callers who are unknown yet."""
+LOGIN_BODIES: Final = 16
+LOGIN_BODY_BYTES: Final = 16 * 1024
+LOGIN_BODY_TIMEOUT_S: Final = 10.0
+FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""What a proxy adds to the requests of others."""
+MUCH: Final = 2**63
 _HOST: Final = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
 
 HEADERS: Final = {
@@ -49,10 +58,18 @@ HEADERS: Final = {
 class Guard:
     """The middleware in front of the application."""
 
-    def __init__(self, app: ASGIApp, settings: WebSettings, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, web: Web) -> None:
         self._app = app
-        self._settings = settings
-        self._buckets = Buckets(clock, settings.requests_per_second, settings.burst)
+        self._web = web
+        settings = self._settings = web.settings
+        self._buckets = Buckets(web.clock, settings.requests_per_second, settings.burst)
+        self._bodies = Bodies(
+            settings.max_bodies, settings.max_body_bytes, settings.max_bodies_bytes, settings.body_timeout
+        )
+        # Bodies of their own, so that nobody unknown takes the places of those who are known.
+        self._login_bodies = Bodies(
+            LOGIN_BODIES, LOGIN_BODY_BYTES, LOGIN_BODIES * LOGIN_BODY_BYTES, LOGIN_BODY_TIMEOUT_S
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -65,27 +82,40 @@ class Guard:
         if problem is not None:
             await problem_response(problem)(scope, receive, send)
             return
-        answering = _Answering(send)
+        body: Body | None = None
+        if principal_of(Request(scope), self._web) is not None:
+            receive = body = Body(receive, self._bodies, _length(headers))
+        elif scope["method"] == "POST" and scope["path"] == scope.get("root_path", "") + LOGIN:
+            receive = body = Body(receive, self._login_bodies, _length(headers))
+        else:
+            scope, receive = _bodiless(scope), no_body(receive)
+        answering = _Answering(send, self._web)
         try:
-            await self._app(scope, _Measured(receive, self._settings.max_body_bytes), answering)
+            await self._app(scope, receive, answering)
         except Exception as error:
             # The framework answers and logs errors that have a handler, but raises them again.
             if not answering.started:
                 await problem_response(unforeseen_problem(scope, error))(scope, receive, send)
+        finally:
+            answering.close()
+            if body is not None:
+                body.close()
 
     def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
         settings = self._settings
         host = _name_of(headers.get("host", ""))
         if host not in settings.names:
             return Problem.of(400, "unknown-host", "This host name is not served here: see --host-name")
-        if not settings.needs_token and not _is_local(scope, host):
+        if not settings.needs_token and not _is_local(scope, host, headers):
             return Problem.of(
                 403, "no-tokens", "Without tokens only this machine is served: see `outlast ui token`"
             )
         if scope["method"] not in SAFE_METHODS and not _same_site(headers):
             return Problem.of(403, "cross-site", "The request comes from another site")
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > settings.max_body_bytes:
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy that believes the other one of the two would see other requests than this server.
+            return Problem.of(400, "two-lengths", "Send either Content-Length or Transfer-Encoding")
+        if _length(headers) > settings.max_body_bytes:
             return Problem.of(413, "too-large", f"A request may have {settings.max_body_bytes} bytes")
         wait = self._buckets.wait(_caller(scope, headers, settings.known_tokens))
         if wait:
@@ -101,9 +131,30 @@ def _name_of(host: str) -> str:
     return found["name"].lower() if found else ""
 
 
-def _is_local(scope: Scope, host: str) -> bool:
+def _is_local(scope: Scope, host: str, headers: Headers) -> bool:
+    """Return whether a request comes from this machine: not by way of a proxy on it, either."""
     client = scope.get("client")
-    return host in LOOPBACK_HOSTS and (client is None or client[0] in LOOPBACK_ADDRESSES)
+    return (
+        host in LOOPBACK_HOSTS
+        and (client is None or client[0] in LOOPBACK_ADDRESSES)
+        and not any(name in headers for name in FORWARDED)
+    )
+
+
+def _length(headers: Headers) -> int:
+    """Return the declared size of a body; 0 if there is none, and much if it is no number."""
+    length = headers.get("content-length", "0")
+    return int(length[:20]) if length.isascii() and length.isdecimal() else MUCH
+
+
+def _bodiless(scope: Scope) -> Scope:
+    """Return a request without what describes its body."""
+    kept = [
+        (name, value)
+        for name, value in scope["headers"]
+        if name not in (b"content-type", b"content-length", b"transfer-encoding")
+    ]
+    return {**scope, "headers": kept}
 
 
 def _same_site(headers: Headers) -> bool:
@@ -144,49 +195,25 @@ def _with_headers(send: Send) -> Send:
 
 
 class _Answering:
-    """Sends an answer on, and knows whether it has started."""
+    """Sends an answer on. It knows whether the answer has started, and counts it if it is a stream."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, web: Web) -> None:
         self._send = send
+        self._streams = web.streams
+        self._streaming = False
         self.started = False
 
     async def __call__(self, message: Message) -> None:
         self.started = True
+        if message["type"] == "http.response.start":
+            kind = Headers(raw=message["headers"]).get("content-type", "")
+            if kind.startswith("text/event-stream"):
+                self._streaming = True
+                self._streams.open += 1
         await self._send(message)
 
-
-class _Measured:
-    """A request's body, counted as it arrives."""
-
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive = receive
-        self._most = self._left = most
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
-                raise HTTPException(413, f"A request may have {self._most} bytes")
-        return message
-
-
-class Buckets:
-    """A token bucket for each caller: a burst at once, then a number of requests per second."""
-
-    def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
-        self._clock = clock
-        self._per_second = per_second
-        self._burst = float(burst)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def wait(self, caller: str) -> float:
-        """Take a token of a caller's bucket; return how many seconds to wait if there is none."""
-        now = self._clock.monotonic()
-        level, at = self._buckets.pop(caller, (self._burst, now))
-        level = min(self._burst, level + (now - at) * self._per_second)
-        enough = level >= 1
-        self._buckets[caller] = (level - 1 if enough else level, now)
-        while len(self._buckets) > MOST_CALLERS:
-            self._buckets.popitem(last=False)
-        return 0.0 if enough else (1 - level) / self._per_second
+    def close(self) -> None:
+        """Count the stream no longer."""
+        if self._streaming:
+            self._streaming = False
+            self._streams.open -= 1

@@ -15,7 +15,7 @@ LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, kw_only=True)
 class WebSettings:
-    """Who has access, under which host names, and how many requests they may send.
+    """Who has access, under which host names, and how much they may send.
 
     Args:
         tokens: The tokens that give access. Without any, only this machine has access, and may do everything. A file
@@ -25,6 +25,10 @@ class WebSettings:
         max_body_bytes: The size of the largest request body, in bytes.
         requests_per_second: How many requests a token (or an address) may send per second, in the long run.
         burst: How many it may send at once.
+        max_bodies: How many request bodies may arrive at once; one more is answered with 503.
+        max_bodies_bytes: How many bytes the bodies of all requests that are being carried out may have together.
+        body_timeout: How long a body may take to arrive, in seconds.
+        max_streams: How many streams and live pages may be open at once; one more is answered with 503.
 
     Raises:
         InvalidOptionError: A limit is out of range, two tokens share a name, or a token file holds no token.
@@ -35,12 +39,20 @@ class WebSettings:
     max_body_bytes: int = 4 * 1024 * 1024
     requests_per_second: float = 100.0
     burst: int = 400
+    max_bodies: int = 64
+    max_bodies_bytes: int = 64 * 1024 * 1024
+    body_timeout: float = 30.0
+    max_streams: int = 200
     names: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         integer("max body bytes", self.max_body_bytes, 1024)
         number("requests per second", self.requests_per_second, 0.1)
         integer("burst", self.burst, 1)
+        integer("max bodies", self.max_bodies, 1)
+        integer("max bodies bytes", self.max_bodies_bytes, self.max_body_bytes)
+        number("body timeout", self.body_timeout, 0.01)
+        integer("max streams", self.max_streams, 1)
         if not self.hosts:
             raise InvalidOptionError(
                 "hosts must have at least one name: the one under which browsers reach it", field="hosts"

@@ -10,6 +10,7 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outlast import Client
+from outlast_dashboard.request_limits import Streams
 from outlast_dashboard.security.sessions import Sessions
 from outlast_dashboard.settings import WebSettings
 from outlast_workflow.environment import Clock
@@ -20,11 +21,12 @@ _KEY: Final = "outlast_dashboard.web"
 
 @dataclass(slots=True)
 class Web:
-    """One control plane: its client, its settings and its sessions."""
+    """One control plane: its client, its settings, its sessions and its streams."""
 
     find_client: Callable[[], Client]
     settings: WebSettings
     sessions: Sessions
+    streams: Streams
     clock: Clock
 
     @property

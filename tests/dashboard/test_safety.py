@@ -13,7 +13,7 @@ from outlast import Client
 from outlast_dashboard import Principal, Scope, Token, TokenFile, WebSettings, control_plane
 from outlast_dashboard.api.application import make_api
 from outlast_dashboard.notifications import ChangeSignal
-from outlast_dashboard.request_guard import Buckets
+from outlast_dashboard.request_limits import Buckets
 from outlast_workflow.errors import InvalidOptionError
 
 Route = tuple[str, str]

@@ -17,7 +17,7 @@ from outlast_dashboard.authorization import principal_of
 from outlast_dashboard.pages import login, operations, run, runs, start
 from outlast_dashboard.pages.rendering import page
 from outlast_dashboard.pages.streaming import wants_stream
-from outlast_dashboard.problems import Problem, ProblemError, problem_of, unforeseen_problem
+from outlast_dashboard.problems import Problem, ProblemError, problem_of, problem_of_http, unforeseen_problem
 from outlast_dashboard.web import web_of
 
 STATIC: Final = Path(__file__).parent.parent / "static"
@@ -71,7 +71,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _page(request, Problem.of(error.status_code, "refused", str(error.detail)))
+    answer = _page(request, problem_of_http(error))
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

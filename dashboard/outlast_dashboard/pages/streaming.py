@@ -41,6 +41,7 @@ async def live_page(
         **once: What only the page around it shows.
     """
     if wants_stream(request):
+        web.streams.check()
 
         async def render() -> str:
             return fragment(f"_{name}.html", request, principal, **await values())

@@ -16,8 +16,8 @@ _WORDS: Final = {
     413: "The request is too large.",
     422: "A value of the request is not valid; `field` names it.",
     429: "Too many requests; `Retry-After` says when to continue.",
-    408: "There was no answer in time: the workflow or its worker is busy or stuck.",
-    503: "The database does not answer, or no worker can.",
+    408: "The body did not arrive in time, or a query got no answer: the workflow or its worker is busy or stuck.",
+    503: "The database does not answer, no worker can, or the server is busy.",
 }
 
 
@@ -33,5 +33,5 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-ALWAYS: Final = problems(400, 401, 403, 413, 422, 429, 503)
+ALWAYS: Final = problems(400, 401, 403, 408, 413, 422, 429, 503)
 """The problems with which every route may answer."""

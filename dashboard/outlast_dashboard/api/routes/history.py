@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from outlast_dashboard.api.contract.handles import PinnedHandle
@@ -36,8 +36,15 @@ async def history(handle: PinnedHandle, principal: Reader, after_seq: AfterSeq =
     )
 
 
+def _check_streams(web: TheWeb) -> None:
+    web.streams.check()
+
+
 @router.get(
-    "/workflows/{workflow_id}/history/live", response_class=EventSourceResponse, responses=problems(404)
+    "/workflows/{workflow_id}/history/live",
+    response_class=EventSourceResponse,
+    responses=problems(404),
+    dependencies=[Depends(_check_streams)],
 )
 async def follow(
     handle: PinnedHandle,
