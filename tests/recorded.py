@@ -54,7 +54,7 @@ class Code:
             converter=settings.converter,
             limits=settings.limits,
             default_activity_options=settings.default_activity_options,
-            task_failure_types=settings.workflow_task_failure_types,
+            failure_types=settings.failure_types,
         )
 
     @property
@@ -65,7 +65,7 @@ class Code:
         plain = WorkerSettings("elsewhere", ["default"], DataConverter())
         usual = all(
             getattr(self.settings, name) == getattr(plain, name)
-            for name in ("workflow_task_failure_types", "default_activity_options", "interceptors")
+            for name in ("failure_types", "default_activity_options", "interceptors")
         )
         if not module.startswith("tests.") or "." in name or self.settings.converter.codec or not usual:
             return None

@@ -45,6 +45,7 @@ from outlast_workflow.history.events import (
     WorkflowFailed,
     WorkflowReset,
 )
+from outlast_workflow.options.failure_types import FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy
 from outlast_workflow.primitives.enums import RetryState, TimeoutKind
@@ -407,7 +408,7 @@ def test_a_worker_may_make_exceptions_fail_the_task_instead():
         raise KeyError("k")
 
     with pytest.raises(KeyError):
-        begin(order, task_failure_types=(KeyError,))
+        begin(order, failure_types=FailureTypes(task=[KeyError]))
 
 
 def test_a_result_that_cannot_be_written_fails_the_task():

@@ -16,6 +16,7 @@ from outlast.testing.replayer import Replayer
 from outlast.worker.worker import Worker
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.environment import Environment
+from outlast_workflow.options.failure_types import FailureType
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions
 
@@ -53,7 +54,8 @@ class TestEnvironment:
             which finds workflows that are not deterministic.
         max_concurrent_activities: How many activities run at the same time.
         default_activity_options: Options of activities that do not set them.
-        workflow_task_failure_types: Exceptions of workflow code that fail the task, not the run.
+        workflow_failure_types: Exceptions that fail the run although they would fail only the workflow task.
+        workflow_task_failure_types: Exceptions of workflow code that fail only the workflow task, not the run.
         static_checks: What to do about workflow code that may not replay: ``warn``, ``error`` or ``off``.
         runtime_guard: Whether workflow code is stopped from opening files, sockets and processes.
         replay: At the end, replay every run of these workflows, and raise the error of the first that fails. This
@@ -89,7 +91,8 @@ class TestEnvironment:
         max_cached_workflows: int = 1000,
         max_concurrent_activities: int = 100,
         default_activity_options: ActivityOptions | None = None,
-        workflow_task_failure_types: tuple[type[BaseException], ...] | None = None,
+        workflow_failure_types: Iterable[FailureType] = (),
+        workflow_task_failure_types: Iterable[FailureType] = (),
         static_checks: StaticChecks = "warn",
         runtime_guard: bool = True,
         replay: bool = False,
@@ -109,6 +112,7 @@ class TestEnvironment:
             "max_cached_workflows": max_cached_workflows,
             "max_concurrent_activities": max_concurrent_activities,
             "default_activity_options": default_activity_options,
+            "workflow_failure_types": workflow_failure_types,
             "workflow_task_failure_types": workflow_task_failure_types,
             "static_checks": static_checks,
             "runtime_guard": runtime_guard,

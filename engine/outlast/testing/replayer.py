@@ -29,7 +29,7 @@ from outlast_store.reads.export_format import check_format
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.definitions import WorkflowDefinition, definition_of
-from outlast_workflow.errors import InvalidOptionError, UnknownWorkflowTypeError, WorkflowTaskError
+from outlast_workflow.errors import InvalidOptionError, UnknownWorkflowTypeError
 from outlast_workflow.errors.history import InvalidHistoryError
 from outlast_workflow.history.events import REGISTRY
 from outlast_workflow.options.limits import StructuralLimits
@@ -277,7 +277,6 @@ class Replayer:
             converter=self._converter,
             limits=self._limits,
             default_activity_options=self._default_activity_options,
-            task_failure_types=(WorkflowTaskError, InvalidOptionError),
             guarded=self._guarded,
         )
         if self._guarded:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from outlast.histories.retention_policy import RetentionPolicy
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.errors import InvalidOptionError, WorkflowTaskError
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, duration_seconds, validate_task_queue
 
@@ -37,7 +38,7 @@ class WorkerSettings:
     default_activity_options: ActivityOptions | None = None
     interceptors: Sequence[Interceptor] = ()
     runtime_guard: bool = True
-    workflow_task_failure_types: tuple[type[BaseException], ...] = (WorkflowTaskError, InvalidOptionError)
+    failure_types: FailureTypes = NO_FAILURE_TYPES
 
     def __post_init__(self) -> None:
         for queue in self.task_queues:

@@ -16,6 +16,7 @@ from outlast_activities.definitions import definition_of as activity_definition_
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.declare.definitions import definition_of as workflow_definition_of
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.failure_types import FailureType, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, timeout_seconds
 
@@ -46,8 +47,10 @@ class Worker:
         default_activity_options: The options of activities where neither declaration nor call sets one.
         build_id: Names the code; recorded with each workflow task.
         limits: The structural limits.
-        workflow_task_failure_types: Exceptions of workflow code that fail the workflow task, which is then retried,
-            and not the run.
+        workflow_failure_types: Exceptions, as classes or names, that fail the run although they would fail only the
+            workflow task, such as ``NonDeterminismError``. Subclasses count; ``@workflow.defn`` is asked first.
+        workflow_task_failure_types: Exceptions of workflow code that fail only the workflow task, which is then
+            retried, in addition to those that always do.
         static_checks: What to do about workflow code that looks as if it may not replay: ``"warn"`` logs a warning,
             once for each workflow, ``"error"`` refuses it, ``"off"`` checks nothing.
         runtime_guard: Whether workflow code is kept from files, sockets, processes, threads and ``time.sleep``. Using
@@ -77,7 +80,8 @@ class Worker:
         default_activity_options: ActivityOptions | None = None,
         build_id: str | None = None,
         limits: StructuralLimits | None = None,
-        workflow_task_failure_types: tuple[type[BaseException], ...] | None = None,
+        workflow_failure_types: Iterable[FailureType] = (),
+        workflow_task_failure_types: Iterable[FailureType] = (),
         static_checks: StaticChecks = "warn",
         runtime_guard: bool = True,
         own_thread: bool = False,
@@ -107,9 +111,8 @@ class Worker:
             default_activity_options=default_activity_options,
             runtime_guard=runtime_guard,
             retention=retention,
+            failure_types=FailureTypes(run=workflow_failure_types, task=workflow_task_failure_types),
         )
-        if workflow_task_failure_types is not None:
-            self.settings.workflow_task_failure_types = workflow_task_failure_types
         self._register_code(workflows, activities, static_checks)
         self._intercept((*client.interceptors, *checked_interceptors(interceptors)))
         interval = timeout_seconds("watchdog interval", watchdog_interval)

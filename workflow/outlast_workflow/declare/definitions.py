@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -20,6 +20,7 @@ from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.handlers import HandlerSet, handlers_of, takes_input
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.loop.greenlets import in_greenlet
+from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureType, FailureTypes
 from outlast_workflow.options.validation import refuse_reserved, validate_name
 from outlast_workflow.primitives.interceptor_chain import Chain
 
@@ -47,6 +48,8 @@ class WorkflowDefinition:
     """Whether the run method is a coroutine function. Plain code, including plain handlers, may block."""
     interceptors: Chain = field(default_factory=Chain)
     """What stands around its code: :class:`outlast_workflow.run.interceptors.WorkflowInterceptor`."""
+    failure_types: FailureTypes = NO_FAILURE_TYPES
+    """Which exceptions fail its runs, and which only their workflow tasks."""
 
     def instance(self, args: tuple[Any, ...]) -> object | None:
         """Return the instance that the code of a run runs on; ``None`` for a function."""
@@ -186,32 +189,52 @@ def defn(target: Callable[P, T], /) -> PlainWorkflow[P, T]: ...
 
 
 @overload
-def defn(*, name: str | None = None) -> _Decorator: ...
+def defn(
+    *,
+    name: str | None = None,
+    workflow_failure_types: Iterable[FailureType] = (),
+    workflow_task_failure_types: Iterable[FailureType] = (),
+) -> _Decorator: ...
 
 
-def defn(target: Any = None, /, *, name: str | None = None) -> Any:
+def defn(
+    target: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    workflow_failure_types: Iterable[FailureType] = (),
+    workflow_task_failure_types: Iterable[FailureType] = (),
+) -> Any:
     """Declare a workflow.
 
     Args:
         target: A class with one method marked ``@workflow.run``, or a function.
         name: The workflow type, which histories record; by default the name of the class or function. Keep it when
             you rename the code.
+        workflow_failure_types: Exceptions, as classes or names, that fail the run although they would fail only the
+            workflow task, such as ``NonDeterminismError``. Subclasses count; the worker's lists are asked afterwards.
+        workflow_task_failure_types: Exceptions that fail only the workflow task, which is then retried.
 
     Raises:
-        InvalidOptionError: The target is not a workflow, or the name is not allowed; the message says why.
+        InvalidOptionError: The target is not a workflow, or an option is not allowed; the message says why.
     """
-    if target is None:
-        return _Decorator(name)
-    return _Decorator(name)(target)
+    decorator = _Decorator(name, workflow_failure_types, workflow_task_failure_types)
+    return decorator if target is None else decorator(target)
 
 
 class _Decorator:
     """``@workflow.defn(name=…)``, before it is applied to its target."""
 
-    __slots__ = ("name",)
+    __slots__ = ("failure_types", "name")
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        workflow_failure_types: Iterable[FailureType],
+        workflow_task_failure_types: Iterable[FailureType],
+    ) -> None:
         self.name = None if name is None else validate_name("workflow name", name)
+        self.failure_types = FailureTypes(run=workflow_failure_types, task=workflow_task_failure_types)
 
     @overload
     def __call__(self, target: C, /) -> C: ...  # type: ignore[overload-overlap]
@@ -227,9 +250,9 @@ class _Decorator:
     def __call__(self, target: Any, /) -> Any:
         """Declare it."""
         if inspect.isclass(target):
-            definition = _class_definition(target, self.name)
+            definition = _class_definition(target, self.name, self.failure_types)
         elif inspect.isfunction(target):
-            definition = _function_definition(target, self.name)
+            definition = _function_definition(target, self.name, self.failure_types)
         else:
             raise InvalidOptionError(f"@workflow.defn goes on a class or a function, not on {_kind(target)}")
         if not definition.is_async and definition.cls is None:
@@ -260,7 +283,7 @@ def definition_of(workflow: object) -> WorkflowDefinition:
     )
 
 
-def _class_definition(cls: type, name: str | None) -> WorkflowDefinition:
+def _class_definition(cls: type, name: str | None, failure_types: FailureTypes) -> WorkflowDefinition:
     refuse_reserved("workflow name", name or cls.__name__)
     marked = _run_methods(cls)
     if not marked:
@@ -283,6 +306,7 @@ def _class_definition(cls: type, name: str | None) -> WorkflowDefinition:
         handlers_of(cls),
         given,
         isinstance(method, RunMethod),
+        failure_types=failure_types,
     )
 
 
@@ -294,7 +318,9 @@ def _run_methods(cls: type) -> dict[str, _RunMethod[Any, Any]]:
     return {name: value for name, value in found.items() if isinstance(value, _RunMethod)}
 
 
-def _function_definition(fn: Callable[..., Any], name: str | None) -> WorkflowDefinition:
+def _function_definition(
+    fn: Callable[..., Any], name: str | None, failure_types: FailureTypes
+) -> WorkflowDefinition:
     _check_returns(fn, "@workflow.defn")
     if "<locals>" not in fn.__qualname__ and "." in fn.__qualname__:
         raise InvalidOptionError(
@@ -303,7 +329,13 @@ def _function_definition(fn: Callable[..., Any], name: str | None) -> WorkflowDe
     refuse_reserved("workflow name", name or fn.__name__)
     is_async = inspect.iscoroutinefunction(fn)
     return WorkflowDefinition(
-        name or fn.__name__, None, fn, CallSignature.of(fn), _source(fn), is_async=is_async
+        name or fn.__name__,
+        None,
+        fn,
+        CallSignature.of(fn),
+        _source(fn),
+        is_async=is_async,
+        failure_types=failure_types,
     )
 
 

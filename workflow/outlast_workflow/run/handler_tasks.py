@@ -5,7 +5,7 @@ workflow task run before the run method's first step, on an instance that alread
 waits, in order, for the run to continue as new; so does one whose handler had not started when the run continued.
 
 An exception that leaves a signal handler ends the run, as one that leaves the run method does. One that leaves an
-update handler is that update's result; programming errors fail the task, as everywhere.
+update handler is that update's result, unless it fails the task, as programming errors do everywhere.
 
 An update is validated at its place in the order of arrival: everything before it has run, except that no condition has
 been evaluated yet. So a rejected update leaves no trace, whatever arrived with it, and replay, which runs no validator,
@@ -305,7 +305,7 @@ class Handling:
             self._end(self._outcomes.raised(error))
         elif log.refusal is not None:
             return
-        elif isinstance(error, self._outcomes.task_failure_types):
+        elif self._outcomes.fails_the_task(error):
             log.refuse(error)
         else:
             log.add(UpdateCompleted(update_id, failure=failure_of(error, self._converter)))

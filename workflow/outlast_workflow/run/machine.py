@@ -28,7 +28,7 @@ from typing import Any
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.headers import RUN_HEADERS, Headers
 from outlast_workflow.declare.definitions import WorkflowDefinition
-from outlast_workflow.errors import MissingCodeError, StructuralLimitError, WorkflowTaskError
+from outlast_workflow.errors import MissingCodeError, StructuralLimitError
 from outlast_workflow.history.events import (
     Event,
     SignalReceived,
@@ -45,6 +45,7 @@ from outlast_workflow.loop.futures import DurableFuture, log_unawaited
 from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.loop.source_lines import line_of, waiting_line
 from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.search_attributes import Document
 from outlast_workflow.primitives.payloads import Payload
@@ -84,7 +85,7 @@ class WorkflowMachine:
         converter: Decodes inputs and results, encodes arguments and the run's own result.
         limits: Checked live only.
         default_activity_options: The activity options where neither the declaration nor the call gives any.
-        task_failure_types: Exceptions that fail the task, not the run, when they leave the workflow's code.
+        failure_types: Which exceptions fail the run and which only the task, where the definition does not say.
         local_activities: The activities that can run in this process; ``None`` if that is not known.
         guarded: Whether the runtime guard, if one is installed, stops I/O of its code.
 
@@ -148,7 +149,7 @@ class WorkflowMachine:
         converter: DataConverter,
         limits: StructuralLimits,
         default_activity_options: ActivityOptions | None = None,
-        task_failure_types: tuple[type[BaseException], ...] = (WorkflowTaskError,),
+        failure_types: FailureTypes = NO_FAILURE_TYPES,
         local_activities: frozenset[str] | None = None,
         guarded: bool = True,
     ) -> None:
@@ -168,7 +169,7 @@ class WorkflowMachine:
         self.markers = NOTHING_RECORDED
         self.memo: Payload | None = None
         self.considered: Considered | None = None
-        self._outcomes = Outcomes(self.log, definition, converter, task_failure_types)
+        self._outcomes = Outcomes(self.log, definition, converter, failure_types)
         self.search_attributes: Document | None = None
         self._coroutine: Coroutine[Any, Any, None] | None = None
         self._task: Any = None
@@ -219,7 +220,7 @@ class WorkflowMachine:
         Raises:
             WorkflowTaskError: The workflow task failed.
             SpoiledMachine: A validator tried to change the run.
-            BaseException: It failed because of a callback's exception, or one in ``task_failure_types``.
+            BaseException: It failed because of a callback's exception, or one that fails only the task by its type.
         """
         self.history_events, self.history_bytes = history_events, history_bytes
         if self.continue_as_new_suggested:

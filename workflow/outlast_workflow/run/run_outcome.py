@@ -25,30 +25,33 @@ from outlast_workflow.history.events import (
     WorkflowFailed,
 )
 from outlast_workflow.loop.command_log import CommandLog
+from outlast_workflow.options.failure_types import ENGINE_ERRORS, FailureTypes, verdict
 from outlast_workflow.options.search_attributes import size_of, to_document
 from outlast_workflow.primitives.payloads import NOT_NEEDED
 from outlast_workflow.run.intercepted_calls import ContinueAsNewCall
 
 BY_LIMIT = "structural_limit"
 """The ``by`` of a run that exceeded a limit: the engine ended it, not the code, so replay does not expect it."""
+BY_FAILURE_TYPE = "workflow_failure_types"
+"""The ``by`` of a run whose workflow task failed with one of the ``workflow_failure_types``; likewise."""
 
 
 class Outcomes:
     """The end of one run."""
 
-    __slots__ = ("cancel_request", "converter", "definition", "headers", "log", "task_failure_types")
+    __slots__ = ("cancel_request", "converter", "definition", "failure_types", "headers", "log")
 
     def __init__(
         self,
         log: CommandLog,
         definition: WorkflowDefinition,
         converter: DataConverter,
-        task_failure_types: tuple[type[BaseException], ...],
+        failure_types: FailureTypes,
     ) -> None:
         self.log = log
         self.definition = definition
         self.converter = converter
-        self.task_failure_types = task_failure_types
+        self.failure_types = failure_types
         self.cancel_request: WorkflowCancelRequested | None = None
         self.headers: dict[str, Any] | None = None  # what the run was started with, and the next one will be
 
@@ -73,10 +76,21 @@ class Outcomes:
             return self.continued(error)
         if isinstance(error, asyncio.CancelledError) and self.cancel_request is not None:
             return WorkflowCancelled(self.cancel_request.reason)
-        if isinstance(error, self.task_failure_types):
+        if self.fails_the_task(error):
             self.log.refuse(error)
             return None
         return WorkflowFailed(failure_of(error, self.converter))
+
+    def fails_the_task(self, error: BaseException) -> bool:
+        """Return whether an exception that has left the code fails the task. What becomes of the run is not said here.
+
+        In replay history says what failed the run, whatever the lists say by now.
+        """
+        if isinstance(error, ENGINE_ERRORS):
+            return True
+        if self.log.replaying:
+            return False
+        return verdict(error, self.definition.failure_types, self.failure_types) is False
 
     def limited(self, error: StructuralLimitError) -> WorkflowFailed:
         """Return the event of a run that exceeded a limit."""

@@ -93,7 +93,6 @@ class RunOwner:
         self._restorer = RunRestorer(
             *shared,
             self.tasks,
-            failures=failures,
             late_results=self._late_results,
             restored=self._restored,
         )

@@ -14,7 +14,6 @@ from outlast.worker.runs.late_results import LateResults
 from outlast.worker.runs.loader import LoadingRun, RunLoader
 from outlast.worker.runs.ready_queue import ReadyQueue
 from outlast.worker.runs.served_workflows import ServedWorkflows
-from outlast.worker.runs.task_failures import TaskFailures
 from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast_runs.claims import ReleaseRuns
 from outlast_store.schema.rows import RunRow
@@ -31,7 +30,6 @@ class RunRestorer:
         cache: Where restored runs go.
         ready_queue: Where replays wait for their turn.
         tasks: Gives restored runs their workflow tasks.
-        failures: Records replays that fail.
         late_results: Commits results whose run is not restored.
         restored: Called with the id of each run that was loaded, whether it is cached now or not.
     """
@@ -44,7 +42,6 @@ class RunRestorer:
         ready_queue: ReadyQueue,
         tasks: WorkflowTasks,
         *,
-        failures: TaskFailures,
         late_results: LateResults,
         restored: Callable[[str], None],
     ) -> None:
@@ -54,7 +51,6 @@ class RunRestorer:
         self._cache = cache
         self._ready_queue = ready_queue
         self._tasks = tasks
-        self._failures = failures
         self._late_results = late_results
         self._restored = restored
         self.loader = RunLoader(runtime, self._loaded, late_results.commit)
@@ -128,7 +124,7 @@ class RunRestorer:
             machine.evict()
             if isinstance(error, KeyboardInterrupt):
                 raise
-            self._failures.record(run, error)
+            self._tasks.failed(run, error, rows[-1][0])
             return None
         cached_run = CachedRun(run, machine, seen_seq=replayed.last_seq, open_ids=replayed.open_ids)
         cached_run.pending = [event for _, event in replayed.unapplied]

@@ -8,6 +8,7 @@ from outlast.worker.settings import WorkerSettings
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.errors import MissingCodeError
+from outlast_workflow.options.failure_types import verdict
 from outlast_workflow.run.machine import WorkflowMachine
 
 
@@ -38,6 +39,16 @@ class ServedWorkflows:
         """Return whether the worker now accepts runs of a type on a task queue."""
         return not self.stopping and workflow_type in self.workflows and task_queue in self.queues
 
+    def fails_run(self, workflow_type: str, error: BaseException) -> bool:
+        """Return whether an exception that failed a workflow task fails the run.
+
+        Args:
+            workflow_type: The run's type, which this worker has.
+            error: The exception.
+        """
+        of_workflow = self.workflows[workflow_type].failure_types
+        return verdict(error, of_workflow, self.settings.failure_types) is True
+
     def machine(self, run: RunRow) -> WorkflowMachine:
         """Make the machine of a run, before any workflow task.
 
@@ -55,6 +66,6 @@ class ServedWorkflows:
             limits=settings.limits,
             default_activity_options=settings.default_activity_options,
             local_activities=self._local_activities,
-            task_failure_types=settings.workflow_task_failure_types,
+            failure_types=settings.failure_types,
             guarded=settings.runtime_guard,
         )

@@ -1,6 +1,7 @@
 """Workflow tasks that fail, and runs that grow past a limit.
 
-A failed workflow task is recorded and retried later. A history past its limit ends the run.
+A failed workflow task is recorded and retried later, unless its exception is one that fails the run. A history past its
+limit ends the run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
 from outlast_workflow.history.events import Failure, WorkflowFailed, WorkflowTaskFailed
 from outlast_workflow.run.handler_tasks import Considered
-from outlast_workflow.run.run_outcome import BY_LIMIT
+from outlast_workflow.run.run_outcome import BY_FAILURE_TYPE, BY_LIMIT
 
 logger = logging.getLogger("outlast.worker")
 
@@ -75,17 +76,38 @@ class TaskFailures:
             cached_run: The run.
             error: Which limit it has passed.
         """
-        run = cached_run.run
-        failed = WorkflowFailed(failure_of(error, self._settings.converter), by=BY_LIMIT)
+        return self._end(cached_run.run, error, BY_LIMIT, cached_run.seen_seq, cached_run.seen_inbox)
+
+    def run_failure(self, run: RunRow, error: BaseException, seen_seq: int) -> CommitWorkflowTask:
+        """Return the change that fails a run because a workflow task of it failed with such an exception.
+
+        Args:
+            run: The run.
+            error: What its code, or the engine around it, raised.
+            seen_seq: The last event that was known.
+        """
+        logger.warning(
+            "the task of workflow %s (run %s) failed, and the run with it: %s",
+            run.workflow_id,
+            run.run_id,
+            type(error).__name__,
+            extra={"workflow_id": run.workflow_id, "run_id": run.run_id},
+        )
+        return self._end(run, error, BY_FAILURE_TYPE, seen_seq, run.inbox)
+
+    def _end(
+        self, run: RunRow, error: BaseException, by: str, seen_seq: int, seen_inbox: int
+    ) -> CommitWorkflowTask:
+        """Return a workflow task that is not recorded, because replay ends before it, and fails the run."""
         return CommitWorkflowTask(
             run,
             WorkflowTask(
                 worker_id=self._settings.worker_id,
                 fence=run.fence,
-                seen_seq=cached_run.seen_seq,
-                seen_inbox=cached_run.seen_inbox,
+                seen_seq=seen_seq,
+                seen_inbox=seen_inbox,
                 record=None,
-                commands=[failed],
+                commands=[WorkflowFailed(failure_of(error, self._settings.converter), by=by)],
             ),
         )
 

@@ -26,6 +26,7 @@ from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_runs.workflow_task import Applied
 from outlast_store.database.driver_errors import lasts
+from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.run.handler_tasks import SpoiledMachine
@@ -133,9 +134,30 @@ class WorkflowTasks:
             if isinstance(error, KeyboardInterrupt):
                 raise
             self._cache.discard(cached_run)
-            self._failures.record(cached_run.run, error)
+            self.failed(cached_run.run, error, cached_run.seen_seq)
             return
         self.submit(cached_run, change)
+
+    def failed(self, run: RunRow, error: BaseException, seen_seq: int) -> None:
+        """Record a workflow task that raised, and retry it later; or fail the run, if the exception is one that does.
+
+        Args:
+            run: The run, which is not in memory any more.
+            error: What its code, or the engine around it, raised.
+            seen_seq: The last event that was known.
+        """
+        if self._served.fails_run(run.workflow_type, error):
+            change = self._failures.run_failure(run, error, seen_seq)
+            self._runtime.journal.submit(change, partial(self._ended, run))
+        else:
+            self._failures.record(run, error)
+
+    def _ended(self, run: RunRow, applied: Applied | None, error: BaseException | None) -> None:
+        """The failure of a run is durable, or was refused."""
+        if applied is None:
+            self._not_committed(run, error)
+        else:
+            self._locked_closer.forget(run.run_id)
 
     def submit(self, cached_run: CachedRun, change: CommitWorkflowTask) -> None:
         """Commit a workflow task; until its outcome is known the run gets no other."""
@@ -187,19 +209,22 @@ class WorkflowTasks:
     def _refused(self, cached_run: CachedRun, own: list[Result], error: BaseException | None) -> None:
         """Discard what is in memory: results are committed alone, and the run comes back by replay if it is ours."""
         self._cache.discard(cached_run, own)
+        self._not_committed(cached_run.run, error)
+
+    def _not_committed(self, run: RunRow, error: BaseException | None) -> None:
         if isinstance(error, RefusedError):
-            logger.debug("a workflow task of run %s was refused: %s", cached_run.run_id, error.reason)
-            if error.reason == "unseen" and self._locked_closer.is_due(cached_run.run_id):
+            logger.debug("a workflow task of run %s was refused: %s", run.run_id, error.reason)
+            if error.reason == "unseen" and self._locked_closer.is_due(run.run_id):
                 self.count += 1
-                self._locked_closer.close(cached_run.run)
+                self._locked_closer.close(run)
             elif error.reason not in ("fenced", "unknown_run"):
-                self._load(cached_run.run_id)
+                self._load(run.run_id)
         elif error is not None and lasts(error):
             # Time does not mend it, so it counts as a failed task and shows in the run's description.
-            self._failures.record(cached_run.run, error)
+            self._failures.record(run, error)
         elif not isinstance(error, JournalClosedError):
-            logger.warning("a workflow task of run %s could not be committed: %s", cached_run.run_id, error)
-            self._runtime.loop.call_later(RELOAD_AFTER_S, self._load, cached_run.run_id)
+            logger.warning("a workflow task of run %s could not be committed: %s", run.run_id, error)
+            self._runtime.loop.call_later(RELOAD_AFTER_S, self._load, run.run_id)
 
     def _rejected(self, run_id: str, value: object, error: BaseException | None) -> None:
         """The rejection of an update has an outcome: the run comes back either way."""
