@@ -5,7 +5,7 @@ deadline            computed                          again when
 =================== ================================= ==================================================
 schedule-to-start   available_at + timeout            each retry; cleared on claim
 start-to-close      claim + timeout                   each claim; cleared when the attempt ends
-heartbeat           claim + timeout                   each claim and each accepted heartbeat; cleared likewise
+heartbeat           claim, or last beat, + timeout    each claim and each accepted heartbeat; cleared likewise
 schedule-to-close   first scheduling + timeout        never
 =================== ================================= ==================================================
 """

@@ -5,6 +5,10 @@ thread writes them together, for one attempt at most once in 0.8 × its heartbea
 new, at least every 30 seconds; without a heartbeat timeout, every 30 seconds. The first heartbeat of an attempt is
 written at once. A heartbeat without details leaves the details of an earlier one unchanged.
 
+The deadline and the throttle count from when the handler beat, not from when that was written. So a handler that is
+silent for its heartbeat timeout times out, whenever its last heartbeat was written. A heartbeat has two instants: one
+of the engine's clock, for the deadline, and one of the monotonic clock, for the throttle.
+
 A heartbeat is written only if, under the row's lock, the claim still holds and no deadline has passed (at the same
 microsecond the deadline wins). Otherwise the attempt is *lost*, and its handler is to stop. When an attempt fails,
 :meth:`Heartbeats.take_pending` returns the details that are not written yet, so that the next attempt gets them.
@@ -16,7 +20,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -32,6 +36,7 @@ from outlast_workflow.environment import Environment
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.enums import ActivityStatus
 from outlast_workflow.primitives.interceptor_chain import NO_INTERCEPTORS, Chain
+from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND
 
 THROTTLE: Final = 0.8
 LONGEST_THROTTLE_S: Final = 30.0
@@ -49,6 +54,13 @@ class Heartbeat:
     details: tuple[Any, ...]
 
 
+class Due(NamedTuple):
+    """What is to be written of one attempt: the details as JSON text, if they are new, and when its handler beat."""
+
+    details: str | None
+    beat_at: int
+
+
 @dataclass(slots=True)
 class Lost:
     """An attempt whose handler is to stop, and why: cancel_requested, timed_out or lost."""
@@ -64,19 +76,23 @@ class Pending:
 
     Attributes:
         key: The attempt.
-        throttle_s: The least time between two writes, in seconds.
+        throttle_s: The least time between two heartbeats that are written, in seconds.
         due_at: When it may be written next, in monotonic seconds; the first is due at once.
+        beat_at: When the handler beat, in microseconds of the engine's clock.
+        beat_s: When the handler beat, in monotonic seconds.
         details: The newest details, as JSON text.
         unwritten: Whether the details are not known to be in the database.
         newer: Whether there was a heartbeat since the last one taken to be written.
     """
 
-    __slots__ = ("details", "due_at", "key", "newer", "throttle_s", "unwritten")
+    __slots__ = ("beat_at", "beat_s", "details", "due_at", "key", "newer", "throttle_s", "unwritten")
 
     def __init__(self, key: AttemptKey, throttle_s: float) -> None:
         self.key = key
         self.throttle_s = throttle_s
         self.due_at = 0.0
+        self.beat_at = 0
+        self.beat_s = -math.inf
         self.details: str | None = None
         self.unwritten = False
         self.newer = False
@@ -111,45 +127,46 @@ class Heartbeats:
         self._pending: dict[AttemptKey, Pending] = {}
         self._planned_at = math.inf
 
-    def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
+    def record(self, task: ActivityTask, details: tuple[Any, ...], *, ago_s: float = 0.0) -> None:
         """Record a heartbeat.
 
         Args:
             task: The attempt.
             details: How far it is.
+            ago_s: How long ago the handler beat, in seconds, where it runs in another process.
 
         Raises:
             PayloadEncodeError: The details have no JSON form.
             StructuralLimitError: They are too large.
         """
+        # Before interceptors and codecs, which take time of their own.
+        beat_at = self._clock.now() - int(ago_s * MICROSECONDS_PER_SECOND)
+        beat_s = self._clock.monotonic() - ago_s
         if self._interceptors:
             self._interceptors.call(
-                "heartbeat", Heartbeat(details), lambda call: self._record(task, call.details)
+                "heartbeat",
+                Heartbeat(details),
+                lambda call: self._record(task, call.details, beat_at, beat_s),
             )
         else:
-            self._record(task, details)
+            self._record(task, details, beat_at, beat_s)
 
-    def _record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
+    def _record(self, task: ActivityTask, details: tuple[Any, ...], beat_at: int, beat_s: float) -> None:
         text: str | None = None
         if details:
             text = self._converter.encode_args(details, None, "heartbeat").json.decode()
             self._limits.check("payload_bytes", len(text), whose=task.workflow_id)
-        self.record_text(task, text)
-
-    def record_text(self, task: ActivityTask, details: str | None) -> None:
-        """Record a heartbeat whose details are encoded already.
-
-        Args:
-            task: The attempt.
-            details: A JSON array as text, or ``None``.
-        """
         key = task.key
         with self._lock:
             pending = self._pending.get(key)
             if pending is None:
                 pending = self._pending[key] = Pending(key, _throttle_s(task.row))
-            if details is not None:
-                pending.details = details
+            # Two threads of one handler may get here in the other order.
+            if beat_s >= pending.beat_s:
+                pending.beat_at = beat_at
+                pending.beat_s = beat_s
+            if text is not None:
+                pending.details = text
                 pending.unwritten = True
             if pending.newer:
                 return
@@ -207,16 +224,16 @@ class Heartbeats:
                 raise
         return lost
 
-    def _take_due(self) -> dict[AttemptKey, str | None]:
-        """Return the attempts that have something to write, and what; each is throttled from now on."""
+    def _take_due(self) -> dict[AttemptKey, Due]:
+        """Return the attempts that have something to write, and what; each is throttled from that heartbeat on."""
         now = self._clock.monotonic()
-        due: dict[AttemptKey, str | None] = {}
+        due: dict[AttemptKey, Due] = {}
         with self._lock:
             for key, pending in self._pending.items():
                 if pending.newer and pending.due_at <= now and len(due) < MOST_ROWS:
-                    due[key] = pending.details if pending.unwritten else None
+                    due[key] = Due(pending.details if pending.unwritten else None, pending.beat_at)
                     pending.newer = False
-                    pending.due_at = now + pending.throttle_s
+                    pending.due_at = pending.beat_s + pending.throttle_s
         return due
 
     def _reschedule(self, keys: Iterable[AttemptKey]) -> None:
@@ -227,7 +244,7 @@ class Heartbeats:
                     pending.newer = True
                     pending.due_at = 0.0
 
-    def _write(self, connection: Connection, now: int, due: dict[AttemptKey, str | None]) -> list[Lost]:
+    def _write(self, connection: Connection, now: int, due: dict[AttemptKey, Due]) -> list[Lost]:
         sqlite = connection.dialect.name == "sqlite"
         statements = statements_for("sqlite" if sqlite else "postgresql")
         keys = sorted({(run_id, activity_id) for run_id, activity_id, _ in due})
@@ -238,7 +255,7 @@ class Heartbeats:
         lost: list[Lost] = []
         beaten: list[AttemptKey] = []
         changed: list[Values] = []
-        for key, details in due.items():
+        for key, (details, beat_at) in due.items():
             row = rows.get(key[:2])
             reason = _why_lost(row, key[2], now)
             if row is None or reason is not None:
@@ -246,7 +263,7 @@ class Heartbeats:
                 continue
             if row.cancel_requested:
                 lost.append(Lost(*key, CANCEL_REQUESTED))
-            beat(row, details, now)
+            beat(row, details, now, beat_at)
             beaten.append(key)
             changed.append(
                 (
@@ -260,29 +277,31 @@ class Heartbeats:
         self._written(beaten, due)
         return lost
 
-    def _written(self, keys: Iterable[AttemptKey], due: dict[AttemptKey, str | None]) -> None:
+    def _written(self, keys: Iterable[AttemptKey], due: dict[AttemptKey, Due]) -> None:
         with self._lock:
             for key in keys:
                 pending = self._pending.get(key)
-                if pending is not None and pending.details is due[key]:
+                if pending is not None and pending.details is due[key].details:
                     pending.unwritten = False
 
 
-def beat(row: ActivityRow, details: str | None, now: int) -> None:
-    """Write a heartbeat into a row: its heartbeat deadline counts from now.
+def beat(row: ActivityRow, details: str | None, now: int, at: int | None = None) -> None:
+    """Write a heartbeat into a row: its heartbeat deadline counts from when the handler beat.
 
     A clock that was set back moves no deadline closer, so a heartbeat never makes an attempt time out sooner.
 
     Args:
         row: The activity.
         details: The details as JSON text; ``None`` leaves those of an earlier heartbeat.
-        now: When, in microseconds.
+        now: The instant under the row's lock, in microseconds.
+        at: When the handler beat, in microseconds; ``None`` for a heartbeat that counts from its write.
     """
     before = row.heartbeat_at if row.heartbeat_at is not None else row.started_at
-    row.heartbeat_at = now = now if before is None else max(now, before)
+    at = now if at is None else min(at, now)
+    row.heartbeat_at = at = at if before is None else max(at, before)
     if details is not None:
         row.heartbeat_details = details
-    row.heartbeat_deadline_at = after(now, options_of(row).heartbeat_us)
+    row.heartbeat_deadline_at = after(at, options_of(row).heartbeat_us)
     refresh(row)
 
 

@@ -1,7 +1,8 @@
 """The child side of ``executor="process"``: what runs in the other process.
 
-Only JSON and ids cross the boundary. Heartbeats come back through one pipe. The request to stop, with its reason, is
-one byte of shared memory per attempt, so that checking it costs nothing.
+Only JSON, ids and instants cross the boundary. Heartbeats come back through one pipe, each with when the handler beat:
+seconds of the machine's monotonic clock, which all its processes share. The request to stop, with its reason, is one
+byte of shared memory per attempt, so that checking it costs nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.environment import SystemClock
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.payloads import Payload
 
 REASONS = tuple(StopReason)
+MACHINE_CLOCK = SystemClock()
 
 
 @dataclass(slots=True)
@@ -61,11 +64,12 @@ class Order:
 
 @dataclass(slots=True)
 class Report:
-    """The outcome of an attempt, a result or what came instead, with the newest heartbeat details."""
+    """The outcome of an attempt: a result or what came instead, and the newest heartbeat details with their instant."""
 
     result: bytes | None
     end: AttemptEnd | Deferred | None
     details: bytes | None
+    beat_s: float
 
 
 class Child:
@@ -86,15 +90,17 @@ class ChildHeartbeats:
         self._child = child
         self._order = order
         self.newest: bytes | None = None
+        self.newest_s = 0.0
 
     def record(self, task: ActivityTask, details: tuple[Any, ...]) -> None:
         """See :meth:`outlast_activities.heartbeats.Heartbeats.record`."""
+        beat_s = MACHINE_CLOCK.monotonic()
         data: bytes | None = None
         if details:
             data = self._child.converter.encode_args(details, None, "heartbeat").json
             self._child.limits.check("payload_bytes", len(data), whose=task.workflow_id)
-            self.newest = data
-        self._child.sender.put((self._order.place, self._order.number, data))
+            self.newest, self.newest_s = data, beat_s
+        self._child.sender.put((self._order.place, self._order.number, data, beat_s))
 
 
 class RunningChild(RunningActivity):
@@ -152,8 +158,8 @@ def run(order: Order) -> Report:
     heartbeats = ChildHeartbeats(child, order)
     outcome = _run(child, order, heartbeats)
     if isinstance(outcome, Payload):
-        return Report(outcome.json, None, heartbeats.newest)
-    return Report(None, outcome, heartbeats.newest)
+        return Report(outcome.json, None, heartbeats.newest, heartbeats.newest_s)
+    return Report(None, outcome, heartbeats.newest, heartbeats.newest_s)
 
 
 def _run(child: Child, order: Order, heartbeats: ChildHeartbeats) -> HandlerOutcome:

@@ -25,7 +25,7 @@ from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
 from outlast_activities.attempts import HANDED_BACK, AttemptEnd
 from outlast_activities.context import Deferred, RunningActivity
 from outlast_activities.heartbeats import Heartbeats
-from outlast_activities.process_child import REASONS, Order, Report, Sender
+from outlast_activities.process_child import MACHINE_CLOCK, REASONS, Order, Report, Sender
 from outlast_activities.stop_reason import StopReason
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of, plain_failure
@@ -191,7 +191,7 @@ class Pool:
         """Read heartbeats until every writer is gone, or until everything is read and the pool is to stop."""
         while self._incoming in wait([self._incoming, self._stopped]):
             try:
-                place, number, data = self._incoming.recv()
+                place, number, data, beat_s = self._incoming.recv()
             except (EOFError, OSError):
                 return
             details = tuple(orjson.loads(data)) if data is not None else ()
@@ -199,11 +199,12 @@ class Pool:
             with self._lock:
                 known = self._under_way.get(place)
                 if known is not None and known[0] == number:
-                    self._record(known[1], details)
+                    self._record(known[1], details, beat_s)
 
-    def _record(self, running: RunningActivity, details: tuple[Any, ...]) -> None:
+    def _record(self, running: RunningActivity, details: tuple[Any, ...], beat_s: float) -> None:
+        ago_s = max(MACHINE_CLOCK.monotonic() - beat_s, 0.0)
         try:
-            self._heartbeats.record(running.task, details)
+            self._heartbeats.record(running.task, details, ago_s=ago_s)
         except Exception:
             logger.exception("a heartbeat of %r is lost", running.task)
 
@@ -233,7 +234,7 @@ class Pool:
             payload = Payload(report.result)
             return payload if converter.codec is None else converter.encode(_PLAIN.decode(payload))
         if report.details is not None:
-            self._record(running, tuple(orjson.loads(report.details)))
+            self._record(running, tuple(orjson.loads(report.details)), report.beat_s)
         assert report.end is not None
         if isinstance(report.end, Deferred):
             return report.end

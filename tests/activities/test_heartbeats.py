@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 from tests.activities.running import START, running_row
 
-from outlast_activities.heartbeats import Heartbeats, Lost
+from outlast_activities.heartbeats import Heartbeat, Heartbeats, Lost
+from outlast_activities.interceptors import ActivityInterceptor
 from outlast_activities.task import ActivityTask
 from outlast_store.database.database import Database
 from outlast_store.database.statements import statements_for
@@ -19,6 +20,7 @@ from outlast_workflow.environment import Environment
 from outlast_workflow.errors import StructuralLimitError
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.primitives.interceptor_chain import Chain
 from outlast_workflow.primitives.payloads import Payload
 
 SECOND = 1_000_000
@@ -147,7 +149,86 @@ def test_beats_are_throttled_to_four_fifths_of_the_timeout(ward: Ward):
     ward.clock.pass_(0.1)
     ward.flush()
     assert ward.row(task).heartbeat_details == "[99]"
-    assert ward.row(task).heartbeat_deadline_at == START + 18 * SECOND
+
+
+def test_the_deadline_counts_from_the_beat_whenever_it_is_written(ward: Ward):
+    task = ward.attempt()
+    ward.heartbeats.record(task, ())
+    ward.flush()
+    ward.clock.pass_(1)
+    ward.heartbeats.record(task, ())
+    ward.clock.pass_(7)
+    ward.flush()
+    row = ward.row(task)
+    assert (row.heartbeat_at, row.heartbeat_deadline_at) == (START + 1 * SECOND, START + 11 * SECOND)
+
+
+def test_the_throttle_counts_from_the_beat_too(ward: Ward):
+    """So a beat that comes in time is written in time, however late the one before it was written."""
+    task = ward.attempt()
+    ward.heartbeats.record(task, ())
+    ward.flush()
+    ward.clock.pass_(1)
+    ward.heartbeats.record(task, ())
+    ward.clock.pass_(7)
+    ward.flush()
+    ward.clock.pass_(2)
+    ward.heartbeats.record(task, ())
+    assert ward.heartbeats.due_in_s() == 0, "9 s after the beat that was written at 8 s"
+    assert ward.flush() == []
+    assert ward.row(task).heartbeat_deadline_at == START + 20 * SECOND
+
+
+def test_a_clock_that_is_set_does_not_move_the_throttle(ward: Ward):
+    task = ward.attempt()
+    ward.heartbeats.record(task, ())
+    ward.flush()
+    ward.clock.set_back(3600)
+    ward.clock.pass_(1)
+    ward.heartbeats.record(task, ())
+    assert ward.heartbeats.due_in_s() == 7
+
+
+def test_a_beat_counts_no_later_than_the_clock_under_the_lock(ward: Ward):
+    task = ward.attempt()
+    ward.clock.pass_(5)
+    ward.heartbeats.record(task, ())
+    ward.clock.set_back(2)
+    ward.flush()
+    assert ward.row(task).heartbeat_at == START + 3 * SECOND
+
+
+def test_the_newest_beat_counts_though_an_older_one_is_recorded_after_it(ward: Ward):
+    task = ward.attempt()
+    ward.clock.pass_(5)
+    ward.heartbeats.record(task, ())
+    ward.heartbeats.record(task, (), ago_s=2)
+    ward.flush()
+    assert ward.row(task).heartbeat_at == START + 5 * SECOND
+
+
+def test_a_beat_from_another_process_counts_from_when_it_was_there(ward: Ward):
+    task = ward.attempt()
+    ward.clock.pass_(5)
+    ward.heartbeats.record(task, (1,), ago_s=1.5)
+    ward.flush()
+    assert ward.row(task).heartbeat_at == START + 3_500_000
+    ward.heartbeats.record(task, (2,))
+    assert ward.heartbeats.due_in_s() == 6.5
+
+
+def test_the_time_that_interceptors_take_does_not_count(database: Database):
+    class Slow(ActivityInterceptor):
+        def heartbeat(self, call: Heartbeat, next: Callable[[Heartbeat], None]) -> None:
+            slowed.clock.pass_(4)
+            next(call)
+
+    slowed = Ward(database, interceptors=Chain([Slow()], ActivityInterceptor))
+    task = slowed.attempt()
+    slowed.heartbeats.record(task, ())
+    slowed.flush()
+    assert slowed.row(task).heartbeat_at == START
+    slowed.connection.close()
 
 
 @pytest.mark.parametrize(("heartbeat", "throttle"), [(1, 0.8), (30, 24.0), (60, 30.0), (None, 30.0)])
@@ -166,11 +247,12 @@ def test_a_beat_without_details_keeps_those_of_an_earlier_one(ward: Ward):
     ward.flush()
     assert ward.row(task).heartbeat_details == '["previous attempt"]'
     ward.heartbeats.record(task, (5,))
+    ward.clock.pass_(2)
     ward.heartbeats.record(task, ())
-    ward.clock.pass_(8)
+    ward.clock.pass_(6)
     ward.flush()
     assert ward.row(task).heartbeat_details == "[5]"
-    assert ward.row(task).heartbeat_at == START + 8 * SECOND
+    assert ward.row(task).heartbeat_at == START + 2 * SECOND
 
 
 def test_a_beat_at_its_deadline_loses(ward: Ward):

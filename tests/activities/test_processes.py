@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -86,6 +87,14 @@ def wait_for(path: str) -> str:
     return "done"
 
 
+@defn(executor="process")
+def beat_and_wait(beaten: str, go: str) -> None:
+    activity.heartbeat("here")
+    Path(beaten).touch()
+    while not Path(go).exists():
+        time.sleep(0.005)
+
+
 def not_declared(number: int) -> int:
     return number
 """
@@ -163,6 +172,24 @@ async def test_a_heartbeat_comes_home_and_a_cancel_request_goes_out(pool: Any, j
     await heard(pool, task)
     assert pool.tell(task, "cancel_requested")
     assert await pool.end() == CANCELLED
+
+
+async def test_a_heartbeat_counts_from_when_its_process_beat_not_from_when_it_came_home(
+    pool: Any, jobs: ModuleType, tmp_path: Path
+):
+    beaten, go = tmp_path / "beaten", tmp_path / "go"
+    task = pool.start(jobs.beat_and_wait, str(beaten), str(go))
+
+    async def has_beaten() -> bool:
+        return beaten.exists()
+
+    with pool.runner._processes._pool._lock:  # nothing that comes home is taken meanwhile
+        await until_so(has_beaten)
+        later_s = time.monotonic()
+    await heard(pool, task)
+    assert pool.heartbeats._pending[task.key].beat_s < later_s
+    go.touch()
+    assert await pool.end() is None
 
 
 async def test_one_that_waits_its_turn_ends_at_once_when_it_is_cancelled(

@@ -27,7 +27,7 @@ COSTS = {
     "signal": Cost(commits=1, statements=5, reads=0, rows=4, bytes=471, calls=171),
     "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_532, calls=339),
     "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_186, calls=85),
-    "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_033, calls=119),
+    "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_033, calls=121),
 }
 
 

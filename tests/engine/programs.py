@@ -14,7 +14,7 @@ from typing import Any
 import pydantic
 
 from outlast import activity, workflow
-from outlast_workflow.errors import ActivityError, ApplicationError
+from outlast_workflow.errors import ActivityError, ActivityTimeoutError, ApplicationError
 from outlast_workflow.options.options import RetryPolicy
 
 calls: Counter[str] = Counter()
@@ -73,6 +73,16 @@ async def resume(steps: int) -> list[Any]:
         if step + 1 == steps // 2 and not began_at:
             raise ConnectionError("half-way")
     return [list(began_at), activity.info().attempt]
+
+
+@activity.defn(start_to_close_timeout=600, heartbeat_timeout=30, retry_policy=ONCE)
+async def fall_silent(silence: float) -> str:
+    """Its second heartbeat is written 23 s after it."""
+    activity.heartbeat()
+    await asyncio.sleep(1)
+    activity.heartbeat("the last")
+    await asyncio.sleep(silence)
+    return "done"
 
 
 @activity.defn(start_to_close_timeout=100_000)
@@ -189,6 +199,14 @@ async def refused(kind: str) -> list[Any]:
 @workflow.defn
 async def resuming(steps: int) -> list[Any]:
     return await resume(steps)
+
+
+@workflow.defn
+async def falling_silent(silence: float) -> list[Any]:
+    try:
+        return [await fall_silent(silence)]
+    except ActivityTimeoutError as error:
+        return [error.timeout_kind, *error.heartbeat_details]
 
 
 @workflow.defn

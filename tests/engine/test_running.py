@@ -169,6 +169,16 @@ async def test_heartbeat_details_reach_the_next_attempt(engine: MakeEnvironment)
         assert await env.client.execute(programs.resuming, 10, id="w") == [[5, "so far"], 2]
 
 
+async def test_an_attempt_that_falls_silent_times_out_one_timeout_after_its_last_heartbeat(
+    engine: MakeEnvironment,
+) -> None:
+    async with engine() as env:
+        assert await env.client.execute(programs.falling_silent, 29, id="in time") == ["done"]
+        began = env.now()
+        assert await env.client.execute(programs.falling_silent, 52, id="silent") == ["heartbeat", "the last"]
+        assert 31 <= (env.now() - began).total_seconds() < 32
+
+
 # --- failures -------------------------------------------------------------------------------------------------------
 
 

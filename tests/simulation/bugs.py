@@ -12,7 +12,7 @@ from outlast.histories import retention
 from outlast.histories.deletion import delete_chain
 from outlast.worker import lease
 from outlast.worker.runs import locked_close
-from outlast_activities import attempts, changes
+from outlast_activities import attempts, changes, heartbeats
 from outlast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
 from outlast_activities.deadlines import passed, refresh
 from outlast_runs import resets, signals, start, task_commit, terminal_commands
@@ -231,6 +231,17 @@ def heartbeats_not_looked_at_again(stack: ExitStack) -> None:
         return Enforced(*due, batch.now, close_attempt(batch, run, row, TIMED_OUT))
 
     _patch(stack, enforcement.EnforceActivityDeadline, "apply", wrong)
+
+
+@bug
+def heartbeats_count_from_their_write(stack: ExitStack) -> None:
+    """A heartbeat counts from when it was written, however long ago the handler beat."""
+    right = heartbeats.beat
+
+    def wrong(row: Any, details: Any, now: int, at: int) -> None:
+        right(row, details, now)
+
+    _patch(stack, heartbeats, "beat", wrong)
 
 
 @bug

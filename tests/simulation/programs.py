@@ -31,6 +31,18 @@ class Executions:
         self.returned: dict[int, tuple[str, int, int]] = {}
         """The run, the activity and the attempt (as the engine counts) that returned a token."""
         self.kinds: Counter[str] = Counter()
+        self.beaten_at: dict[tuple[str, int], int] = {}
+        """When each activity was last heard of, by the clocks of its handlers: claimed, or beating."""
+
+    def beat(self, details: Any) -> None:
+        running = CURRENT.get()
+        assert running is not None
+        row = running.task.row
+        key = row.run_id, row.activity_id
+        heartbeats: Any = running._heartbeats
+        now = heartbeats._clock.now()
+        self.beaten_at[key] = max(self.beaten_at.get(key, 0), row.started_at or 0, now)
+        activity.heartbeat(details)
 
     def token(self) -> int:
         running = CURRENT.get()
@@ -68,7 +80,7 @@ async def work(script: list[Step]) -> int:
     beats = behaviour.get("beats", 0)
     for beat in range(beats):
         await asyncio.sleep(behaviour["for"] / (beats + 1))
-        activity.heartbeat(beat)
+        executions.beat(beat)
     await asyncio.sleep(behaviour["for"] / (beats + 1))
     return _end(behaviour["end"])
 
@@ -89,7 +101,7 @@ def plain(script: list[Step]) -> int:
     """A plain function."""
     behaviour = _behaviour(script)
     if behaviour.get("beats"):
-        activity.heartbeat("plain")
+        executions.beat("plain")
     return _end(behaviour["end"])
 
 

@@ -50,6 +50,7 @@ def judge(
     found += check_queries(story, ledger)
     found += check_results(story, ledger)
     found += check_executions(story, executions)
+    found += check_heartbeats(connection, executions)
     return found
 
 
@@ -221,6 +222,16 @@ def check_executions(story: Story, executions: Executions) -> Iterator[str]:
                     f"activity {key[1]} of run {run_id} completed in attempt {attempts.get(key)} with a result "
                     f"that {returned} returned"
                 )
+
+
+def check_heartbeats(connection: Connection, executions: Executions) -> Iterator[str]:
+    """A heartbeat counts from when a handler beat, not from when that was written."""
+    text = "SELECT run_id, activity_id, heartbeat_at FROM activity_executions WHERE heartbeat_at IS NOT NULL"
+    for run_id, activity_id, heartbeat_at in fetch(connection, text):
+        beaten_at = executions.beaten_at.get((run_id, activity_id), 0)
+        if heartbeat_at > beaten_at:
+            late = heartbeat_at - beaten_at
+            yield f"a heartbeat of activity {activity_id} of run {run_id} counts from {late} µs after its handler beat"
 
 
 def lateness(connection: Connection, after: int) -> Iterator[tuple[int, str]]:

@@ -392,12 +392,13 @@ class Model:
         self.say(run, "ActivityCompleted", activity.number, activity.charged)
         run.wake(self.now)
 
-    def beat(self, activity: Activity, details: Any) -> bool:
+    def beat(self, activity: Activity, details: Any, ago: int) -> bool:
+        """A heartbeat of so long ago, as its handler's clock has it, is written now; it counts from when it was."""
         if activity.passed(self.now) is not None:
             return False
-        # A clock that was set back moves no deadline towards the present.
+        # A clock that was set back moves no deadline towards the present, one that is ahead moves none beyond it.
         before = activity.heard_at if activity.heard_at is not None else activity.claimed_at
-        activity.heard_at = max(self.now, before or 0)
+        activity.heard_at = max(before or 0, min(self.now - ago, self.now))
         activity.details = details if details is not None else activity.details
         return True
 

@@ -118,15 +118,17 @@ class Decide(BaseChange):
 class Beat(BaseChange):
     """A heartbeat, as the ticker writes it: under the lock, unless the deadline came first."""
 
-    def __init__(self, run_id: str, activity_id: int, details: Any) -> None:
+    def __init__(self, run_id: str, activity_id: int, details: Any, ago_us: int = 0) -> None:
         self.activities = ((run_id, activity_id),)
         self.details = details
+        self.ago_us = ago_us
 
     def apply(self, batch: Batch) -> bool:
         row = batch.activity(*self.activities[0])
         if row is None or row.status != "running" or passed(row, batch.now) is not None:
             return False
-        beat(row, orjson.dumps(self.details).decode() if self.details is not None else None, batch.now)
+        details = orjson.dumps(self.details).decode() if self.details is not None else None
+        beat(row, details, batch.now, batch.now - self.ago_us)
         return True
 
 
@@ -252,8 +254,8 @@ class Stage:
         change = ClaimActivities(worker_id, [queue], frozenset(["charge"]), limit)
         return [claimed.row for claimed in await self.apply(change)]
 
-    async def beat(self, run_id: str, activity_id: int, details: Any = None) -> bool:
-        return bool(await self.apply(Beat(run_id, activity_id, details)))
+    async def beat(self, run_id: str, activity_id: int, details: Any = None, *, ago_us: int = 0) -> bool:
+        return bool(await self.apply(Beat(run_id, activity_id, details, ago_us)))
 
     async def fail(self, row: ActivityRow, **facts: Any) -> bool:
         end = AttemptEnd(AttemptOutcome.FAILED, {**FAILURE, **facts})

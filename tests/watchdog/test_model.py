@@ -601,11 +601,16 @@ class WatchdogMachine(RuleBasedStateMachine):
         return row
 
     @precondition(lambda self: self.running())
-    @rule(data=st.data(), details=st.sampled_from([None, 1, ["half"]]))
-    def a_handler_beats(self, data: st.DataObject, details: Any) -> None:
+    @rule(
+        data=st.data(),
+        details=st.sampled_from([None, 1, ["half"]]),
+        ago=st.sampled_from([0, 0, 1, SECOND, 6 * SECOND, -2 * SECOND]),
+    )
+    def a_handler_beats(self, data: st.DataObject, details: Any, ago: int) -> None:
+        """Its heartbeat is written some time after it beat; its clock may be ahead."""
         run, activity = self.pick(data, self.running(), "activity")
-        heard = self.wait(self.stage.beat(self.id_of(run), activity.number, details))
-        assert heard is self.model.beat(activity, details)
+        heard = self.wait(self.stage.beat(self.id_of(run), activity.number, details, ago_us=ago))
+        assert heard is self.model.beat(activity, details, ago)
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), race=st.sampled_from([None, None, "before", "after"]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast import activity, workflow
+from outlast import ActivityTimeoutError, RetryPolicy, activity, workflow
 from outlast.testing import TestEnvironment
 from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast_workflow.history.events import ActivityScheduled
@@ -87,3 +87,28 @@ async def test_the_slot_is_free_again_when_the_handler_has_ended() -> None:
         assert dispatcher_of(env).room == 1
         await handle.result()
         assert dispatcher_of(env).room == 2
+
+
+@activity.defn(start_to_close_timeout=3600, heartbeat_timeout=10, retry_policy=RetryPolicy(max_attempts=1))
+async def beats_late() -> None:
+    await asyncio.sleep(11)
+    activity.heartbeat()
+    await asyncio.sleep(3600)
+
+
+@workflow.defn
+async def hears_late() -> str | None:
+    try:
+        await beats_late()
+    except ActivityTimeoutError as error:
+        return error.timeout_kind
+    return "in time"
+
+
+async def test_a_heartbeat_that_comes_too_late_ends_its_attempt_though_no_watchdog_looks() -> None:
+    async with TestEnvironment() as env:
+        worker = env.new_worker(workflows=[hears_late], activities=[beats_late], watchdog=False)
+        async with worker:
+            began = env.now()
+            assert await env.client.execute(hears_late) == "heartbeat"
+            assert (env.now() - began).total_seconds() < 12

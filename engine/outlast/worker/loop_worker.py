@@ -199,9 +199,7 @@ class LoopWorker:
         Returns the seconds until the next heartbeat is due.
         """
         for lost in self.heartbeats.flush(connection, now):
-            self.runtime.loop.call_soon_threadsafe(
-                self.dispatcher.runner.request_stop, lost.run_id, lost.activity_id, lost.attempt, lost.reason
-            )
+            self.runtime.loop.call_soon_threadsafe(self.dispatcher.heartbeat_lost, lost)
         return self.heartbeats.due_in_s()
 
     def _on_commit(self, committed: Committed) -> None:

@@ -29,12 +29,14 @@ from outlast_activities.changes import ClaimActivities, Claimed, ClaimLocalActiv
 from outlast_activities.context import Deferred
 from outlast_activities.deferred_attempts import DeferAttempt
 from outlast_activities.definitions import ActivityDefinition
-from outlast_activities.heartbeats import Heartbeats
+from outlast_activities.heartbeats import Heartbeats, Lost
 from outlast_activities.runner import ActivityRunner
+from outlast_activities.stop_reason import TIMED_OUT
 from outlast_activities.task import ActivityTask
 from outlast_store.journal.batch import Committed
 from outlast_store.reads.activities import next_activity_at, next_local_activity_at
 from outlast_store.schema.rows import ActivityRow, RunRow
+from outlast_watchdog.enforcement import EnforceActivityDeadline
 from outlast_workflow.errors import JournalClosedError, RefusedError, StoreError
 from outlast_workflow.history.events import ActivityScheduled
 from outlast_workflow.primitives.payloads import Payload
@@ -177,6 +179,16 @@ class ActivityDispatcher:
                 self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "timed_out")
             elif row.status == "cancelled":
                 self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "lost")
+
+    def heartbeat_lost(self, lost: Lost) -> None:
+        """Stop a handler whose heartbeat says that it is to stop; a deadline that has passed is enforced with it."""
+        self.runner.request_stop(lost.run_id, lost.activity_id, lost.attempt, lost.reason)
+        if lost.reason == TIMED_OUT:
+            change = EnforceActivityDeadline(lost.run_id, lost.activity_id)
+            try:
+                self.runtime.journal.submit(change, lambda value, error: None)
+            except JournalClosedError:
+                logger.debug("the client was closed before activity %s timed out", lost.activity_id)
 
     def _release_unseen(self, row: ActivityRow) -> None:
         """Release an attempt that nobody started, because its claim became known to be committed only late."""
