@@ -66,7 +66,7 @@ def fill_runs(url: str, count: int, *, closed: bool) -> None:
                 run.status, run.closed_at = "completed", now + 1000
             else:
                 run.status = "running"
-                timers.append((run_id, 1, now + A_YEAR_US + number * 1_000_000))
+                timers.append((run_id, 1, now + A_YEAR_US + number * 1_000_000, None))
             instances.append(tuple(vars(new_instance(run)).values()))
             runs.append(tuple(vars(run).values()))
             if len(runs) == CHUNK:

@@ -199,6 +199,7 @@ def activity_row(run: RunRow, activity_id: int) -> ActivityRow:
         cancel_requested=False,
         local=False,
         closed_at=None,
+        summary=None,
     )
     refresh(row)
     return row

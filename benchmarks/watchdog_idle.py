@@ -64,7 +64,7 @@ def fill(url: str, deadlines: int) -> None:
             due = now + A_YEAR_S * 1_000_000
             for command in (1, 2):
                 activities.append(tuple(vars(pending(run_id, command, now, due + number)).values()))
-                timers.append((run_id, command + 2, due + number))
+                timers.append((run_id, command + 2, due + number, None))
             if len(runs) == CHUNK:
                 insert(connection, kinds)
         insert(connection, kinds)
@@ -100,6 +100,7 @@ def pending(run_id: str, activity_id: int, now: int, due: int) -> ActivityRow:
         cancel_requested=False,
         local=False,
         closed_at=None,
+        summary=None,
     )
 
 

@@ -119,6 +119,7 @@ def schedule(
         cancel_requested=False,
         local=bool(event.local),
         closed_at=None,
+        summary=None,
     )
     if claimed:
         set_claimed(row, options, now)

@@ -46,6 +46,7 @@ class RegisterWorker(BaseChange):
         row = self.row
         row.started_at = batch.now
         row.lease_expires_at = batch.now + self.lease_us
+        row.lease_duration = self.lease_us
         insert_worker(batch, row)
         return row.lease_expires_at
 

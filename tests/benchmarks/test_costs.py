@@ -19,15 +19,15 @@ from benchmarks.costs import WORK, Cost
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
 COSTS = {
-    "workflow": Cost(commits=2, statements=13, reads=0, rows=13, bytes=2_918, calls=419),
-    "activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_365, calls=205),
-    "local activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_383, calls=207),
-    "timer": Cost(commits=2, statements=16, reads=4, rows=9, bytes=2_802, calls=275),
-    "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_630, calls=399),
+    "workflow": Cost(commits=2, statements=13, reads=0, rows=13, bytes=2_961, calls=419),
+    "activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_379, calls=205),
+    "local activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_397, calls=207),
+    "timer": Cost(commits=2, statements=16, reads=4, rows=9, bytes=2_827, calls=275),
+    "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_659, calls=399),
     "signal": Cost(commits=1, statements=5, reads=0, rows=4, bytes=471, calls=171),
-    "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_532, calls=339),
-    "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_186, calls=85),
-    "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_033, calls=121),
+    "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_551, calls=339),
+    "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_224, calls=85),
+    "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_044, calls=121),
 }
 
 

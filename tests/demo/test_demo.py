@@ -169,7 +169,7 @@ UNCOUNTED_ATTEMPTS = (
 EARLY_TIMER = "UPDATE history_events SET recorded_at = recorded_at - 9000000 WHERE type = 'TimerFired'"
 FORGOTTEN_FAILURES = "DELETE FROM workflow_failures"
 LOST_END = "DELETE FROM history_events WHERE type = 'TimerFired'"
-LEFT_OPEN = "INSERT INTO timers SELECT run_id, 99, 0 FROM workflow_runs WHERE run_number = 3"
+LEFT_OPEN = "INSERT INTO timers SELECT run_id, 99, 0, NULL FROM workflow_runs WHERE run_number = 3"
 
 
 @pytest.mark.parametrize(

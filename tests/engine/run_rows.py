@@ -68,6 +68,8 @@ def run_row(number: int, *, created_at: int, **values: Any) -> RunRow:
         "build_id": None,
         "history_bytes": 100,
         "search_attributes": None,
+        "summary": None,
+        "progress": None,
     }
     return RunRow(**{**given, **values})
 

@@ -110,3 +110,39 @@ def test_the_versions_listed_are_the_files() -> None:
     found = [revision.revision for revision in script.walk_revisions()]
     assert tuple(reversed(found)) == REVISIONS
     assert head_revision() == script.get_current_head()
+
+
+def _fill(connection: Connection) -> None:
+    """Give each table a row, with a value in each column."""
+    inspector = inspect(connection)
+    for table in inspector.get_table_names():
+        if table == VERSION_TABLE:
+            continue
+        columns = inspector.get_columns(table)
+        kinds = [str(column["type"]) for column in columns]
+        values = ["'x'" if kind == "TEXT" else "true" if kind == "BOOLEAN" else "7" for kind in kinds]
+        names = ", ".join(column["name"] for column in columns)
+        connection.exec_driver_sql(f"INSERT INTO {table} ({names}) VALUES ({', '.join(values)})")
+
+
+def _rows(connection: Connection) -> dict[str, list[dict[str, object]]]:
+    tables = [name for name in inspect(connection).get_table_names() if name != VERSION_TABLE]
+    return {
+        table: [dict(row) for row in connection.exec_driver_sql(f"SELECT * FROM {table}").mappings()]
+        for table in tables
+    }
+
+
+def test_rows_survive_the_way_up_and_back(empty: Connection) -> None:
+    migrate(empty, "0002")
+    _fill(empty)
+    before = _rows(empty)
+    migrate(empty, "0003")
+    after = _rows(empty)
+    assert [after["workflow_runs"][0][name] for name in ("summary", "progress")] == [None, None]
+    assert after["activity_executions"][0]["summary"] is after["timers"][0]["summary"] is None
+    assert after["workers"][0]["lease_duration"] is None
+    for table, rows in before.items():
+        assert [{name: row[name] for name in rows[0]} for row in after[table]] == rows
+    downgrade(empty, "0002")
+    assert _rows(empty) == before

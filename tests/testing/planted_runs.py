@@ -48,7 +48,7 @@ PLANTED: Planted = [
     (change_events("timers", "TimerFired", "type = 'Nonsense'"), "cannot be read"),
     (change_events("timers", "TimerFired", "payload = '{'"), "cannot be read"),
     ("INSERT INTO history_events VALUES ('nobody', 1, 'WorkflowCancelRequested', 1, '{}')", "has rows but"),
-    ("INSERT INTO timers VALUES ('nobody', 1, 1)", "has rows but is not in workflow_runs"),
+    ("INSERT INTO timers VALUES ('nobody', 1, 1, NULL)", "has rows but is not in workflow_runs"),
     (change_activity("busy", "run_id = 'nobody'"), "has rows but is not in workflow_runs"),
     ("UPDATE workflow_failures SET run_id = 'nobody'", "has rows but is not in workflow_runs"),
     # rows of runs
@@ -117,7 +117,7 @@ PLANTED: Planted = [
     (change_events("timers", "TimerFired", "recorded_at = recorded_at - 1"), "fired early"),
     (remove("timers", "asleep"), "the open timers are"),
     ("UPDATE timers SET fire_at = fire_at + 1", "the open timers are"),
-    (f"INSERT INTO timers VALUES ({run_of('timers')}, 99, 5)", "is completed but has open timers"),
+    (f"INSERT INTO timers VALUES ({run_of('timers')}, 99, 5, NULL)", "is completed but has open timers"),
     (remove("activity_executions", "busy"), "rows of activities [1] or their events, not both"),
     (remove("activity_executions", "terminated"), "rows of activities [1] or their events, not both"),
     (

@@ -34,6 +34,7 @@ async def test_it_is_renewed_before_it_expires() -> None:
         await env.sleep(8)
         (after,) = await env.client.runtime.read(list_workers)
         assert after.lease_expires_at > before.lease_expires_at
+        assert before.lease_duration == after.lease_duration == 9_000_000
 
 
 async def test_a_worker_that_lost_it_works_on_under_another_id() -> None:

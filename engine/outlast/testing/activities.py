@@ -165,4 +165,5 @@ class ActivityEnvironment:
             cancel_requested=False,
             local=False,
             closed_at=None,
+            summary=None,
         )

@@ -49,7 +49,7 @@ class OpenItems:
     def read_timers(self, rows: LockedRows, keys: list[TimerKey]) -> None:
         """Read when timers fire that changes name; their runs are locked."""
         self._named_timers = dict.fromkeys(keys)
-        for run_id, timer_id, fire_at in rows.read(tables.timers, ("run_id", "timer_id"), keys):
+        for run_id, timer_id, fire_at, _ in rows.read(tables.timers, ("run_id", "timer_id"), keys):
             self._named_timers[run_id, timer_id] = fire_at
 
     def prefetch(self, rows: LockedRows, run_ids: list[str]) -> None:
@@ -137,5 +137,7 @@ class OpenItems:
         if self.removed_timers:
             statements.delete(raw, tables.timers, ("run_id", "timer_id"), sorted(self.removed_timers))
         if self.added_timers:
-            rows = [(run_id, timer_id, fire_at) for (run_id, timer_id), fire_at in self.added_timers.items()]
+            rows = [
+                (run_id, timer_id, fire_at, None) for (run_id, timer_id), fire_at in self.added_timers.items()
+            ]
             statements.insert(raw, tables.timers, rows)

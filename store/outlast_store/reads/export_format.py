@@ -53,7 +53,7 @@ UNDER_WAY: Final = frozenset(
 _JSON: Final = frozenset(
     {
         "payload", "retry_policy", "memo", "search_attributes", "options", "heartbeat_details", "last_failure",
-        "failure", "details",
+        "failure", "details", "progress",
     }
 )  # fmt: skip
 MAX_BIGINT: Final = 2**63 - 1

@@ -77,6 +77,8 @@ class RunRow(Row):
     build_id: str | None
     history_bytes: int
     search_attributes: str | None
+    summary: str | None
+    progress: str | None
 
     @property
     def is_open(self) -> bool:
@@ -127,6 +129,7 @@ class ActivityRow(Row):
     cancel_requested: bool
     local: bool
     closed_at: int | None
+    summary: str | None
 
     @property
     def is_open(self) -> bool:
@@ -185,7 +188,7 @@ class FailureRow(Row):
 
 @dataclass(eq=False)
 class WorkerRow(Row):
-    """A worker and its lease."""
+    """A worker and its lease. The lease's duration is in microseconds; rows of older versions lack it."""
 
     worker_id: str
     host: str
@@ -195,6 +198,7 @@ class WorkerRow(Row):
     build_id: str | None
     started_at: int
     lease_expires_at: int
+    lease_duration: int | None = None
 
 
 RequestKey = tuple[str, str, str]

@@ -101,6 +101,8 @@ workflow_runs = _table(
     _text_or_null("build_id"),
     _int("history_bytes"),
     _text_or_null("search_attributes"),
+    _text_or_null("summary"),
+    _text_or_null("progress"),
     _partial("ix_runs_claimable", "task_queue", "wake_at", where="wake_at IS NOT NULL AND owner_id IS NULL"),
     _partial("ix_runs_owned", "owner_id", "wake_at", where="owner_id IS NOT NULL"),
     _partial("ix_runs_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
@@ -156,6 +158,7 @@ activity_executions = _table(
     _flag("cancel_requested"),
     _flag("local"),
     _int_or_null("closed_at"),
+    _text_or_null("summary"),
     _partial("ix_activities_claimable", "task_queue", "priority", "available_at", where="status = 'pending'"),
     _partial("ix_activities_claimed", "claimed_by", where="status = 'running'"),
     _partial("ix_activities_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
@@ -197,6 +200,7 @@ timers = _table(
     _key("run_id"),
     _key("timer_id", BigInteger),
     _int("fire_at"),
+    _text_or_null("summary"),
     Index("ix_timers_fire_at", "fire_at"),
 )
 
@@ -235,6 +239,7 @@ workers = _table(
     _text_or_null("build_id"),
     _int("started_at"),
     _int("lease_expires_at"),
+    _int_or_null("lease_duration"),
     Index("ix_workers_lease", "lease_expires_at"),
 )
 

@@ -139,6 +139,7 @@ def next_run(
         attention_since=None,
         build_id=None,
         history_bytes=0,
+        progress=None,
     )
     if search_attributes is not None:
         row.search_attributes = orjson.dumps(search_attributes).decode() if search_attributes else None
@@ -257,4 +258,6 @@ def first_run(
         build_id=None,
         history_bytes=0,
         search_attributes=orjson.dumps(search_attributes).decode() if search_attributes else None,
+        summary=None,
+        progress=None,
     )

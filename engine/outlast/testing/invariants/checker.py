@@ -105,7 +105,7 @@ class _Checker:
         for row in _all(connection, tables.workflow_failures):
             self.failures[row[1]].append(FailureRow(*row))
         self.timers: dict[str, dict[int, int]] = defaultdict(dict)
-        for run_id, timer_id, fire_at in _all(connection, tables.timers):
+        for run_id, timer_id, fire_at, _ in _all(connection, tables.timers):
             self.timers[run_id][timer_id] = fire_at
         self.indexed: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for run_id, name, value in _all(connection, tables.search_attributes):
