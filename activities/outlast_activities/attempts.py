@@ -21,7 +21,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow
 from outlast_store.transitions.activity_ends import cancel_activity, close_activity
 from outlast_store.transitions.attempts import delete_attempt
-from outlast_workflow.data.failures import activity_timeout_failure, plain_failure
+from outlast_workflow.data.failures import activity_timeout_failure, message_of, plain_failure
 from outlast_workflow.history.events import (
     ActivityCompleted,
     ActivityFailed,
@@ -375,7 +375,7 @@ def record_failure(
             failure_category=str(failure.get("category", FailureCategory.APPLICATION.value)),
             propagation_kind=propagation.value,
             exception_class=str(failure.get("type", "")),
-            message=str(failure.get("message", "")),
+            message=message_of(failure),
             details=Payload.of(details).json.decode() if details is not None else None,
             timeout_kind=kind.value if kind is not None else None,
             deadline_at=deadline_at,

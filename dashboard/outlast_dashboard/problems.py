@@ -125,7 +125,7 @@ def _dashed(name: str) -> str:
 
 def _detail(error: errors.OutlastError) -> str:
     # An answer has no __cause__: the detail must say why the workflow's code refused or failed the request.
-    return one_line(error) if isinstance(error, errors.RequestError) else error.message
+    return one_line(error) if isinstance(error, errors.RequestError) else str(error)
 
 
 def _plain(value: Any) -> Any:

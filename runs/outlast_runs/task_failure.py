@@ -5,6 +5,7 @@ from __future__ import annotations
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended, open_run, run_failure
+from outlast_workflow.data.failures import message_of
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import WorkflowTaskFailed
 from outlast_workflow.primitives.enums import Attention, FailureCategory, PropagationKind
@@ -42,7 +43,7 @@ class FailWorkflowTask(BaseChange):
             FailureCategory.TASK_FAILURE,
             PropagationKind.TASK,
             exception_class=str(document.get("type", "")),
-            message=str(document.get("message", "")),
+            message=message_of(document),
         )
         failure.source_kind = "workflow_task"
         batch.add_failure(failure)

@@ -12,6 +12,7 @@ from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.new_runs import add_next_run, first_event, new_seed, next_run, started_event
 from outlast_store.transitions.requests import move_signals, unapplied_signals
 from outlast_store.transitions.run_ends import close_run, retry_run, run_failure
+from outlast_workflow.data.failures import message_of
 from outlast_workflow.history.events import (
     Event,
     SignalReceived,
@@ -91,7 +92,7 @@ def _fail(batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: Workf
         str(document.get("category", FailureCategory.APPLICATION.value)),
         PropagationKind.TERMINAL,
         exception_class=str(document.get("type", "")),
-        message=str(document.get("message", "")),
+        message=message_of(document),
         details=orjson.dumps(details).decode() if details is not None else None,
     )
     close_run(

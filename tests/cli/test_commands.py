@@ -48,7 +48,10 @@ def test_a_workflow_that_fails_exits_with_1_and_says_why(outlast: Command) -> No
     done = outlast("start", "fail", "--id", "f", "--wait")
     assert done.code == 1
     assert done.out == ""
-    assert done.err == "outlast: workflow 'f' failed: ValueError: card declined for good\n"
+    assert (
+        done.err
+        == "outlast: workflow 'f' failed (see `outlast describe f`): ValueError: card declined for good\n"
+    )
     programs = outlast("result", "f", "--json")
     assert programs.code == 1
     assert programs.json["status"] == "failed"
@@ -154,8 +157,8 @@ def test_update_and_query(outlast: Command) -> None:
     refused = outlast("update", "l", "enter", "--input", "-1", "--id", "debt")
     assert refused.code == 1
     assert (
-        refused.err == "outlast: update 'enter' (debt) of workflow 'l' was rejected: "
-        "ValueError: no debts here; to ask again, give another id\n"
+        refused.err == "outlast: update 'enter' (debt) of workflow 'l' was rejected "
+        "(to ask again, give another id): ValueError: no debts here\n"
     )
     assert outlast("query", "l", "entry", "--input", "0").out == "5\n"
     answer = outlast("query", "l", "entry", "--input", "0", "--json").json

@@ -151,7 +151,7 @@ def test_a_workflow_is_updated_and_queried(client: Client) -> None:
 def test_ends_without_a_result_raise_what_the_other_client_raises(client: Client) -> None:
     with pytest.raises(WorkflowFailedError) as failed:
         client.execute(fail)
-    assert str(failed.value.__cause__) == "no"
+    assert str(failed.value).endswith(str(failed.value.__cause__))
     with pytest.raises(WorkflowTimeoutError):
         client.execute(sleep_long, options=StartOptions(run_timeout=1))
     cancelled = client.start(sleep_long, id="c")

@@ -190,7 +190,8 @@ async def test_a_query_that_raises_says_what(answering: MakeEnvironment) -> None
         handle = await env.client.start(Cart.run, "ada", id="c")
         with pytest.raises(QueryFailedError) as caught:
             await handle.query(Cart.line, 5)
-        assert str(caught.value.__cause__) == "list index out of range"
+        assert str(caught.value.__cause__) == "IndexError: list index out of range"
+        assert str(caught.value).endswith("failed: IndexError: list index out of range")
         assert await handle.query(Cart.count) == 0
 
 

@@ -150,7 +150,7 @@ async def test_a_handler_that_raises_ends_the_run(talking: MakeEnvironment) -> N
         await handle.signal(talkers.Fragile.break_it)
         with pytest.raises(WorkflowFailedError) as caught:
             await handle.result()
-        assert str(caught.value.__cause__) == "broken"
+        assert str(caught.value.__cause__) == "Broken: broken"
 
 
 async def test_a_condition_may_time_out(talking: MakeEnvironment) -> None:

@@ -112,4 +112,4 @@ def test_the_fixtures_work_in_a_suite_that_asks_for_them(tmp_path: Path) -> None
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
     assert "2 passed" in done.stdout, done.stdout
     assert "1 failed" in done.stdout
-    assert "FAILED test_suite.py::test_fickle - outlast_workflow.errors.task.NonDeterm" in done.stdout
+    assert "FAILED test_suite.py::test_fickle - outlast.errors.NonDeterm" in done.stdout

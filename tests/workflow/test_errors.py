@@ -106,7 +106,8 @@ EXAMPLES = [
 def test_an_error_has_its_facts_and_keeps_them_between_processes(error):
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(other) is type(error)
-        assert str(other) == str(error) == error.message
+        assert str(other) == str(error)
+        assert other.message == error.message
         assert other.category == error.category
         for fact in error.facts:
             assert getattr(other, fact) == getattr(error, fact)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from datetime import UTC, datetime
 
 import orjson
@@ -19,12 +20,15 @@ from outlast_workflow.data.failures import (
     clipped,
     exception_of,
     failure_of,
+    in_words,
+    message_of,
     plain_failure,
 )
 from outlast_workflow.errors import (
     ActivityError,
     ActivityTimeoutError,
     ApplicationError,
+    ChildWorkflowError,
     NonDeterminismError,
     OutlastError,
     PayloadDecodeError,
@@ -34,6 +38,7 @@ from outlast_workflow.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
+from outlast_workflow.errors.root import in_words as in_words_of
 from outlast_workflow.history.events import ActivityFailed, ActivityTimedOut
 from outlast_workflow.primitives.enums import FailureCategory, RetryState, TimeoutKind
 from outlast_workflow.primitives.payloads import dumps
@@ -149,10 +154,58 @@ def test_a_users_exception_comes_back_as_an_application_error_of_its_type(exc, n
     failure = failure_of(raised(exc), CONVERTER)
     back = exception_of(failure, CONVERTER)
     assert type(back) is ApplicationError
-    assert (back.type, back.exception_class, str(back)) == (name, qualified, str(exc))
+    assert (back.type, back.exception_class, back.message) == (name, qualified, str(exc))
+    assert (
+        str(back)
+        == "".join(traceback.format_exception_only(type(exc), exc)).strip().rpartition("test_failures.")[2]
+    )
     assert (failure["type"], failure["class"], failure["category"]) == (name, qualified, "application")
     assert "in raised" in failure["stack"]
     assert back.stack == failure["stack"]
+
+
+def test_the_text_of_an_error_ends_with_what_was_raised_first() -> None:
+    """Everything that says why a call had no result names the type of the exception, not its message alone."""
+    activity = ActivityError(
+        activity_type="charge", activity_id=1, attempt=3, retry_state=RetryState.MAXIMUM_ATTEMPTS_REACHED
+    )
+    activity.__cause__ = raised(KeyError("missing"))
+    child = raised(ChildWorkflowError(workflow_type="ship", workflow_id="s-1", run_id="r"), activity)
+    failed = raised(WorkflowFailedError(workflow_id="order 1", run_id="r"), child)
+    for error in (failed, exception_of(failure_of(failed, CONVERTER), CONVERTER)):
+        assert str(error) == (
+            "workflow 'order 1' failed (see `outlast describe 'order 1'`): "
+            "child workflow ship ('s-1') failed: "
+            "activity charge failed (attempt 3, maximum attempts reached): KeyError: 'missing'"
+        )
+    document = failure_of(failed, CONVERTER)
+    assert document["message"] == "workflow 'order 1' failed (see `outlast describe 'order 1'`)"
+    assert message_of(document) == in_words(document) == str(failed)
+    assert in_words(document["cause"]["cause"]["cause"]) == "KeyError: 'missing'"
+
+
+@given(exceptions)
+def test_a_document_has_the_words_of_its_exception(exc: BaseException) -> None:
+    document = failure_of(exc, CONVERTER)
+    again = exception_of(document, CONVERTER)
+    assert in_words(document) == in_words_of(again)
+    if isinstance(again, OutlastError) and not isinstance(again, ApplicationError):
+        assert message_of(document) == str(again)
+
+
+def test_a_child_that_was_ended_from_outside_is_told_once() -> None:
+    terminated = WorkflowTerminatedError(workflow_id="s-1", run_id="r", reason="fire")
+    child = ChildWorkflowError(workflow_type="ship", workflow_id="s-1", run_id="r", message="was terminated")
+    assert str(raised(child, terminated)) == "child workflow ship ('s-1') was terminated"
+
+
+def test_a_plain_traceback_shows_where_a_recorded_exception_was_raised() -> None:
+    failure = failure_of(raised(DeclinedError("card 12")), CONVERTER)
+    shown = "".join(traceback.format_exception(exception_of(failure, CONVERTER)))
+    assert "outlast.errors.ApplicationError: DeclinedError: card 12\n" in shown
+    assert "Recorded where it was raised (most recent call last):" in shown
+    assert f"  {failure['stack']}" in shown
+    assert "in raised" in failure["stack"]
 
 
 def test_a_users_class_named_like_one_of_the_engines_is_not_taken_for_it():
@@ -313,7 +366,8 @@ def test_a_timed_out_activity_is_a_timeout_error_with_two_levels_of_causes(kind)
     assert isinstance(error, TimeoutError)
     assert error.timeout_kind is TimeoutKind(kind)
     assert (error.deadline_at, error.heartbeat_details) == (NOON, ("half", {"rows": 5}))
-    assert str(error) == failure["message"]
+    assert error.message == failure["message"]
+    assert str(error) == f"{error.message}; before that: {error.__cause__}"
     causes = list(chain(error))[1:]
     assert len(causes) == 2
     assert all(isinstance(cause, ActivityTimeoutError) and cause.retry_state is None for cause in causes)

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from outlast.errors import OutlastError, RequestError, WorkflowResultError
+from outlast.errors import ApplicationError, OutlastError
+from outlast_workflow.errors.root import in_words
 
 
-def one_line(error: OutlastError) -> str:
-    """Return an error's message on one line, with the causes that a reader would otherwise not see."""
-    if isinstance(error, WorkflowResultError) and error.__cause__ is not None:
-        return joined(f"workflow {error.workflow_id!r} failed: {causes(error.__cause__)}")
-    if isinstance(error, RequestError) and error.__cause__ is not None:
-        problem, _, advice = error.message.partition(": see the cause")
-        return joined(f"{problem}: {causes(error.__cause__)}{advice}")
-    return joined(error.message)
-
-
-def causes(error: BaseException, most: int = 3) -> str:
-    """Return an exception and what caused it, the latest first.
+def one_line(error: BaseException, most: int = 3) -> str:
+    """Return an error on one line, with the causes that a reader would otherwise not see.
 
     Args:
-        error: The exception.
-        most: The number of exceptions to name at most.
+        error: The error.
+        most: The number of causes to name at most.
     """
-    words: list[str] = []
-    cause: BaseException | None = error
-    while cause is not None and len(words) < most:
-        name = getattr(cause, "type", None) or type(cause).__name__
-        words.append(f"{name}: {cause}" if str(cause) else str(name))
-        cause = cause.__cause__
-    return ", because of ".join(words)
+    parts = [str(error)]
+    untold = _untold_cause(error)
+    while untold is not None and len(parts) <= most:
+        parts.append(in_words(untold))
+        untold = _untold_cause(untold)
+    return joined(", because of ".join(parts))
+
+
+def _untold_cause(error: BaseException) -> BaseException | None:
+    """Return the nearest cause of an error that its text does not tell."""
+    cause = error.__cause__
+    while isinstance(error, OutlastError) and error.joins_cause and cause is not None:
+        error, cause = cause, cause.__cause__
+    return cause
 
 
 def joined(text: str) -> str:
@@ -42,7 +40,8 @@ def error_document(error: BaseException) -> dict[str, Any]:
     """Return why a workflow ended without a result, with its causes, as plain values."""
     found: dict[str, Any] = {
         "type": getattr(error, "type", None) or type(error).__name__,
-        "message": str(error),
+        # The type of what users raised stands beside it.
+        "message": error.message if isinstance(error, ApplicationError) else str(error),
     }
     for attribute in ("timeout_kind", "deadline_at", "reason"):
         value = getattr(error, attribute, None)

@@ -87,7 +87,7 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
             for kept, names in zip((True, False), found.signals, strict=True)
             for name, count in sorted(names.items())
         ),
-        failures=tuple(_failure(row) for row in found.failures),
+        failures=tuple(_failure(row, found.failure_events) for row in found.failures),
         attention=tuple(Attention(kind) for kind in found.attention),
         described_at=to_datetime(now),
     )
@@ -195,7 +195,10 @@ def _cause(document: Mapping[str, Any]) -> FailureCause:
     )
 
 
-def _failure(row: FailureRow) -> FailureView:
+def _failure(row: FailureRow, events: Mapping[int, str]) -> FailureView:
+    event = orjson.loads(events.get(row.event_seq or 0, "{}"))
+    document = event.get("failure") or {}
+    inner = document.get("cause")
     return FailureView(
         failure_id=row.failure_id,
         recorded_at=to_datetime(row.recorded_at),
@@ -208,6 +211,8 @@ def _failure(row: FailureRow) -> FailureView:
         message=row.message,
         timeout_kind=_timeout_kind(row.timeout_kind),
         deadline_at=instant(row.deadline_at),
+        stack=document.get("stack") or None,
+        cause=_cause(inner) if inner else None,
     )
 
 

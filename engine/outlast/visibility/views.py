@@ -191,7 +191,13 @@ class PendingSignal(View):
 
 
 class FailureView(View):
-    """A failure that was recorded for the run. ``event_seq`` is the number of the event that it led to, if any."""
+    """A failure that was recorded for the run.
+
+    Attributes:
+        event_seq: The number of the event that it led to, if any.
+        stack: Where it was raised, if that event says so: one call a line, the innermost last.
+        cause: The failure behind it, if that event names one.
+    """
 
     failure_id: str
     recorded_at: Instant
@@ -204,6 +210,8 @@ class FailureView(View):
     message: str
     timeout_kind: TimeoutKind | None
     deadline_at: Instant | None
+    stack: str | None = None
+    cause: FailureCause | None = None
 
 
 class WorkflowDescription(View):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +49,8 @@ class StoredDescription:
     updates: list[RequestRow]
     signals: Signals
     failures: list[FailureRow]
+    failure_events: dict[int, str]
+    """The events that failures led to, as JSON text by seq."""
     workers: dict[str, WorkerRow]
     attention: list[str]
 
@@ -89,6 +92,7 @@ def describe_run(
         conditions = everything(now, Polled.of(everyone, now))
         is_open, run_id = run.is_open, run.run_id
         attention = kinds_of(connection, [run_id], conditions) if is_open else {}
+        recorded = find_failures(connection, run_id, failures)
         return StoredDescription(
             run=run,
             run_count=run_count,
@@ -98,10 +102,19 @@ def describe_run(
             children=_open_children(connection, run_id),
             updates=find_unanswered_updates(connection, run_id) if is_open else [],
             signals=count_waiting_signals(connection, run_id, MOST_UNSEEN) if is_open else ({}, {}),
-            failures=find_failures(connection, run_id, failures),
+            failures=recorded,
+            failure_events=_events(connection, run_id, [row.event_seq for row in recorded]),
             workers={worker.worker_id: worker for worker in everyone},
             attention=attention.get(run_id, []),
         )
+
+
+def _events(connection: Connection, run_id: str, seqs: Sequence[int | None]) -> dict[int, str]:
+    wanted = tuple(seq for seq in seqs if seq is not None)
+    if not wanted:
+        return {}
+    text = f"SELECT seq, payload FROM history_events WHERE run_id = ? AND seq IN ({marks(wanted)})"
+    return {row[0]: row[1] for row in fetch(connection, text, (run_id, *wanted))}
 
 
 def _open_children(connection: Connection, run_id: str) -> list[OpenChild]:

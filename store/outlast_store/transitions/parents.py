@@ -14,6 +14,7 @@ from typing import Final
 
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import FailureRow, RunRow
+from outlast_workflow.data.failures import message_of
 from outlast_workflow.history.events import (
     ChildWorkflowCancelled,
     ChildWorkflowCompleted,
@@ -100,7 +101,7 @@ def _failure(batch: Batch, parent: RunRow, child: RunRow, notice: Event, seq: in
     """Return the failure row of a child, written for its parent."""
     kind = deadline_at = None
     if isinstance(notice, ChildWorkflowFailed):
-        name, message = str(notice.failure.get("type", "")), str(notice.failure.get("message", ""))
+        name, message = str(notice.failure.get("type", "")), message_of(notice.failure)
     elif isinstance(notice, ChildWorkflowTimedOut):
         kind, deadline_at = TimeoutKind(notice.timeout_kind).value, from_iso(notice.deadline_at)
         name, message = "WorkflowTimeoutError", f"the {kind.replace('_', ' ')} of {child.workflow_id} passed"

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -27,6 +27,7 @@ from outlast_workflow.errors import (
     OutlastError,
     PayloadEncodeError,
 )
+from outlast_workflow.errors.root import named
 from outlast_workflow.history.events import ActivityFailed, ActivityTimedOut, Failure
 from outlast_workflow.primitives.enums import FailureCategory, RetryState, TimeoutKind
 from outlast_workflow.primitives.payloads import Payload
@@ -43,7 +44,9 @@ MAX_TEXT = 20_000
 """How many characters a message or a stack keeps."""
 
 _OWN = "outlast.errors."
+_ENGINE = ("outlast.", "outlast_")
 _CANCELLED = "asyncio.CancelledError"
+_OWN_TEXTS = (OutlastError.__str__, ApplicationError.__str__)
 
 
 def category_of(exc: BaseException) -> FailureCategory:
@@ -71,6 +74,9 @@ def exception_of(failure: Failure, converter: DataConverter) -> BaseException:
         PayloadCodecError: Details were encoded by a codec that is not configured.
     """
     exc = _exception(failure, converter)
+    stack = failure.get("stack")
+    if stack:
+        exc.add_note(stack_note(stack))
     cause = failure.get("cause")
     exc.__cause__ = exception_of(cause, converter) if cause is not None else None
     exc.__suppress_context__ = True
@@ -164,6 +170,33 @@ def plain_failure(category: FailureCategory, type: str, message: str, **facts: A
     return {"category": category, "type": type, "message": message, **facts}
 
 
+def message_of(failure: Failure) -> str:
+    """Return the message of a document, with its cause where the error would tell it."""
+    message: str = failure.get("message", "")
+    cls, cause = _own_class(failure), failure.get("cause")
+    if cls is None or not cls.joins_cause or cause is None:
+        return message
+    cause_class = _own_class(cause)
+    if cause_class is not None and not cause_class.told_as_cause:
+        return message
+    return f"{message}{cls.joins_cause}{in_words(cause)}"
+
+
+def in_words(failure: Failure) -> str:
+    """Return a document in the words of its exception: its type and its message."""
+    cls = _own_class(failure)
+    message, name = message_of(failure), failure.get("type", ApplicationError.__name__)
+    if cls is not None and cls.joins_cause:
+        return message
+    return (message or name) if name == ApplicationError.__name__ else named(name, message)
+
+
+def stack_note(stack: str) -> str:
+    """Return the recorded stack of an exception as the note that a traceback shows."""
+    lines = "\n".join(f"  {line}" for line in stack.splitlines())
+    return f"Recorded where it was raised (most recent call last):\n{lines}"
+
+
 def clipped(failure: Failure, causes: int) -> Failure:
     """Return the document with its chain of causes cut to a depth."""
     cause = failure.get("cause")
@@ -213,10 +246,12 @@ def _class_name(exc: BaseException) -> str:
 
 
 def _message(exc: BaseException) -> str:
+    """Return the message alone: the type and the cause have places of their own."""
     if isinstance(exc, BaseExceptionGroup):
         return _clean(exc.message)
     try:
-        text = str(exc)
+        plain = isinstance(exc, OutlastError) and type(exc).__str__ in _OWN_TEXTS
+        text = cast("OutlastError", exc).message if plain else str(exc)
     except Exception:
         text = f"(the message of this {type(exc).__name__} cannot be shown)"
     return _clean(text)
@@ -236,8 +271,18 @@ def _stack(exc: BaseException) -> str | None:
         return exc.stack or None
     if exc.__traceback__ is None or isinstance(exc, ActivityError | asyncio.CancelledError):
         return None
-    lines = list(_frames(exc.__traceback__))
+    lines = list(_frames(_from_users_code(exc.__traceback__)))
     return _clean("\n".join(lines[-MAX_STACK_LINES:]))
+
+
+def _from_users_code(traceback: TracebackType) -> TracebackType:
+    """Return the traceback from the first call that is not the engine's; all of it if there is none."""
+    found: TracebackType | None = traceback
+    while found is not None:
+        if not str(found.tb_frame.f_globals.get("__name__", "")).startswith(_ENGINE):
+            return found
+        found = found.tb_next
+    return traceback
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[str]:
@@ -293,12 +338,18 @@ def _exception(failure: Failure, converter: DataConverter) -> BaseException:
     message = failure.get("message", "")
     if name == _CANCELLED:
         return asyncio.CancelledError(message) if message else asyncio.CancelledError()
-    cls = errors.REGISTRY.get(name.removeprefix(_OWN)) if name.startswith(_OWN) else None
+    cls = _own_class(failure)
     if cls is None or issubclass(cls, ApplicationError):
         return _application_error(failure, converter)
     exc = cls.restore(message, dict(_read_facts(cls, failure, converter)))
     exc.stack = failure.get("stack", "")
     return exc
+
+
+def _own_class(failure: Failure) -> type[OutlastError] | None:
+    """Return the engine's class that a document was made of; ``None`` for users' exceptions."""
+    name = failure.get("class") or ""
+    return errors.REGISTRY.get(name.removeprefix(_OWN)) if name.startswith(_OWN) else None
 
 
 def _application_error(failure: Failure, converter: DataConverter) -> ApplicationError:

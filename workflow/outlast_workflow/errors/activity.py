@@ -21,6 +21,7 @@ class ActivityError(FailureError):
     """
 
     category = FailureCategory.ACTIVITY
+    joins_cause = ": "
     facts: ClassVar[tuple[str, ...]] = ("activity_type", "activity_id", "attempt", "retry_state")
 
     def __init__(
@@ -61,6 +62,7 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
         heartbeat_details: What the last heartbeat reported.
     """
 
+    joins_cause = "; before that: "
     facts: ClassVar[tuple[str, ...]] = (
         *ActivityError.facts,
         "timeout_kind",

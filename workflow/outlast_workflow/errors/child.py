@@ -22,6 +22,7 @@ class ChildWorkflowError(FailureError):
     """
 
     category = FailureCategory.CHILD_WORKFLOW
+    joins_cause = ": "
     facts: ClassVar[tuple[str, ...]] = ("workflow_type", "workflow_id", "run_id", "retry_state")
 
     def __init__(
@@ -31,7 +32,7 @@ class ChildWorkflowError(FailureError):
         workflow_id: str,
         run_id: str | None,
         retry_state: RetryState | None = None,
-        message: str = "failed: see the cause",
+        message: str = "failed",
     ) -> None:
         super().__init__(f"child workflow {workflow_type} ({workflow_id!r}) {message}")
         self.workflow_type = workflow_type

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from outlast_workflow.errors.options import InvalidOptionError
-from outlast_workflow.errors.root import OutlastError
+from outlast_workflow.errors.root import OutlastError, named
 
 
 class FailureError(OutlastError):
@@ -54,6 +54,17 @@ class ApplicationError(FailureError):
         self.details = details
         self.non_retryable = non_retryable
         self.next_retry_delay = None if next_retry_delay is None else _delay_seconds(next_retry_delay)
+
+    def __str__(self) -> str:
+        """Return the message; after its type, where that is not the name of the class."""
+        return self.message if self.type == type(self).__name__ else named(self.type, self.message)
+
+    @property
+    def in_words(self) -> str:
+        """The text with the name of its type, unless that is the one that says nothing."""
+        if self.type == ApplicationError.__name__:
+            return self.message or self.type
+        return named(self.type, self.message)
 
 
 _MAX_DELAY_SECONDS = 100 * 31_557_600

@@ -32,16 +32,17 @@ class UnknownHandlerError(RequestError):
 class QueryFailedError(RequestError):
     """The query could not be answered: its handler raised, or the run's code could not be replayed."""
 
+    joins_cause = ": "
     facts: ClassVar[tuple[str, ...]] = ("workflow_id", "name")
 
-    def __init__(self, workflow_id: str, name: str, why: str = "") -> None:
-        because = why or "its handler raised: see the cause"
-        super().__init__(f"query {name!r} of workflow {workflow_id!r} failed: {because}")
+    def __init__(self, workflow_id: str, name: str) -> None:
+        super().__init__(f"query {name!r} of workflow {workflow_id!r} failed")
         self.workflow_id = workflow_id
         self.name = name
 
 
 class _UpdateError(RequestError):
+    joins_cause = ": "
     facts: ClassVar[tuple[str, ...]] = ("workflow_id", "update_id", "name")
     _what: ClassVar[str] = ""
 
@@ -55,13 +56,13 @@ class _UpdateError(RequestError):
 class UpdateRejectedError(_UpdateError):
     """The update was rejected and left nothing in history; ``__cause__`` says why."""
 
-    _what = "was rejected: see the cause; to ask again, give another id"
+    _what = "was rejected (to ask again, give another id)"
 
 
 class UpdateFailedError(_UpdateError):
     """The update was accepted, but its handler raised or the run ended first; ``__cause__`` says which."""
 
-    _what = "failed: see the cause"
+    _what = "failed"
 
 
 class NoWorkerError(RequestError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ class WorkflowResultError(OutlastError):
     """The workflow ended without a result."""
 
     facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id")
+    told_as_cause = False
 
     def __init__(self, message: str, *, workflow_id: str, run_id: str) -> None:
         super().__init__(message)
@@ -24,9 +26,11 @@ class WorkflowResultError(OutlastError):
 class WorkflowFailedError(WorkflowResultError):
     """The workflow's code raised; ``__cause__`` is the failure."""
 
+    joins_cause = ": "
+
     def __init__(self, *, workflow_id: str, run_id: str) -> None:
         super().__init__(
-            f"workflow {workflow_id!r} failed: see the cause, or `outlast describe {workflow_id}`",
+            f"workflow {workflow_id!r} failed (see `outlast describe {shlex.quote(workflow_id)}`)",
             workflow_id=workflow_id,
             run_id=run_id,
         )

@@ -39,9 +39,9 @@ def child_error(
     state: RetryState | None = None
     cause: BaseException
     if isinstance(event, ChildWorkflowStartFailed):
-        message, cause = "was not started: see the cause", exception_of(event.failure, converter)
+        message, cause = "was not started", exception_of(event.failure, converter)
     elif isinstance(event, ChildWorkflowFailed):
-        message, cause = "failed: see the cause", exception_of(event.failure, converter)
+        message, cause = "failed", exception_of(event.failure, converter)
         state = RetryState(event.retry_state) if event.retry_state is not None else None
     elif isinstance(event, ChildWorkflowTimedOut):
         kind = TimeoutKind(event.timeout_kind)
