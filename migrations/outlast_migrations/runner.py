@@ -7,6 +7,7 @@ no such row yet, the second process fails on the first table that both create, a
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -92,17 +93,42 @@ def _begin(connection: Connection) -> None:
 
 
 def _run_steps(connection: Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
-    # Imported here, because most processes never migrate anything and Alembic takes a while to load.
-    from alembic.config import Config
-    from alembic.runtime.environment import EnvironmentContext
-    from alembic.script import ScriptDirectory
+    with _alembic_lock, _quiet():
+        # Imported here, because most processes never migrate anything and Alembic takes a while to load.
+        from alembic.config import Config
+        from alembic.runtime.environment import EnvironmentContext
+        from alembic.script import ScriptDirectory
 
-    with _alembic_lock:
         script = ScriptDirectory(_HERE)
         environment = EnvironmentContext(Config(), script, fn=lambda found, _: steps(script, found))
         with environment:
             environment.configure(connection=connection, version_table=VERSION_TABLE)
             environment.run_migrations()
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep what Alembic says to its INFO log out of the log of applications, which did not ask for a migration.
+
+    A level that the application has set for ``alembic`` is obeyed, and nothing is left changed.
+    """
+    names = ("alembic", "alembic.runtime", "alembic.runtime.migration", "alembic.runtime.plugins")
+    loggers = [logging.getLogger(name) for name in names]
+    if any(logger.level != logging.NOTSET for logger in loggers):
+        yield
+        return
+    thread = threading.get_ident()
+
+    def keep(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.WARNING or record.thread != thread
+
+    for logger in loggers:
+        logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(keep)
 
 
 @contextmanager

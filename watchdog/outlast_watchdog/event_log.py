@@ -22,13 +22,13 @@ class EventLog:
         self._known: set[tuple[Any, ...]] = set()
 
     def enforced(self, enforced: Enforced, **ids: Any) -> None:
-        """Log that a deadline was enforced.
+        """Log how late a deadline was enforced. What failed by it is in the log of failures.
 
         Args:
             enforced: The deadline.
             **ids: The ids of the run, and of the activity if it is one's.
         """
-        if not logger.isEnabledFor(logging.INFO):
+        if not logger.isEnabledFor(logging.DEBUG):
             return
         lateness = (enforced.at - enforced.deadline_at) / 1_000_000
         attributes = {
@@ -39,7 +39,7 @@ class EventLog:
             "closed": enforced.closed,
         }
         noun = f"activity {ids['activity_id']} of run" if "activity_id" in ids else "run"
-        logger.info(
+        logger.debug(
             "%s %s timed out: %s, %.3f s late",
             noun,
             ids["run_id"],

@@ -10,13 +10,30 @@ use.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import UTC
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from apscheduler.executors.asyncio import AsyncIOExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from outlast_workflow.environment import Environment
+
+EXECUTOR: Final = "outlast"
+"""APScheduler names an executor's logger after it, so this one is none that an application configures."""
+
+
+def _quiet(name: str) -> logging.Logger:
+    """Return a logger that only we use, which passes on warnings and worse unless somebody has set its level."""
+    logger = logging.getLogger(name)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
+    return logger
+
+
+_scheduler_logger: Final = _quiet("outlast.scheduler")
+_quiet(f"apscheduler.executors.{EXECUTOR}")
 
 
 class Periodic(Protocol):
@@ -55,7 +72,12 @@ class ScheduledPeriodic:
 
     def start(self) -> None:
         """See :class:`Periodic`."""
-        self._scheduler = AsyncIOScheduler(event_loop=asyncio.get_running_loop(), timezone=UTC)
+        self._scheduler = AsyncIOScheduler(
+            event_loop=asyncio.get_running_loop(),
+            timezone=UTC,
+            logger=_scheduler_logger,
+            executors={EXECUTOR: AsyncIOExecutor()},
+        )
         for job in self._jobs:
             self._schedule(*job)
         self._scheduler.start()
@@ -77,6 +99,7 @@ class ScheduledPeriodic:
             seconds=interval_s,
             id=name,
             name=name,
+            executor=EXECUTOR,
             coalesce=True,
             max_instances=1,
             misfire_grace_time=None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import logging
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -94,7 +93,6 @@ def parse(arguments: Sequence[str] | None = None) -> Wishes:
 
 async def demonstrate(wishes: Wishes) -> int:
     """Run the demonstration, check it and report; return the exit code."""
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     # With --json, standard output is for the document alone.
     console = Console(stderr=wishes.json)
     if not console.is_terminal:

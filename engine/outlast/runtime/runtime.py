@@ -18,6 +18,7 @@ from opentelemetry.metrics import MeterProvider
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from outlast.runtime.failure_log import log_failures
 from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.metrics import EngineMetrics, engine_metrics
 from outlast.runtime.notifier import POLL_INTERVAL_S, Notifier, notifier_for
@@ -82,6 +83,7 @@ class Runtime:
         self._measured: set[EngineMetrics] = set()
         self.journal.subscribe(self.request_waits.on_commit)
         self.journal.subscribe(self.run_ends.on_commit)
+        self.journal.subscribe_to_failures(log_failures)
 
     # --- opening and closing ----------------------------------------------------------------------------------------
 

@@ -195,6 +195,15 @@ class Worker:
         except BaseException:
             self._worker = None
             raise
+        logger.info(
+            "worker %s serves task queue %s on %s: workflows %s; activities %s",
+            self.worker_id,
+            ", ".join(self.settings.task_queues),
+            self.client.runtime.url.display,
+            ", ".join(sorted(self.workflows)) or "none",
+            ", ".join(sorted(self.activities)) or "none",
+            extra={"worker_id": self.worker_id},
+        )
 
     async def stop(self) -> None:
         """Release the runs, give activities their grace period, and hand back those that run on."""

@@ -12,7 +12,7 @@ they are written, and :mod:`outlast_store.journal.open_items` what is open in a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Table
 
@@ -31,6 +31,9 @@ from outlast_store.schema import search_index, tables
 from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RequestKey, RunRow
 from outlast_workflow.environment import Environment
 from outlast_workflow.history.events import Event
+
+FAILED_RUN: Final = [column.name for column in tables.workflow_failures.columns].index("run_id")
+"""The place of the run in the values of a failure row."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -308,6 +311,12 @@ class Batch(LockedRows):
             if activity.before is None or activity.row.__dict__ != activity.before:
                 committed.activities.append(activity.row)
         committed.attempts = self._attempts
+        if self._failures:
+            committed.failures = self._failures
+            run_ids = [values[FAILED_RUN] for values in self._failures]
+            committed.failed_runs = {
+                run_id: self.run_rows[run_id].row for run_id in run_ids if run_id in self.run_rows
+            }
         committed.timers = list(self._open.added_timers.values())
         committed.answered = self.answered
         committed.asked = self.asked

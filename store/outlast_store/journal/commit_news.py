@@ -24,6 +24,8 @@ class Committed:
         "attempts",
         "begun",
         "events",
+        "failed_runs",
+        "failures",
         "late",
         "now",
         "runs",
@@ -41,6 +43,10 @@ class Committed:
         self.activities: list[ActivityRow] = []
         self.attempts: Sequence[tuple[Any, ...]] = ()
         """The rows of attempts that ended without success. The row of each one's activity changed as well."""
+        self.failures: Sequence[tuple[Any, ...]] = ()
+        """The failure rows that it wrote."""
+        self.failed_runs: dict[str, RunRow] = {}
+        """The runs of those, whether or not their rows changed."""
         self.timers: list[int] = []
         self.answered: dict[RequestKey, Answer] = {}
         """The requests that were accepted or answered."""

@@ -66,6 +66,7 @@ class Journal:
         self.queue: deque[tuple[Change[Any], Callback]] = deque()
         """The changes that no batch has taken yet, each with its callback."""
         self._listeners: list[Listener] = []
+        self._failure_listeners: list[Listener] = []
         self._room = asyncio.Event()
         self._room.set()
         self._closed = False
@@ -92,6 +93,10 @@ class Journal:
     def unsubscribe(self, listener: Listener) -> None:
         """Stop calling ``listener``."""
         self._listeners.remove(listener)
+
+    def subscribe_to_failures(self, listener: Listener) -> None:
+        """Call ``listener`` on the loop with what is committed from now on, where it holds failures."""
+        self._failure_listeners.append(listener)
 
     def submit(self, change: Change[Any], callback: Callback) -> None:
         """Queue a change.
@@ -175,6 +180,8 @@ class Journal:
                     listener(news)
                 except Exception:
                     logger.exception("a listener of the journal failed")
+            if news.failures:
+                self._tell_of_failures(news)
         for (_, callback), outcome in zip(batch, outcomes, strict=True):
             try:
                 callback(outcome.value, outcome.error)
@@ -184,6 +191,13 @@ class Journal:
             self._room.set()
         if self.committer.in_doubt and self._settling is None:
             self._settling = self.loop.call_later(SETTLE_DOUBT_AFTER_S, self._settle_doubt)
+
+    def _tell_of_failures(self, news: Committed) -> None:
+        for listener in self._failure_listeners:
+            try:
+                listener(news)
+            except Exception:
+                logger.exception("a listener of the journal failed")
 
     def _settle_doubt(self) -> None:
         """Run a batch, so that the committer finds out what became of a commit that is in doubt."""

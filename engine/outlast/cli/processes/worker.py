@@ -268,9 +268,6 @@ def _log(level: int) -> None:
     handler.addFilter(RunIds())
     handler.setFormatter(_Format())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    if level > logging.DEBUG:
-        for name in ("alembic", "apscheduler"):
-            logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def watchdog(
