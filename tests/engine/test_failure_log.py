@@ -42,9 +42,8 @@ async def fine(card: str) -> str:
 
 @workflow.defn
 async def order(name: str, card: str) -> Any:
-    return await workflow.execute_activity(
-        {"charge": charge, "refuse": refuse, "hang": hang, "fine": fine}[name], card
-    )
+    calls: dict[str, Any] = {"charge": charge, "refuse": refuse, "hang": hang, "fine": fine}
+    return await calls[name](card)
 
 
 @workflow.defn
@@ -83,15 +82,15 @@ async def test_an_attempt_that_failed_is_a_warning_and_the_last_one_an_error(
         with pytest.raises(WorkflowFailedError):
             await env.client.execute(order, "charge", CARD, id="o-1")
     first, last, run = failures
+    what = "activity charge (1) of workflow o-1"
     assert lines([first, last]) == [
         (
             "WARNING",
-            "activity charge (1) of workflow o-1 failed (attempt 1 of 2; next try in 2 s): KeyError: 'missing'",
+            f"{what} failed (attempt 1 of 2; next try in 2 s): KeyError: 'missing'",
         ),
         (
             "ERROR",
-            "activity charge (1) of workflow o-1 failed (attempt 2 of 2, maximum attempts reached): "
-            "KeyError: 'missing'",
+            f"{what} failed (attempt 2 of 2, maximum attempts reached): KeyError: 'missing'",
         ),
     ]
     assert run.levelname == "ERROR"
