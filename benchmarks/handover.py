@@ -25,7 +25,7 @@ from benchmarks.measuring import expect, percentile
 from benchmarks.tuning import tune
 from outlast import workflow
 from outlast.client.client import Client
-from outlast.client.run_rows import latest_row
+from outlast.client.run_rows import final_row
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,7 +70,7 @@ async def hand_over(url: str, count: int) -> tuple[list[float], list[float]]:
             acknowledged = clock.now()
             expect("what came back", await handle.result(), number)
             back.append((time.perf_counter() - begun) * 1000)
-            run = await latest_row(client.runtime, handle.workflow_id)
+            run = await final_row(client.runtime, handle.workflow_id)
             there.append(((run.started_at or 0) - acknowledged) / 1000)
     return there, back
 

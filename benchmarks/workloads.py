@@ -14,7 +14,7 @@ from benchmarks.inputs import ACTIVITY_TYPE, TIMEOUT_S, WORKFLOW_TYPE, answer_to
 from benchmarks.measuring import Timing, expect, timed
 from outlast import activity, workflow
 from outlast.client.client import Client
-from outlast.client.run_rows import latest_row
+from outlast.client.run_rows import final_row
 from outlast.worker.worker import Worker
 from outlast_store.reads.histories import read_history
 from outlast_workflow.declare.definitions import definition_of
@@ -120,7 +120,7 @@ async def record_history(url: str, events: int) -> Recorded:
     async with engine(url) as client:
         handle = await client.start(sequence, count)
         expect("the sum of the steps", await handle.result(), count * (count - 1) // 2)
-        run = await latest_row(client.runtime, handle.workflow_id)
+        run = await final_row(client.runtime, handle.workflow_id)
     return Recorded(url, run.run_id, run.last_seq)
 
 

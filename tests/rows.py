@@ -10,5 +10,5 @@ from outlast_store.schema.rows import RunRow
 
 
 async def latest_row(handle: WorkflowHandle[Any]) -> RunRow:
-    """The row of the last run of the handle's chain."""
-    return await run_rows.latest_row(handle._context.runtime, handle.workflow_id, handle.run_id)
+    """The row of the last run of the handle's chain, or of the first that completed."""
+    return await run_rows.final_row(handle._context.runtime, handle.workflow_id, handle.run_id)

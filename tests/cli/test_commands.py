@@ -117,7 +117,14 @@ def test_reset(outlast: Command) -> None:
     done = outlast("reset", "f", "--to", "first-workflow-task", "--reason", "again")
     assert done.out.startswith("reset f: it continues as run ")
     assert outlast("result", "f").code == 1
-    assert outlast("describe", "f", "--json").json["run"]["run_number"] == 2
+    described = outlast("describe", "f", "--json").json["run"]
+    assert described["run_number"] == 2
+    alone = outlast("result", "f", "--run-id", first, "--no-follow", "--json")
+    assert (alone.code, alone.json["run_id"], alone.json["status"]) == (1, first, "failed")
+    assert alone.json["error"]["type"] == "WorkflowContinuedAsNewError"
+    assert alone.json["error"]["next_run_id"] == described["run_id"]
+    assert alone.json["error"]["cause"]["type"] == "WorkflowFailedError"
+    assert f"is followed by run {described['run_id']}" in alone.err
     for arguments, code, words in (
         (["--run-id", first], 1, "no longer the current run of its workflow"),
         (["--to", "99"], 1, "can be reset to events 1 to"),

@@ -86,3 +86,19 @@ async def test_an_unknown_query_parameter_is_refused_with_the_nearest_one(served
         unknown = await served.web.request(method, path, json=body, headers={"authorization": "Bearer x"})
         assert unknown.status_code == 401, path
     assert (await served.client.describe("w-1")).run.closed_at is None
+
+
+async def test_a_reset_after_the_end_is_followed_unless_the_caller_says_otherwise(served: Served) -> None:
+    first = await served.client.start("Waiting", id="w-1")
+    await first.terminate("enough")
+    new = await first.reset("first-workflow-task")
+    status, found = await result(served, "w-1", run_id=first.run_id, wait_seconds=0)
+    assert (status, found["run_id"]) == (202, new.run_id)
+    _, alone = await result(served, "w-1", run_id=first.run_id, follow_runs=False)
+    assert (alone["run_id"], alone["status"]) == (first.run_id, "terminated")
+    assert alone["error"]["type"] == "WorkflowContinuedAsNewError"
+    assert alone["error"]["next_run_id"] == new.run_id
+    assert alone["error"]["cause"]["reason"] == "enough"
+    await new.terminate()
+    _, latest = await result(served, "w-1", follow_runs=False)
+    assert (latest["run_id"], latest["error"]["type"]) == (new.run_id, "WorkflowTerminatedError")

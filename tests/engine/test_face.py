@@ -54,6 +54,7 @@ PUBLIC = [
     "WorkflowAlreadyStartedError",
     "WorkflowCancelledError",
     "WorkflowClosedError",
+    "WorkflowContinuedAsNewError",
     "WorkflowDescription",
     "WorkflowFailedError",
     "WorkflowHandle",

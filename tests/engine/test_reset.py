@@ -123,8 +123,9 @@ async def test_a_failed_workflow_does_again_what_failed(made: MakeEnvironment) -
         assert again.run_id != handle.run_id
         assert await again.result() == ["a!", "b!", "c!"]
         assert calls == ["a", "b", "b", "c"]
+        assert await handle.result() == ["a!", "b!", "c!"]
         with pytest.raises(WorkflowFailedError):  # the run that failed has failed
-            await handle.result()
+            await env.client.handle("w", run_id=handle.run_id).result()
         assert await env.client.handle("w").result() == ["a!", "b!", "c!"]
         run = (await env.client.describe("w")).run
         assert (run.run_number, run.previous_run_id, run.status) == (2, handle.run_id, RunStatus.COMPLETED)

@@ -35,6 +35,7 @@ from outlast_workflow.errors import (
     WorkflowAlreadyStartedError,
     WorkflowCancelledError,
     WorkflowClosedError,
+    WorkflowContinuedAsNewError,
     WorkflowFailedError,
     WorkflowNotFoundError,
     WorkflowTaskError,
@@ -99,6 +100,7 @@ EXAMPLES = [
     ),
     WorkflowCancelledError(workflow_id="order-1", run_id="r", reason="enough"),
     WorkflowTerminatedError(workflow_id="order-1", run_id="r"),
+    WorkflowContinuedAsNewError(workflow_id="order-1", run_id="r", next_run_id="s"),
 ]
 
 

@@ -34,6 +34,7 @@ from outlast_workflow.errors import (
     PayloadDecodeError,
     StructuralLimitError,
     WorkflowCancelledError,
+    WorkflowContinuedAsNewError,
     WorkflowFailedError,
     WorkflowTerminatedError,
     WorkflowTimeoutError,
@@ -108,6 +109,7 @@ leaves = st.one_of(
     st.builds(WorkflowTimeoutError, timeout_kind=workflow_kinds, deadline_at=moments, **who),
     st.builds(WorkflowCancelledError, reason=st.none() | texts, **who),
     st.builds(WorkflowTerminatedError, reason=st.none() | texts, **who),
+    st.builds(WorkflowContinuedAsNewError, next_run_id=texts, **who),
 )
 exceptions = st.recursive(
     leaves,

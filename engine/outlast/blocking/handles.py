@@ -45,21 +45,22 @@ class BlockingHandle(Generic[T]):
     def __repr__(self) -> str:
         return repr(self._handle).replace("WorkflowHandle", "BlockingHandle", 1)
 
-    def result(self, timeout: float | None = None) -> T:
+    def result(self, timeout: float | None = None, *, follow_runs: bool | None = None) -> T:
         """Wait until the workflow has ended, and return what it returned.
 
         Args:
             timeout: Seconds to wait at most; without limit if ``None``.
+            follow_runs: Whether to go on to the runs that follow; see :meth:`outlast.WorkflowHandle.result`.
 
         Raises:
             StillRunningError: It has not ended within ``timeout``, and continues.
             WorkflowResultError: It ended without a result; see :meth:`outlast.WorkflowHandle.result`.
         """
-        return self._caller.call(lambda: self._handle.result(timeout))
+        return self._caller.call(lambda: self._handle.result(timeout, follow_runs=follow_runs))
 
-    def describe(self) -> WorkflowDescription:
-        """Describe the workflow."""
-        return self._caller.call(self._handle.describe)
+    def describe(self, *, follow_runs: bool | None = None) -> WorkflowDescription:
+        """Describe the workflow; for ``follow_runs`` see :meth:`outlast.WorkflowHandle.describe`."""
+        return self._caller.call(lambda: self._handle.describe(follow_runs=follow_runs))
 
     def history(self, *, after_seq: int = 0) -> Iterator[HistoryEvent]:
         """Yield the events of the handle's run, in order, after the one with the number ``after_seq``."""

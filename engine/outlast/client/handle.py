@@ -23,8 +23,8 @@ from outlast.client.intercepted_calls import (
     UpdateWorkflow,
 )
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S, query_run, value_of
-from outlast.client.results import result_of
-from outlast.client.run_rows import current_run_id, latest_row, row_of
+from outlast.client.results import Follow, end_of, result_of
+from outlast.client.run_rows import current_run_id, final_row, row_of
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast.histories.exporter import export_run
 from outlast.histories.reset import reset
@@ -85,13 +85,17 @@ class WorkflowHandle(Generic[T]):
 
     # --- the result -------------------------------------------------------------------------------------------------
 
-    async def result(self, timeout: float | None = None) -> T:
+    async def result(self, timeout: float | None = None, *, follow_runs: bool | None = None) -> T:
         """Wait until the workflow has ended, through all runs of its chain, and return what it returned.
 
         Args:
             timeout: Seconds to wait at most; without limit if ``None``.
+            follow_runs: Whether to go on to the run that follows this one where it does not complete: it continues as
+                new, is retried, or is reset, perhaps after it ended. ``False`` waits for this run alone. By default
+                all are followed, but a handle with a run id leaves out a reset after that run's end.
 
         Raises:
+            WorkflowContinuedAsNewError: Another run follows, and ``follow_runs`` is ``False``.
             StillRunningError: It has not ended within ``timeout``, and continues.
             WorkflowFailedError: Its code raised; ``__cause__`` is the failure.
             WorkflowTimeoutError: One of its deadlines passed; ``timeout_kind`` says which.
@@ -102,20 +106,19 @@ class WorkflowHandle(Generic[T]):
             InvalidOptionError: The timeout is not a number of seconds.
         """
         if timeout is not None:
-            return await self._result_within(timeout_seconds("timeout", timeout))
-        ending = self._ending or self._context.runtime.run_ends.subscribe(await self.resolve())
-        while True:
-            event = await self._context.runtime.run_ends.wait(ending)
-            following = getattr(event, "next_run_id", None)
-            if following is None:
-                value: T = result_of(
-                    event, self.workflow_id, ending.run_id, self._context.converter, self._result_type
-                )
-                return value
-            ending = self._context.runtime.run_ends.subscribe(following)
+            return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
+        context = self._context
+        first = self._ending or context.runtime.run_ends.subscribe(await self.resolve())
+        follow: Follow = "all" if self._follows(follow_runs) else "none" if follow_runs is False else "own"
+        end = await end_of(context.runtime, first, follow)
+        value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
+        return value
 
-    async def _result_within(self, seconds: float) -> T:
-        waiting = asyncio.ensure_future(self.result())
+    def _follows(self, follow_runs: bool | None) -> bool:
+        return not self._pinned if follow_runs is None else follow_runs
+
+    async def _result_within(self, seconds: float, follow_runs: bool | None) -> T:
+        waiting = asyncio.ensure_future(self.result(follow_runs=follow_runs))
         try:
             await asyncio.wait([waiting], timeout=seconds)
             if not waiting.done():
@@ -490,7 +493,7 @@ class WorkflowHandle(Generic[T]):
         runtime, workflow_id = self._context.runtime, self.workflow_id
         request = query_request(self._context, query, headers, workflow_id)
         while True:
-            run = await (self._row() if self._pinned else latest_row(runtime, workflow_id, self.run_id))
+            run = await (self._row() if self._pinned else final_row(runtime, workflow_id, self.run_id))
             result = await query_run(runtime, run, request, timeout_s)
             if not self._pinned and run.is_open:
                 # What was sent before the query may have made the run continue as new: then the next run is asked.
@@ -502,10 +505,13 @@ class WorkflowHandle(Generic[T]):
     async def _row(self) -> RunRow:
         return await row_of(self._context.runtime, self.workflow_id, await self.resolve())
 
-    async def describe(self) -> WorkflowDescription:
+    async def describe(self, *, follow_runs: bool | None = None) -> WorkflowDescription:
         """Describe the workflow, from one snapshot of the database.
 
-        A handle from ``client.start`` follows its chain to the latest run. A handle with a run id describes that run.
+        Args:
+            follow_runs: Whether to describe the run that decides the result: the latest of the chain, or the first from
+                here on that completed. By default a handle from ``client.start`` does, and one with a run id describes
+                that run.
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
@@ -513,14 +519,14 @@ class WorkflowHandle(Generic[T]):
         """
         interceptors = self._context.interceptors
         if not interceptors:
-            return await self._describe()
+            return await self._describe(follow_runs)
         call = DescribeWorkflow(self.workflow_id, self.run_id)
-        return await interceptors.call("describe_workflow", call, lambda call: self._describe())
+        return await interceptors.call("describe_workflow", call, lambda call: self._describe(follow_runs))
 
-    async def _describe(self) -> WorkflowDescription:
-        context = self._context
+    async def _describe(self, follow_runs: bool | None) -> WorkflowDescription:
+        context, follow = self._context, self._follows(follow_runs)
         return await describe(
-            context.runtime, context.converter, self.workflow_id, self.run_id, follow=not self._pinned
+            context.runtime, context.converter, self.workflow_id, self.run_id, follow=follow
         )
 
     async def is_open(self) -> bool:

@@ -6,6 +6,7 @@ from outlast.runtime.runtime import Runtime
 from outlast_store.reads.runs import find_instance, find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
+from outlast_workflow.primitives.enums import RunStatus
 
 
 async def current_run_id(runtime: Runtime, workflow_id: str) -> str:
@@ -41,8 +42,10 @@ async def row_of(runtime: Runtime, workflow_id: str, run_id: str) -> RunRow:
     return run
 
 
-async def latest_row(runtime: Runtime, workflow_id: str, run_id: str | None = None) -> RunRow:
-    """Return the row of the last run of a chain.
+async def final_row(runtime: Runtime, workflow_id: str, run_id: str | None = None) -> RunRow:
+    """Return the row of the run that decides a workflow's result: the last of a chain, or the first that completed.
+
+    A run that completed has a next one only if it was reset afterwards.
 
     Args:
         runtime: The database.
@@ -57,6 +60,6 @@ async def latest_row(runtime: Runtime, workflow_id: str, run_id: str | None = No
         run_id = await current_run_id(runtime, workflow_id)
     while True:
         run = await row_of(runtime, workflow_id, run_id)
-        if run.next_run_id is None:
+        if run.next_run_id is None or run.status == RunStatus.COMPLETED:
             return run
         run_id = run.next_run_id

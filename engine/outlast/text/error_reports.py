@@ -43,7 +43,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
         # The type of what users raised stands beside it.
         "message": error.message if isinstance(error, ApplicationError) else str(error),
     }
-    for attribute in ("timeout_kind", "deadline_at", "reason"):
+    for attribute in ("timeout_kind", "deadline_at", "reason", "next_run_id"):
         value = getattr(error, attribute, None)
         if value is not None:
             found[attribute] = value.isoformat() if attribute == "deadline_at" else value

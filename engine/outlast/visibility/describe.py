@@ -55,7 +55,7 @@ async def describe(
         converter: Decodes the memo and heartbeat details.
         workflow_id: The workflow.
         run_id: One of its runs; the current run if ``None``.
-        follow: Whether to describe the latest run of that run's chain instead.
+        follow: Whether to describe the latest run of that run's chain instead, or the first from there that completed.
 
     Raises:
         WorkflowNotFoundError: There is no such workflow.

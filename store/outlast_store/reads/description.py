@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.sql_text import columns_of, fetch, marks
+from outlast_store.database.sql_text import columns_of, fetch, marks, select
 from outlast_store.reads.activities import find_open_activities
 from outlast_store.reads.attention import Polled, everything, kinds_of
 from outlast_store.reads.requests import count_waiting_signals, find_unanswered_updates
@@ -17,6 +17,7 @@ from outlast_store.reads.runs import find_failures, find_open_timers, find_run
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
+from outlast_workflow.primitives.enums import RunStatus
 
 _RUN_COLUMNS: Final = ", ".join(f"r.{name}" for name in columns_of(tables.workflow_runs))
 MOST_UNSEEN: Final = 1000
@@ -71,7 +72,7 @@ def describe_run(
         workflow_id: Which workflow.
         run_id: Which run; ``None`` for the current one.
         now: Microseconds since the epoch.
-        follow: Whether to describe the latest run of that run's chain instead.
+        follow: Whether to describe the latest run of that run's chain instead, or the first from there that completed.
         failures: How many failures to read at most, the latest first.
     """
     with snapshot(connection):
@@ -84,8 +85,8 @@ def describe_run(
         if run.run_id != current_run_id and run.next_run_id is not None:
             latest = _latest_of_chain(connection, run, current_run_id)
             run_count = latest.run_number
-            if follow:
-                run = latest
+            if follow and run.status != RunStatus.COMPLETED:
+                run = _first_completed(connection, run) or latest
         elif run.run_id != current_run_id:
             run_count = run.run_number
         everyone = list_workers(connection)
@@ -161,6 +162,13 @@ def _latest_of_chain(connection: Connection, run: RunRow, current_run_id: str) -
     rows = fetch(connection, text, (run.run_id,))
     latest = find_run(connection, rows[0][0]) if rows else None
     return latest if latest is not None else run
+
+
+def _first_completed(connection: Connection, run: RunRow) -> RunRow | None:
+    """Return the first of a chain's runs after a run that completed: it has a next one only if it was reset since."""
+    where = "first_run_id = ? AND run_number > ? AND status = 'completed' ORDER BY run_number LIMIT 1"
+    rows = fetch(connection, select(tables.workflow_runs, where), (run.first_run_id, run.run_number))
+    return RunRow(*rows[0]) if rows else None
 
 
 @dataclass(slots=True)

@@ -59,7 +59,8 @@
         ├── WorkflowFailedError                the run failed; ``__cause__`` is the failure
         ├── WorkflowTimeoutError (TimeoutError)    the execution or the run timeout passed
         ├── WorkflowCancelledError             the workflow ended as cancelled
-        └── WorkflowTerminatedError            the workflow was terminated
+        ├── WorkflowTerminatedError            the workflow was terminated
+        └── WorkflowContinuedAsNewError        another run follows, and the caller does not follow runs
 
     ContinueAsNew (BaseException)              control flow, not an error
 
@@ -97,6 +98,7 @@ from outlast_workflow.errors.request import (
 from outlast_workflow.errors.result import (
     StillRunningError,
     WorkflowCancelledError,
+    WorkflowContinuedAsNewError,
     WorkflowFailedError,
     WorkflowResultError,
     WorkflowTerminatedError,
@@ -186,6 +188,7 @@ __all__ = [
     "WorkflowAlreadyStartedError",
     "WorkflowCancelledError",
     "WorkflowClosedError",
+    "WorkflowContinuedAsNewError",
     "WorkflowFailedError",
     "WorkflowNotFoundError",
     "WorkflowResultError",

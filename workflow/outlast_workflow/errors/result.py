@@ -95,6 +95,27 @@ class WorkflowTerminatedError(WorkflowResultError):
         self.reason = reason
 
 
+class WorkflowContinuedAsNewError(WorkflowResultError):
+    """The run has no result of its own, because another run of its chain follows it; raised with ``follow_runs=False``.
+
+    ``__cause__`` is how the run ended, where that was a failure: it was retried, or reset afterwards.
+
+    Attributes:
+        next_run_id: The run that follows.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = (*WorkflowResultError.facts, "next_run_id")
+
+    def __init__(self, *, workflow_id: str, run_id: str, next_run_id: str) -> None:
+        super().__init__(
+            f"run {run_id} of workflow {workflow_id!r} is followed by run {next_run_id}: "
+            "ask for that one's result, or follow the runs",
+            workflow_id=workflow_id,
+            run_id=run_id,
+        )
+        self.next_run_id = next_run_id
+
+
 class StillRunningError(OutlastError, TimeoutError):
     """The workflow did not end within the time that the caller was willing to wait. It is still running.
 

@@ -122,6 +122,7 @@ class EndError(View):
     timeout_kind: TimeoutKind | None = None
     deadline_at: Instant | None = None
     reason: str | None = None
+    next_run_id: str | None = None
     cause: EndError | None = None
 
 

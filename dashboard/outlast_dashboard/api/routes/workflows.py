@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from outlast.client.run_rows import latest_row
+from outlast.client.run_rows import current_run_id, final_row, row_of
 from outlast.text.error_reports import error_document
 from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunPage, WorkflowDescription
@@ -18,6 +18,7 @@ from outlast_dashboard.api.contract.models import Count, EndError, Ending, Start
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import HIDDEN, description
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
+from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError, WorkflowResultError
 from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus
 
@@ -97,24 +98,33 @@ async def result(
     wait_seconds: Annotated[
         float, Query(ge=0, le=MAX_WAIT_S, description="How long to wait for the end; 0 does not wait.")
     ] = 5,
+    follow_runs: Annotated[
+        bool, Query(description="Whether to go on to the runs that follow; if not, this run alone is asked.")
+    ] = True,
 ) -> Ending:
     """Return the result of a workflow at the end of its chain of runs, or why it has none.
 
-    The status is 202 if the workflow has not ended in time: ask again.
+    The status is 202 if the workflow has not ended in time: ask again. Without `follow_runs`, a run that another one
+    follows has the error `WorkflowContinuedAsNewError`, which names that one.
     """
+    run_id = run_id or await current_run_id(web.client.runtime, workflow_id)
     handle = web.client.handle(workflow_id, run_id=run_id)
-    row = await latest_row(web.client.runtime, workflow_id, run_id)
+    row = await _row(web, workflow_id, run_id, follow_runs)
     if row.is_open and wait_seconds:
         with contextlib.suppress(WorkflowResultError, TimeoutError):
             async with asyncio.timeout(wait_seconds):
-                await handle.result()
-        row = await latest_row(web.client.runtime, workflow_id, run_id)
+                await handle.result(follow_runs=follow_runs)
+        row = await _row(web, workflow_id, run_id, follow_runs)
     ending = Ending(workflow_id=workflow_id, run_id=row.run_id, status=RunStatus(row.status))
     if row.is_open:
         response.status_code = 202
         return ending
     try:
-        value = await handle.result()
+        value = await handle.result(follow_runs=follow_runs)
     except WorkflowResultError as error:
         return ending.model_copy(update={"error": EndError.model_validate(error_document(error))})
     return ending.model_copy(update={"result": value if principal.sees_payloads else HIDDEN})
+
+
+async def _row(web: TheWeb, workflow_id: str, run_id: str, follow_runs: bool) -> RunRow:
+    return await (final_row if follow_runs else row_of)(web.client.runtime, workflow_id, run_id)

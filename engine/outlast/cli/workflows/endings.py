@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId
@@ -13,12 +15,16 @@ from outlast.errors import WorkflowResultError
 from outlast.text.error_reports import error_document
 from outlast.text.parsing import waiting_time
 from outlast.text.wording import pretty
+from outlast.visibility.views import WorkflowDescription
 
 
 def result(
     workflow_id: WorkflowId,
     run_id: RunId = None,
     timeout: Timeout = None,
+    no_follow: Annotated[
+        bool, typer.Option("--no-follow", help="Wait for this run alone, not for those that follow it.")
+    ] = False,
     url: Url = None,
     codec: Codec = None,
     json: AsJson = False,
@@ -27,7 +33,8 @@ def result(
     longest = waiting_time(timeout)
 
     async def work(client: Client) -> None:
-        await print_result(client.handle(workflow_id, run_id=run_id), longest, json=json)
+        handle = client.handle(workflow_id, run_id=run_id)
+        await print_result(client, handle, longest, json=json, follow_runs=False if no_follow else None)
 
     with_client(url, work, codec=codec)
 
@@ -70,30 +77,42 @@ def terminate(
     with_client(url, work)
 
 
-async def print_result(handle: WorkflowHandle[Any], timeout: float | None, *, json: bool) -> None:
+async def print_result(
+    client: Client,
+    handle: WorkflowHandle[Any],
+    timeout: float | None,
+    *,
+    json: bool,
+    follow_runs: bool | None = None,
+) -> None:
     """Wait for a workflow's result and print it.
 
     Args:
+        client: The client.
         handle: The workflow's handle.
         timeout: The longest time to wait, in seconds.
         json: Whether to print for programs.
+        follow_runs: As for :meth:`outlast.WorkflowHandle.result`.
 
     Raises:
         StillRunningError: The workflow did not end in time.
         WorkflowResultError: The workflow ended without a result. With ``json``, the end is printed first.
     """
     try:
-        value = await handle.result(timeout)
+        value = await handle.result(timeout, follow_runs=follow_runs)
     except WorkflowResultError as error:
         if json:
-            await _print_end(handle, {"error": error_document(error)})
+            ended = await client.describe(error.workflow_id, error.run_id)
+            _print_end(ended, {"error": error_document(error)})
         raise
     if json:
-        await _print_end(handle, {"result": value})
+        _print_end(await handle.describe(follow_runs=True), {"result": value})
     else:
         show(pretty(value))
 
 
-async def _print_end(handle: WorkflowHandle[Any], outcome: dict[str, Any]) -> None:
-    run = (await handle.describe()).run
-    document({"workflow_id": handle.workflow_id, "run_id": run.run_id, "status": run.status.value, **outcome})
+def _print_end(workflow: WorkflowDescription, outcome: dict[str, Any]) -> None:
+    run = workflow.run
+    document(
+        {"workflow_id": workflow.workflow_id, "run_id": run.run_id, "status": run.status.value, **outcome}
+    )

@@ -112,7 +112,7 @@ def start(
     async def work(client: Client) -> None:
         handle = await client.start(workflow_type, *arguments, id=id, task_queue=task_queue, options=options)
         if wait:
-            await print_result(handle, longest, json=json)
+            await print_result(client, handle, longest, json=json)
         elif json:
             document(
                 {
