@@ -63,6 +63,7 @@ def _some_runs(count: int) -> list[RunRow]:
                 closed_at=None if open_ else created_at + rng.randrange(3) * HOUR,
                 run_deadline_at=deadline,
                 next_deadline_at=deadline if open_ else None,
+                task_failures=rng.choice((0, 2)) if open_ else 0,
                 attention="task_keeps_failing" if open_ and rng.random() < 0.2 else None,
                 wake_at=NOW - rng.choice((30, 60, 90)) * SECOND if waits else None,
             )
@@ -75,10 +76,15 @@ def _matches(run: RunRow, wanted: RunFilter, runs: dict[str, RunRow]) -> bool:
     parent = runs[run.parent_run_id] if run.parent_run_id is not None else None
     attributes = orjson.loads(run.search_attributes or "{}")
     overdue = run.next_deadline_at is not None and run.next_deadline_at <= NOW - OVERDUE_AFTER_US
+    # Nothing of such a run is recorded, but its code has run.
+    first_task_fails = (run.status, run.task_failures > 0) == (
+        "pending",
+        True,
+    ) and "running" in wanted.statuses
     waits = run.wake_at is not None and run.wake_at <= NOW - UNPOLLED_AFTER_US
     return all(
         (
-            not wanted.statuses or run.status in wanted.statuses,
+            not wanted.statuses or run.status in wanted.statuses or first_task_fails,
             wanted.workflow_type in (None, run.workflow_type),
             wanted.task_queue in (None, run.task_queue),
             wanted.workflow_id in (None, run.workflow_id),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from outlast.runtime.request_waits import RequestWaits
+from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.journal.commit_news import Committed
 from outlast_store.reads.requests import find_answered, find_deleted
 from outlast_store.schema.rows import RequestKey, RequestRow
@@ -21,6 +22,15 @@ def row(state: str, answer: str | None = None, answer_seq: int | None = None) ->
     return RequestRow("first-run", "update", "u", "run", "put", "[]", state, answer, answer_seq, 0, None)
 
 
+class NobodyLooks:
+    """Waits that nobody looks after."""
+
+    armed = True
+
+
+NOBODY_LOOKS = cast("UnservedWaits", NobodyLooks())
+
+
 class Database:
     """Rows that a test puts there, and what was asked of them."""
 
@@ -30,7 +40,7 @@ class Database:
         self.owned_here = True
         self.asked: list[Any] = []
         self.watched = 0
-        self.waits = RequestWaits(self.read, lambda run_id: self.owned_here, self.watch)
+        self.waits = RequestWaits(self.read, lambda run_id: self.owned_here, self.watch, NOBODY_LOOKS)
 
     async def read(self, query: Any, keys: list[RequestKey]) -> list[Any]:
         self.asked.append(query)

@@ -6,12 +6,10 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Final
 
-import orjson
-
 from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.runtime import Runtime
 from outlast_runs.queries import AskQuery, ForgetQuery, QueryRequest, QueryResult
-from outlast_store.reads.workers import list_workers
+from outlast_store.reads.serving import lack_of_run
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.requests import OPEN
 from outlast_workflow.data.converter import DataConverter
@@ -67,7 +65,7 @@ def _local_worker(runtime: Runtime, run: RunRow) -> LocalWorker | None:
 async def _query_elsewhere(
     runtime: Runtime, run: RunRow, request: QueryRequest, timeout_s: float
 ) -> QueryResult:
-    if not await _is_served(runtime, run):
+    if await runtime.read(lack_of_run, run, runtime.environment.clock.now()) is not None:
         raise NoWorkerError(run.workflow_type, run.task_queue)
     row = RequestRow(
         first_run_id=run.first_run_id,
@@ -91,17 +89,6 @@ async def _query_elsewhere(
     finally:
         with suppress(JournalClosedError):
             runtime.journal.submit(ForgetQuery(row.key), lambda value, error: None)
-
-
-async def _is_served(runtime: Runtime, run: RunRow) -> bool:
-    """Return whether a live worker serves the run's task queue and knows its type."""
-    now = runtime.environment.clock.now()
-    for worker in await runtime.read(list_workers):
-        if worker.lease_expires_at > now and run.task_queue in orjson.loads(worker.task_queues):
-            types: dict[str, Any] = orjson.loads(worker.types)
-            if run.workflow_type in types.get("workflows", ()):
-                return True
-    return False
 
 
 def value_of(result: QueryResult, run: RunRow, name: str, converter: DataConverter, result_type: Any) -> Any:

@@ -22,7 +22,6 @@ from typing import Any, Final
 
 import orjson
 
-from outlast.text.wording import words
 from outlast_activities.deadlines import options_of
 from outlast_store.journal.commit_news import Committed
 from outlast_store.schema.rows import ActivityRow, FailureRow, RunRow
@@ -81,7 +80,7 @@ def _log_activity(committed: Committed, run: RunRow, row: ActivityRow, failure: 
     attempt = f"attempt {row.charged_attempt}" + (f" of {most}" if most else "")
     if row.closed_at is None:
         level, attributes["next_attempt_at"] = logging.WARNING, iso(row.available_at)
-        then = f"{attempt}; next try in {words((row.available_at - committed.now) / MICROSECONDS_PER_SECOND)}"
+        then = f"{attempt}; next try in {_wait(row.available_at - committed.now)}"
     elif isinstance(event, ActivityFailed | ActivityTimedOut):
         level, then = logging.ERROR, f"{attempt}, {event.retry_state.replace('_', ' ')}"
     else:
@@ -102,11 +101,7 @@ def _log_run(committed: Committed, run: RunRow, failure: FailureRow) -> None:
     level, then = logging.ERROR, f"attempt {run.attempt}" if run.attempt > 1 else ""
     if following is not None:
         next_run = committed.runs.get(following)
-        wait = (
-            ""
-            if next_run is None
-            else f" in {words((next_run.not_before - committed.now) / MICROSECONDS_PER_SECOND)}"
-        )
+        wait = "" if next_run is None else f" in {_wait(next_run.not_before - committed.now)}"
         level, then = logging.WARNING, f"attempt {run.attempt}; next run{wait}"
     what = f"workflow {run.workflow_id} ({run.workflow_type}, run {run.run_id})"
     _log(level, what, then, failure, event.failure if isinstance(event, WorkflowFailed) else None, attributes)
@@ -164,6 +159,10 @@ def _event(committed: Committed, failure: FailureRow) -> object:
         return None
     appended = committed.events.get(failure.run_id, ())
     return next((event for seq, event, _ in appended if seq == failure.event_seq), None)
+
+
+def _wait(us: int) -> str:
+    return f"{max(0, round(us / MICROSECONDS_PER_SECOND, 3)):g} s"
 
 
 def _of_run(run: RunRow) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.journal.commit_news import Answer, Committed
 from outlast_store.reads.histories import find_event
 from outlast_store.reads.requests import find_answered, find_deleted
@@ -78,9 +79,17 @@ class RequestWaits:
         is_owned_here: Tells whether a worker of this process owns a run, so that this process most likely writes the
             answer.
         watch: Makes sure that :meth:`poll` is called when other processes may have written.
+        unserved: Looks after waits that no worker could end.
     """
 
-    def __init__(self, read: Read, is_owned_here: Callable[[str], bool], watch: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        read: Read,
+        is_owned_here: Callable[[str], bool],
+        watch: Callable[[], None],
+        unserved: UnservedWaits,
+    ) -> None:
+        self._unserved = unserved
         self._read = read
         self._is_owned_here = is_owned_here
         self._watch = watch
@@ -92,6 +101,12 @@ class RequestWaits:
     def awaited(self) -> bool:
         """Whether anybody waits."""
         return bool(self._waits)
+
+    @property
+    def awaited_runs(self) -> set[str]:
+        """The runs from which somebody waits for an answer."""
+        waits = (wait for waiting in self._waits.values() for wait in waiting)
+        return {wait.run_id for wait in waits if wait.run_id is not None}
 
     def subscribe(self, kind: str, request_id: str) -> RequestSubscription:
         """Return where answers are noted from now on, for as long as somebody holds it.
@@ -146,6 +161,8 @@ class RequestWaits:
         wait = RequestWait(subscription, key, run_id, asyncio.get_running_loop().create_future())
         self._waits.setdefault(key, set()).add(wait)
         self._watch()
+        if run_id is not None and not self._unserved.armed:
+            self._unserved.arm(run_id)
         try:
             if run_id is None or not self._is_owned_here(run_id):
                 await self._look_up([wait])

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.journal.commit_news import Committed
 from outlast_store.reads.histories import find_terminal_event
 from outlast_store.reads.runs import find_ended_runs
@@ -48,6 +49,7 @@ class RunEnds:
         is_owned_here: Tells whether a worker of this process owns a run, so that this process most likely closes it.
         watch: Makes sure that :meth:`poll` is called when other processes may have written.
         closed_elsewhere: Called with the id of each run that another process has closed.
+        unserved: Looks after waits that no worker could end.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class RunEnds:
         is_owned_here: Callable[[str], bool],
         watch: Callable[[], None],
         closed_elsewhere: Callable[[str], None],
+        unserved: UnservedWaits,
     ) -> None:
         self._read = read
         self._is_owned_here = is_owned_here
         self._watch = watch
         self._closed_elsewhere = closed_elsewhere
+        self._unserved = unserved
         self._ends: WeakValueDictionary[str, RunEnd] = WeakValueDictionary()
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._closed = False
@@ -69,6 +73,11 @@ class RunEnds:
     def awaited(self) -> bool:
         """Whether anybody waits."""
         return bool(self._waiters)
+
+    @property
+    def awaited_runs(self) -> set[str]:
+        """The runs that somebody waits for."""
+        return set(self._waiters)
 
     def subscribe(self, run_id: str) -> RunEnd:
         """Return where the end of a run is noted from now on, for as long as somebody holds it."""
@@ -93,6 +102,8 @@ class RunEnds:
         waiting = self._waiters.setdefault(run_id, [])
         waiting.append(future)
         self._watch()
+        if not self._unserved.armed:
+            self._unserved.arm(run_id)
         try:
             if not self._is_owned_here(run_id):
                 event = await self._read(find_terminal_event, run_id)

@@ -25,6 +25,7 @@ from outlast.runtime.notifier import POLL_INTERVAL_S, Notifier, notifier_for
 from outlast.runtime.request_waits import RequestWaits
 from outlast.runtime.result_waits import RunEnds
 from outlast.runtime.schema_check import ensure_schema
+from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.database.database import Database, database_clock_offset, translate
 from outlast_store.database.ticker import Ticker
 from outlast_store.database.urls import DatabaseUrl
@@ -66,8 +67,10 @@ class Runtime:
         """The workers of this process that share this runtime."""
         self.listeners: list[Callable[[], None]] = []
         """Called whenever other processes may have written."""
-        self.request_waits = RequestWaits(self.read, self.is_owned_here, self._watch)
-        self.run_ends = RunEnds(self.read, self.is_owned_here, self._watch, self._closed_elsewhere)
+        self.unserved_waits = UnservedWaits(self.read, self.spawn, environment, self._awaited_runs)
+        waits = (self.read, self.is_owned_here, self._watch)
+        self.request_waits = RequestWaits(*waits, self.unserved_waits)
+        self.run_ends = RunEnds(*waits, self._closed_elsewhere, self.unserved_waits)
         self._users = 1
         self._closed = False
         self._key: tuple[str, int, int] | None = None
@@ -185,6 +188,7 @@ class Runtime:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
+        self.unserved_waits.close()
         self.run_ends.close()
         self.request_waits.close()
         await self.journal.close()
@@ -277,6 +281,9 @@ class Runtime:
             await self.run_ends.poll(everywhere=everywhere)
         if self.request_waits.awaited:
             await self.request_waits.poll(everywhere=everywhere)
+
+    def _awaited_runs(self) -> set[str]:
+        return self.run_ends.awaited_runs | self.request_waits.awaited_runs
 
     def _closed_elsewhere(self, run_id: str) -> None:
         """Drop what this process remembers of a run that another one has closed."""

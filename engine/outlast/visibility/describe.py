@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import orjson
 
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.columns import attributes, decoded, instant
+from outlast.visibility.reasons import kinds_of, reasons
 from outlast.visibility.views import (
     FailureCause,
     FailureView,
@@ -29,7 +30,6 @@ from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
 from outlast_workflow.primitives.enums import (
     ActivityStatus,
-    Attention,
     FailureCategory,
     PropagationKind,
     RunStatus,
@@ -88,7 +88,13 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
             for name, count in sorted(names.items())
         ),
         failures=tuple(_failure(row, found.failure_events) for row in found.failures),
-        attention=tuple(Attention(kind) for kind in found.attention),
+        attention=kinds_of(found.attention),
+        attention_reasons=reasons(
+            found.attention,
+            workflow_id=run.workflow_id,
+            task_failures=run.task_failures,
+            last_task_failure=_last_task_failure(found.failures),
+        ),
         described_at=to_datetime(now),
     )
 
@@ -193,6 +199,12 @@ def _cause(document: Mapping[str, Any]) -> FailureCause:
         stack=document.get("stack") or None,
         cause=_cause(inner) if inner else None,
     )
+
+
+def _last_task_failure(failures: Sequence[FailureRow]) -> str | None:
+    """Return what the last workflow task that failed raised."""
+    last = next((row for row in failures if row.propagation_kind == PropagationKind.TASK), None)
+    return None if last is None else f"{last.exception_class}: {last.message}"
 
 
 def _failure(row: FailureRow, events: Mapping[int, str]) -> FailureView:

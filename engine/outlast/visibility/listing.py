@@ -5,19 +5,21 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import orjson
 
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.columns import attributes, instant
+from outlast.visibility.reasons import kinds_of, reasons
 from outlast.visibility.views import RunPage, RunSummary
 from outlast_store.reads import run_listing
+from outlast_store.reads.attention import Need
 from outlast_store.reads.run_listing import ListedRun, RunFilter
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import integer
-from outlast_workflow.primitives.enums import Attention, RunStatus
+from outlast_workflow.primitives.enums import RunStatus
 from outlast_workflow.primitives.times import to_datetime
 
 MOST_PER_PAGE: Final = 1000
@@ -58,7 +60,7 @@ class Listing:
         found = await self._runtime.read_aside(
             run_listing.page, self._wanted, now, before=before, limit=self._page_size + 1
         )
-        runs = tuple(summary(run, attention) for run, attention in found[: self._page_size])
+        runs = tuple(summary(run, needs) for run, needs in found[: self._page_size])
         more = len(found) > self._page_size
         return RunPage(runs=runs, cursor=self._cursor(runs[-1].run_id) if more else None)
 
@@ -96,12 +98,12 @@ def _bad_cursor(why: str) -> InvalidOptionError:
     return InvalidOptionError(f"cursor {why}: begin again without one", field="cursor")
 
 
-def summary(run: ListedRun, attention: Iterable[str]) -> RunSummary:
+def summary(run: ListedRun, needs: Sequence[Need]) -> RunSummary:
     """Return a listed run as people and programs are shown it.
 
     Args:
         run: The run.
-        attention: Why it needs attention.
+        needs: Why it needs attention.
     """
     return RunSummary(
         workflow_id=run.workflow_id,
@@ -123,7 +125,8 @@ def summary(run: ListedRun, attention: Iterable[str]) -> RunSummary:
         owner_id=run.owner_id,
         cancel_requested_at=instant(run.cancel_requested_at),
         task_failures=run.task_failures,
-        attention=tuple(Attention(kind) for kind in attention),
+        attention=kinds_of(needs),
+        attention_reasons=reasons(needs, workflow_id=run.workflow_id, task_failures=run.task_failures),
         attention_since=instant(run.attention_since),
         build_id=run.build_id,
         parent_run_id=run.parent_run_id,

@@ -214,6 +214,20 @@ class FailureView(View):
     cause: FailureCause | None = None
 
 
+class AttentionReason(View):
+    """Why a run needs attention.
+
+    Attributes:
+        kind: The kind.
+        cause: What is wrong, in a sentence.
+        remedy: What to do about it, in a sentence.
+    """
+
+    kind: Attention
+    cause: str
+    remedy: str
+
+
 class WorkflowDescription(View):
     """A workflow, its run, and everything that is open in it, from one snapshot of the database.
 
@@ -221,6 +235,7 @@ class WorkflowDescription(View):
         run_count: How many runs its chain has had so far.
         failures: The latest 20, newest first.
         attention: Why the workflow needs attention; empty if it does not.
+        attention_reasons: The same with cause and remedy, one for each cause.
         described_at: When the snapshot was taken, by the engine's clock.
     """
 
@@ -236,6 +251,7 @@ class WorkflowDescription(View):
     pending_signals: tuple[PendingSignal, ...]
     failures: tuple[FailureView, ...]
     attention: tuple[Attention, ...]
+    attention_reasons: tuple[AttentionReason, ...]
     described_at: Instant
 
 
@@ -262,6 +278,7 @@ class RunSummary(View):
     cancel_requested_at: Instant | None
     task_failures: int
     attention: tuple[Attention, ...]
+    attention_reasons: tuple[AttentionReason, ...]
     attention_since: Instant | None
     build_id: str | None
     parent_run_id: str | None

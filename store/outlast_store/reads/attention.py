@@ -17,45 +17,30 @@ Each is an index range over open rows, so its cost follows the number of rows th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import fetch, marks
-from outlast_store.schema.rows import WorkerRow
+from outlast_store.reads.serving import Lack, Polled, waiting_activities
 from outlast_workflow.primitives.enums import Attention
 
 OVERDUE_AFTER_US: Final = 10 * 1_000_000
 """Ten watchdog intervals."""
 UNPOLLED_AFTER_US: Final = 60 * 1_000_000
+_LACKS: Final = frozenset({Attention.NO_POLLER.value, Attention.UNKNOWN_TYPE.value})
 
 Condition = tuple[str, str, str, tuple[Any, ...]]
 """A kind (as SQL), a table, a condition on its rows, and the condition's values."""
 
 
-@dataclass(slots=True)
-class Polled:
-    """The live workers, and which workflow and activity types they run on each task queue."""
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One reason why a run needs attention: its kind, and which worker it lacks, where that is the reason."""
 
-    live: list[str] = field(default_factory=list)
-    workflows: dict[str, set[str]] = field(default_factory=dict)
-    activities: dict[str, set[str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, workers: Iterable[WorkerRow], now: int) -> Polled:
-        """Return what the workers serve whose lease has not ended."""
-        polled = cls()
-        for worker in workers:
-            if worker.lease_expires_at <= now:
-                continue
-            polled.live.append(worker.worker_id)
-            types = orjson.loads(worker.types)
-            for queue in orjson.loads(worker.task_queues):
-                polled.workflows.setdefault(queue, set()).update(types.get("workflows", ()))
-                polled.activities.setdefault(queue, set()).update(types.get("activities", ()))
-        return polled
+    kind: str
+    lack: Lack | None = None
 
 
 def overdue(now: int) -> list[Condition]:
@@ -127,16 +112,41 @@ def runs_where(conditions: Iterable[Condition]) -> tuple[str, tuple[Any, ...]]:
     return " UNION ".join(parts), tuple(values)
 
 
-def kinds_of(
-    connection: Connection, run_ids: Sequence[str], conditions: Iterable[Condition]
-) -> dict[str, list[str]]:
-    """Return which kinds, sorted, hold for each of some runs.
+Placed = tuple[str, str, str]
+"""A run's id, its task queue and its type."""
+
+
+def needs_of(
+    connection: Connection, runs: Sequence[Placed], now: int, polled: Polled
+) -> dict[str, list[Need]]:
+    """Return why each of some open runs needs attention, sorted by kind.
 
     Args:
         connection: Where to read.
-        run_ids: Which runs: a page of them at most.
-        conditions: The kinds to check.
+        runs: Which runs: a page of them at most.
+        now: Microseconds since the epoch.
+        polled: The live workers.
     """
+    kinds = _kinds_of(connection, [run[0] for run in runs], everything(now, polled))
+    lacking = [run for run in runs if not _LACKS.isdisjoint(kinds.get(run[0], ()))]
+    ready = waiting_activities(connection, [run[0] for run in lacking], now - UNPOLLED_AFTER_US)
+    lacks: dict[str, list[Lack | None]] = {
+        run_id: [polled.lack_of_workflow(queue, type)] for run_id, queue, type in lacking
+    }
+    for run_id, queue, type in ready:
+        lacks[run_id].append(polled.lack_of_activity(queue, type))
+    found: dict[str, list[Need]] = {}
+    for run_id, of_run in kinds.items():
+        found[run_id] = needs = []
+        for kind in sorted(of_run):
+            matching = [lack for lack in lacks.get(run_id, ()) if lack is not None and lack.kind == kind]
+            needs += [Need(kind, lack) for lack in matching] or [Need(kind)]
+    return found
+
+
+def _kinds_of(
+    connection: Connection, run_ids: Sequence[str], conditions: Iterable[Condition]
+) -> dict[str, set[str]]:
     if not run_ids:
         return {}
     parts: list[str] = []
@@ -150,4 +160,4 @@ def kinds_of(
     found: dict[str, set[str]] = {}
     for run_id, kind in fetch(connection, " UNION ".join(parts), tuple(values)):
         found.setdefault(run_id, set()).add(kind)
-    return {run_id: sorted(kinds) for run_id, kinds in found.items()}
+    return found

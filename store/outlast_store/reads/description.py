@@ -11,9 +11,10 @@ from sqlalchemy import Connection
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks, select
 from outlast_store.reads.activities import find_open_activities
-from outlast_store.reads.attention import Polled, everything, kinds_of
+from outlast_store.reads.attention import Need, needs_of
 from outlast_store.reads.requests import count_waiting_signals, find_unanswered_updates
 from outlast_store.reads.runs import find_failures, find_open_timers, find_run
+from outlast_store.reads.serving import Polled
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
@@ -53,7 +54,7 @@ class StoredDescription:
     failure_events: dict[int, str]
     """The events that failures led to, as JSON text by seq."""
     workers: dict[str, WorkerRow]
-    attention: list[str]
+    attention: list[Need]
 
 
 def describe_run(
@@ -90,9 +91,9 @@ def describe_run(
         elif run.run_id != current_run_id:
             run_count = run.run_number
         everyone = list_workers(connection)
-        conditions = everything(now, Polled.of(everyone, now))
         is_open, run_id = run.is_open, run.run_id
-        attention = kinds_of(connection, [run_id], conditions) if is_open else {}
+        placed = [(run_id, run.task_queue, run.workflow_type)] if is_open else []
+        attention = needs_of(connection, placed, now, Polled.of(everyone, now))
         recorded = find_failures(connection, run_id, failures)
         return StoredDescription(
             run=run,

@@ -21,10 +21,11 @@ from sqlalchemy import Connection
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import Values, fetch, marks
 from outlast_store.reads import attention
+from outlast_store.reads.serving import Polled
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import search_index
 from outlast_store.schema.ids import first_id_at
-from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
+from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 
 GRACE_US: Final = 24 * 3600 * 1_000_000
 """How far the clocks of the processes that make ids may differ, in microseconds."""
@@ -90,13 +91,14 @@ class ListedRun:
     search_attributes: str | None
 
 
+_FIRST_TASK_FAILS: Final = "status = 'pending' AND task_failures > 0"
 COLUMNS: Final = ", ".join(ListedRun.__dataclass_fields__)
 
 
 def page(
     connection: Connection, wanted: RunFilter, now: int, *, before: str | None, limit: int
-) -> list[tuple[ListedRun, list[str]]]:
-    """Return a page of runs, newest first, each with the kinds of attention that it needs.
+) -> list[tuple[ListedRun, list[attention.Need]]]:
+    """Return a page of runs, newest first, each with the reasons why it needs attention.
 
     Args:
         connection: Where to read.
@@ -106,17 +108,16 @@ def page(
         limit: Runs at most.
     """
     with snapshot(connection):
-        polled = attention.Polled.of(list_workers(connection), now)
+        polled = Polled.of(list_workers(connection), now)
         source, where, values = _where(connection, wanted, now, polled, before)
         order = "found_id" if "found_id" in source else "run_id"
         text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {order} DESC LIMIT ?"
         runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
-        kinds = attention.kinds_of(
-            connection,
-            [run.run_id for run in runs if run.closed_at is None],
-            attention.everything(now, polled),
-        )
-    return [(run, kinds.get(run.run_id, [])) for run in runs]
+        still_open = [
+            (run.run_id, run.task_queue, run.workflow_type) for run in runs if run.closed_at is None
+        ]
+        needs = attention.needs_of(connection, still_open, now, polled)
+    return [(run, needs.get(run.run_id, [])) for run in runs]
 
 
 def count(connection: Connection, wanted: RunFilter, now: int) -> int:
@@ -128,7 +129,7 @@ def count(connection: Connection, wanted: RunFilter, now: int) -> int:
         now: Microseconds since the epoch.
     """
     with snapshot(connection):
-        polled = attention.Polled.of(list_workers(connection), now)
+        polled = Polled.of(list_workers(connection), now)
         source, where, values = _where(connection, wanted, now, polled)
         text = f"SELECT count(*) FROM {source}{where and ' WHERE ' + where}"
         found: int = fetch(connection, text, values)[0][0]
@@ -139,7 +140,7 @@ def _where(
     connection: Connection,
     wanted: RunFilter,
     now: int,
-    polled: attention.Polled,
+    polled: Polled,
     before: str | None = None,
 ) -> tuple[str, str, Values]:
     """Return what to read from, the conditions, and the values of both."""
@@ -228,7 +229,10 @@ def _beyond(prefix: str) -> str | None:
 
 def _statuses(statuses: Sequence[str]) -> list[tuple[str, Values]]:
     parts: list[tuple[str, Values]] = []
-    if len(statuses) == 1:
+    if RunStatus.RUNNING in statuses and RunStatus.PENDING not in statuses:
+        # The code of a run whose first workflow task fails has run, though nothing of it is recorded.
+        parts.append((f"(status IN ({marks(statuses)}) OR ({_FIRST_TASK_FAILS}))", tuple(statuses)))
+    elif len(statuses) == 1:
         parts.append(("status = ?", (statuses[0],)))
     else:
         parts.append((f"status IN ({marks(statuses)})", tuple(statuses)))
