@@ -66,17 +66,17 @@ def environment() -> TestEnvironment:
     return TestEnvironment(workflows=[order, by_name, breaks, Counter], activities=[fine])
 
 
+POLLED = "workers poll task queue 'default', but none of them knows"
 NO_POLLER = (
     "no live worker polls task queue 'slow' of workflow 'order' (polled: default)",
     "start one: `outlast worker MODULE --task-queue slow`, or correct the task queue's name",
 )
 UNKNOWN_WORKFLOW = (
-    "workers poll task queue 'default', but none of them knows workflow 'Missing' "
-    "(known: Counter, breaks, by_name, order)",
+    f"{POLLED} workflow 'Missing' (known: Counter, breaks, by_name, order)",
     "give workflow 'Missing' to a worker of that task queue, or correct the name",
 )
 UNKNOWN_ACTIVITY = (
-    "workers poll task queue 'default', but none of them knows activity 'nobody' (known: fine)",
+    f"{POLLED} activity 'nobody' (known: fine)",
     "give activity 'nobody' to a worker of that task queue, or correct the name",
 )
 
