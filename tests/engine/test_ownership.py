@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 
 import pytest
 from tests.engine import programs
 
-from outlast import Client
+from outlast import Client, Worker
 from outlast.runtime.runtime import Runtime
 from outlast.testing import TestEnvironment
 from outlast_runs.claims import STEAL_AFTER_US, ClaimRuns, RegisterWorker, StealRuns
@@ -129,7 +130,11 @@ async def test_a_worker_takes_over_what_another_leaves_waiting(
         async with env.new_worker(workflows=[programs.nothing], lease_duration=30) as blocked:
             monkeypatch.setattr(blocked.local.owner.ready_queue, "enqueue", lambda action: None)
             await env.sleep(1)
-            async with env.new_worker(workflows=[programs.nothing], lease_duration=30):
+            elsewhere = Environment(env.clock, rng=random.Random(1), threads=False)
+            async with (
+                Client.connect(shared_url, environment=elsewhere) as other,
+                Worker(other, workflows=[programs.nothing], lease_duration=30),
+            ):
                 await env.sleep(after_s - 2)
                 rows = await runtime.read(fetch, "SELECT run_id FROM workflow_runs WHERE started_at IS NULL")
                 assert len(rows) == 1

@@ -207,7 +207,7 @@ async def test_a_deadline_beats_a_failing_task(engine: MakeEnvironment) -> None:
     from outlast_workflow.errors import WorkflowTimeoutError
     from outlast_workflow.options.options import StartOptions
 
-    async with engine() as env:
+    async with engine(max_task_failures=0) as env:
         handle = await env.client.start(
             "strict", 1, "not a date", id="w", options=StartOptions(run_timeout=20)
         )

@@ -66,6 +66,8 @@ class SimulatedClock:
 class SimulatedDoorbell:
     """Rings when others have written: late, twice or never; and at the poll interval in any case."""
 
+    polls_regularly = True
+
     def __init__(self, process: Process) -> None:
         self._process = process
         self._loop = process.loop

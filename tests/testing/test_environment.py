@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from outlast import activity, workflow
-from outlast.testing import TestEnvironment, VirtualClock, VirtualLoop, VirtualTimeError
+from outlast.testing import StuckWorkflowError, TestEnvironment, VirtualClock, VirtualLoop, VirtualTimeError
 from outlast_workflow.errors import InvalidOptionError
 
 UTC = datetime.UTC
@@ -175,3 +178,165 @@ async def test_anyio_runs_tests_in_virtual_time() -> None:
     async with TestEnvironment(workflows=[Trial], activities=[send_mail]) as env:
         await env.client.execute(Trial.run, "bob")
         assert mails == ["bob"]
+
+
+@workflow.defn
+class Broken:
+    @workflow.run
+    async def run(self) -> str:
+        return _written_later()  # type: ignore[name-defined,no-any-return]  # noqa: F821
+
+    @workflow.update
+    async def change(self) -> None:
+        pass
+
+
+@workflow.defn
+class Parent:
+    @workflow.run
+    async def run(self) -> str:
+        return await workflow.execute_child(Broken.run, id="child")
+
+
+def test_a_wait_for_a_run_whose_task_keeps_failing_fails() -> None:
+    async def body() -> None:
+        async with TestEnvironment(workflows=[Broken], workflow_task_failure_types=(NameError,)) as env:
+            began = env.now()
+            handle = await env.client.start(Broken.run, id="b")
+            with pytest.raises(
+                StuckWorkflowError, match=r"'b' cannot continue: .* 3 times in a row"
+            ) as caught:
+                await handle.result()
+            assert "_written_later" in str(caught.value.__cause__)
+            assert (caught.value.workflow_id, caught.value.task_failures) == ("b", 3)
+            assert env.now() - began < datetime.timedelta(minutes=1)
+            with pytest.raises(StuckWorkflowError, match="4 times"):
+                await handle.execute_update(Broken.change)
+
+    TestEnvironment.run(body)
+
+
+def test_a_wait_for_the_parent_of_such_a_run_fails_too() -> None:
+    async def body() -> None:
+        async with TestEnvironment(
+            workflows=[Broken, Parent], max_task_failures=5, workflow_task_failure_types=(NameError,)
+        ) as env:
+            handle = await env.client.start(Parent.run, id="p")
+            with pytest.raises(StuckWorkflowError, match=r"'child' cannot continue: .* 5 times"):
+                await handle.result()
+
+    TestEnvironment.run(body)
+
+
+def test_a_wait_without_a_limit_lasts_until_the_code_is_replaced() -> None:
+    @workflow.defn(name="Broken")
+    async def mended() -> str:
+        return "mended"
+
+    async def body() -> None:
+        async with TestEnvironment(
+            workflows=[Broken], max_task_failures=0, workflow_task_failure_types=(NameError,)
+        ) as env:
+            handle = await env.client.start(Broken.run, id="b")
+            waiting = asyncio.ensure_future(handle.result())
+            await env.sleep(hours=1)
+            assert not waiting.done()
+            await env.worker.stop()
+            async with env.new_worker(workflows=[mended]):
+                assert await waiting == "mended"
+
+    TestEnvironment.run(body)
+
+
+def test_a_run_that_was_stuck_before_somebody_waits_gets_another_try() -> None:
+    @workflow.defn(name="Broken")
+    async def mended() -> str:
+        return "mended"
+
+    async def body() -> None:
+        async with TestEnvironment(workflows=[Broken], workflow_task_failure_types=(NameError,)) as env:
+            handle = await env.client.start(Broken.run, id="b")
+            await env.sleep(hours=1)
+            await env.worker.stop()
+            async with env.new_worker(workflows=[mended]):
+                assert await handle.result() == "mended"
+
+    TestEnvironment.run(body)
+
+
+def test_a_second_environment_continues_where_the_first_one_ended(shared_url: str) -> None:
+    mails.clear()
+
+    async def first() -> datetime.datetime:
+        async with TestEnvironment(workflows=[Trial], activities=[send_mail], url=shared_url) as env:
+            await env.client.start(Trial.run, "ada", id="one")
+            await env.sleep(days=1)
+            return env.now()
+
+    async def second() -> datetime.datetime:
+        async with TestEnvironment(workflows=[Trial], activities=[send_mail], url=shared_url) as env:
+            begin = env.now()
+            await env.client.execute(Trial.run, "bob", id="two")
+            await env.client.handle("one").result()
+            return begin
+
+    ended = TestEnvironment.run(first)
+    assert datetime.timedelta() < ended - TestEnvironment.run(second) < datetime.timedelta(days=1)
+    assert mails == ["ada", "bob"]
+
+    async def earlier() -> None:
+        async with TestEnvironment(url=shared_url, start_at=ended):
+            pass
+
+    with pytest.raises(InvalidOptionError, match="start_at"):
+        TestEnvironment.run(earlier)
+
+
+_KILLED = """
+import os, signal, sys
+from tests.testing.test_environment import TestEnvironment, Trial, send_mail
+
+async def body():
+    async with TestEnvironment(workflows=[Trial], activities=[send_mail], url=sys.argv[1]) as env:
+        await env.client.start(Trial.run, "ada", id="one")
+        await env.sleep(days=1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+TestEnvironment.run(body)
+"""
+
+
+def test_an_environment_that_was_killed_leaves_its_runs_to_the_next(shared_url: str) -> None:
+    mails.clear()
+
+    async def second() -> None:
+        async with TestEnvironment(workflows=[Trial], activities=[send_mail], url=shared_url) as env:
+            await env.client.handle("one").result()
+
+    killed = subprocess.run([sys.executable, "-c", _KILLED, shared_url], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    TestEnvironment.run(second)
+    assert mails == ["ada"]
+
+
+def test_time_on_a_file_passes_as_fast_as_in_memory(shared_url: str) -> None:
+    """A month must not be walked through in steps of a poll: the loop jumps about as often as in memory."""
+
+    async def month(url: str) -> int:
+        jumps = 0
+        async with TestEnvironment(workflows=[Trial], activities=[send_mail], url=url) as env:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            jump = loop.jump
+
+            def counted(seconds: float) -> None:
+                nonlocal jumps
+                jumps += 1
+                jump(seconds)
+
+            loop.jump = counted  # type: ignore[method-assign]
+            await env.client.execute(Trial.run, "ada")
+        return jumps
+
+    in_memory = TestEnvironment.run(month, "sqlite://")
+    assert TestEnvironment.run(month, shared_url) <= in_memory + 5

@@ -6,6 +6,8 @@
   many batches there were. A lost notification (the listener's connection was cut) costs one poll interval, never more.
   A database that does not support LISTEN and NOTIFY shows that once; its processes then only poll.
 * In memory: no other process can write, so there is no notifier.
+* In virtual time no other process takes part. Only clients of this event loop can write to the database too, and they
+  tell each other: a poll every few milliseconds would be most of the work of a month that passes at once.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -51,6 +54,11 @@ UNSUPPORTED_STATES: Final = frozenset({"0A000", "42601"})
 class Notifier(Protocol):
     """Tells a process when to poll."""
 
+    @property
+    def polls_regularly(self) -> bool:
+        """Whether :meth:`wait` returns after the poll interval at the latest."""
+        ...
+
     def start(self) -> None:
         """Start to listen; further calls do nothing."""
         ...
@@ -60,7 +68,7 @@ class Notifier(Protocol):
         ...
 
     async def wait(self) -> None:
-        """Return when another process may have written, and after the poll interval at the latest."""
+        """Return when another process may have written."""
         ...
 
 
@@ -68,13 +76,64 @@ def notifier_for(database: Database, journal: Journal, ticker: Ticker) -> Notifi
     """Return the notifier of a database; ``None`` if no other process can write to it."""
     if database.url.memory:
         return None
+    if not database.environment.threads:
+        return LoopNotifier(database, journal)
     if database.backend == "sqlite":
         return DataVersionNotifier(journal)
     return ListenNotifier(database, journal, ticker)
 
 
+_in_loop: dict[tuple[str, int], WeakSet[LoopNotifier]] = {}
+"""The notifiers of each database in each event loop."""
+
+
+class LoopNotifier:
+    """The notifier in virtual time: a commit notifies the other clients of the same event loop."""
+
+    def __init__(self, database: Database, journal: Journal) -> None:
+        self._key = (database.url.identity, id(journal.loop))
+        self._journal = journal
+        self._notified = asyncio.Event()
+        _in_loop.setdefault(self._key, WeakSet()).add(self)
+        self._notify_others()
+        journal.subscribe(self._on_commit)
+
+    @property
+    def polls_regularly(self) -> bool:
+        """Whether there are other clients."""
+        return len(_in_loop[self._key]) > 1
+
+    def start(self) -> None:
+        """Do nothing: notifications arrive from the beginning."""
+
+    async def stop(self) -> None:
+        """Leave the others."""
+        self._journal.unsubscribe(self._on_commit)
+        others = _in_loop[self._key]
+        others.discard(self)
+        if not others:
+            del _in_loop[self._key]
+
+    async def wait(self) -> None:
+        """See :class:`Notifier`; a client that is alone waits until there is another."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_INTERVAL_S if self.polls_regularly else None):
+                await self._notified.wait()
+        self._notified.clear()
+
+    def _on_commit(self, committed: Committed) -> None:
+        self._notify_others()
+
+    def _notify_others(self) -> None:
+        for other in _in_loop[self._key]:
+            if other is not self:
+                other._notified.set()
+
+
 class DataVersionNotifier:
     """The notifier on SQLite: reads the data version."""
+
+    polls_regularly = True
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -99,6 +158,8 @@ class DataVersionNotifier:
 
 class ListenNotifier:
     """The notifier on PostgreSQL: sends on the ticker's thread, and listens on its own once somebody waits."""
+
+    polls_regularly = True
 
     def __init__(self, database: Database, journal: Journal, ticker: Ticker) -> None:
         self._database = database

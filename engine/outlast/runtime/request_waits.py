@@ -218,6 +218,18 @@ class RequestWaits:
             if subscription is not None and subscription.take_in(row):
                 self._wake(row.key)
 
+    def fail(self, run_id: str, error: BaseException) -> None:
+        """Fail those who wait now for an answer of a run.
+
+        Args:
+            run_id: The run.
+            error: Why waiting is in vain.
+        """
+        for waiting in self._waits.values():
+            for wait in waiting:
+                if wait.run_id == run_id and not wait.future.done():
+                    wait.future.set_exception(error)
+
     def _wake(self, key: RequestKey) -> None:
         for wait in self._waits.get(key, ()):
             wait.wake()

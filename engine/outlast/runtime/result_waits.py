@@ -145,6 +145,17 @@ class RunEnds:
                 self._closed_elsewhere(run_id)
                 self._wake(run_id)
 
+    def fail(self, run_id: str, error: BaseException) -> None:
+        """Fail those who wait for a run now.
+
+        Args:
+            run_id: The run.
+            error: Why waiting is in vain.
+        """
+        for future in self._waiters.get(run_id, ()):
+            if not future.done():
+                future.set_exception(error)
+
     def _wake(self, run_id: str) -> None:
         for future in self._waiters.get(run_id, ()):
             if not future.done():

@@ -241,13 +241,18 @@ class Runtime:
     # --- what other processes write ---------------------------------------------------------------------------------
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever other processes may have written, and at every poll interval."""
+        """Call ``listener`` whenever other processes may have written, and at every poll interval if there are any."""
         self.listeners.append(listener)
         self._watch()
 
     def unsubscribe(self, listener: Callable[[], None]) -> None:
         """Stop calling ``listener``."""
         self.listeners.remove(listener)
+
+    @property
+    def polls_regularly(self) -> bool:
+        """Whether listeners are called at every poll interval. They are not where no other process can write."""
+        return self._notifier is not None and self._notifier.polls_regularly
 
     def is_owned_here(self, run_id: str) -> bool:
         """Return whether a worker of this process owns a run, so that this process most likely closes it."""

@@ -5,12 +5,14 @@ from outlast.testing.clock import VirtualClock, VirtualLoop, VirtualTimeError
 from outlast.testing.environment import TestEnvironment
 from outlast.testing.invariants.checker import check_database
 from outlast.testing.replayer import ReplayedRun, Replayer, ReplayReport
+from outlast.testing.stuck_runs import StuckWorkflowError
 
 __all__ = [
     "ActivityEnvironment",
     "ReplayReport",
     "ReplayedRun",
     "Replayer",
+    "StuckWorkflowError",
     "TestEnvironment",
     "VirtualClock",
     "VirtualLoop",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -13,12 +14,22 @@ from outlast.client.client import Client
 from outlast.client.interceptors import Interceptor
 from outlast.testing.clock import EPOCH, MICROSECOND, VirtualClock, VirtualLoop
 from outlast.testing.replayer import Replayer
+from outlast.testing.stuck_runs import StuckRuns
 from outlast.worker.worker import Worker
+from outlast_migrations import current_revision
+from outlast_runs.task_failure import FAILURES_TO_ATTENTION
+from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
+from outlast_store.reads.runs import find_last_event_at
+from outlast_store.reads.workers import end_leases
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.environment import Environment
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.failure_types import FailureType
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.options.validation import integer
+from outlast_workflow.primitives.times import to_datetime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,8 +56,10 @@ class TestEnvironment:
         workflows: The worker's workflows. Without workflows and activities there is no worker.
         activities: The worker's activities; plain functions run in place.
         task_queue: The worker's task queue.
-        url: The database; by default one in memory.
-        start_at: The time at which the test starts (aware).
+        url: The database; by default one in memory. One that an earlier environment has used continues where that one
+            ended. Other processes must not use it meanwhile.
+        start_at: The time at which the test starts (aware); by default the beginning of 2026, or a second after the
+            last event of a database that holds any.
         seed: The seed of ids and random numbers: the same seed gives the same ones.
         converter: How arguments and results become JSON.
         limits: The structural limits.
@@ -54,6 +67,8 @@ class TestEnvironment:
             which finds workflows that are not deterministic.
         max_concurrent_activities: How many activities run at the same time.
         default_activity_options: Options of activities that do not set them.
+        max_task_failures: How often a workflow task may fail in a row before those who wait for its run get a
+            StuckWorkflowError. 0 is no limit: they wait until the code is replaced.
         workflow_failure_types: Exceptions that fail the run although they would fail only the workflow task.
         workflow_task_failure_types: Exceptions of workflow code that fail only the workflow task, not the run.
         static_checks: What to do about workflow code that may not replay: ``warn``, ``error`` or ``off``.
@@ -84,13 +99,14 @@ class TestEnvironment:
         activities: Iterable[Any] = (),
         task_queue: str = "default",
         url: str = "sqlite://",
-        start_at: datetime = EPOCH,
+        start_at: datetime | None = None,
         seed: int = 0,
         converter: DataConverter | None = None,
         limits: StructuralLimits | None = None,
         max_cached_workflows: int = 1000,
         max_concurrent_activities: int = 100,
         default_activity_options: ActivityOptions | None = None,
+        max_task_failures: int = FAILURES_TO_ATTENTION,
         workflow_failure_types: Iterable[FailureType] = (),
         workflow_task_failure_types: Iterable[FailureType] = (),
         static_checks: StaticChecks = "warn",
@@ -108,6 +124,8 @@ class TestEnvironment:
         self._converter = converter
         self._limits = limits
         self._interceptors = tuple(interceptors)
+        self._max_task_failures = integer("max_task_failures", max_task_failures, 0)
+        self._stuck: StuckRuns | None = None
         self._worker_options: dict[str, Any] = {
             "max_cached_workflows": max_cached_workflows,
             "max_concurrent_activities": max_concurrent_activities,
@@ -119,8 +137,9 @@ class TestEnvironment:
         }
 
     async def __aenter__(self) -> Self:
-        self.clock = VirtualClock(start_at=self._start_at)
+        self.clock = VirtualClock(start_at=self._start_at or EPOCH)
         self.environment = Environment(self.clock, rng=random.Random(self._seed), threads=False)
+        self._continue_in_time()
         self.client = await Client.connect(
             self._url,
             converter=self._converter,
@@ -128,6 +147,9 @@ class TestEnvironment:
             environment=self.environment,
             interceptors=self._interceptors,
         )
+        if self._max_task_failures:
+            runtime, converter = self.client.runtime, self.client.converter
+            self._stuck = StuckRuns(runtime, converter, self._max_task_failures)
         if self._workflows or self._activities:
             self.worker = self.new_worker(workflows=self._workflows, activities=self._activities)
             try:
@@ -137,7 +159,41 @@ class TestEnvironment:
                 raise
         return self
 
+    def _continue_in_time(self) -> None:
+        """Where an earlier environment has used the database, begin after its last event, with ids of later times.
+
+        Raises:
+            InvalidOptionError: The test wants to begin before that.
+        """
+        url = DatabaseUrl.parse(self._url)
+        if url.memory or (url.path is not None and not url.path.exists()):
+            return
+        database = Database(url, self.environment)
+        try:
+            with database.reader() as connection:
+                if current_revision(connection) is None:
+                    return
+                last = find_last_event_at(connection)
+                if last is None:
+                    return
+            begin = to_datetime(last) + timedelta(seconds=1)
+            if self._start_at is None:
+                self.clock.set(max(begin, EPOCH))
+            elif self._start_at < begin:
+                raise InvalidOptionError(
+                    f"start_at ({self._start_at.isoformat()}) is not after the last event in the database "
+                    f"({to_datetime(last).isoformat()}): leave it out to continue from there, or use another file",
+                    field="start_at",
+                )
+            with closing(database.writer()) as connection:
+                # Only an environment that was killed leaves one, and nobody would outlive it.
+                end_leases(connection, ending_after=last + int(ALWAYS_S / 2 * 1_000_000), now=last)
+        finally:
+            database.dispose()
+
     async def __aexit__(self, *exc_info: object) -> None:
+        if self._stuck is not None:
+            self._stuck.stop()
         try:
             if self._workflows or self._activities:
                 await self.worker.stop()

@@ -108,8 +108,8 @@ class WorkPoller:
         )
         if waiting.claimable:
             self._owner.run_claimer.claim()
-        elif self._runtime.url.memory:
-            # Nobody notifies a database in memory, so a run that waits for its time needs a timer.
+        elif not self._runtime.polls_regularly:
+            # A run that waits for its time needs a timer where no poll comes by itself.
             await self._poll_when_claimable(now)
         if waiting.asked:
             await self._owner.query_answers.poll(self._queues, self._types)
@@ -124,7 +124,7 @@ class WorkPoller:
 
     def _neglected_before(self, now: int) -> int | None:
         """Return since when a run must have been awake to be stolen from a live owner; mostly ``None``: no look."""
-        if now - self._neglected_polled_at < STEAL_AFTER_US // 4 or self._runtime.url.memory:
+        if now - self._neglected_polled_at < STEAL_AFTER_US // 4 or not self._runtime.polls_regularly:
             return None
         self._neglected_polled_at = now
         return now - STEAL_AFTER_US

@@ -58,3 +58,9 @@ def find_failures(connection: Connection, run_id: str, limit: int) -> list[Failu
     """Return the run's failures, the latest first."""
     text = select(tables.workflow_failures, "run_id = ? ORDER BY failure_id DESC LIMIT ?")
     return [FailureRow(*row) for row in fetch(connection, text, (run_id, limit))]
+
+
+def find_last_event_at(connection: Connection) -> int | None:
+    """Return when the last event of any run was recorded, in microseconds; this reads all runs."""
+    found: int | None = fetch(connection, "SELECT MAX(last_event_at) FROM workflow_runs")[0][0]
+    return found

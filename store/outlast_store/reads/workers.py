@@ -32,6 +32,19 @@ def renew_lease(connection: Connection, worker_id: str, expires_at: int) -> bool
     return execute(connection, text, (expires_at, worker_id)) == 1
 
 
+def end_leases(connection: Connection, *, ending_after: int, now: int) -> None:
+    """End the leases that would end after an instant; both instants are microseconds since the epoch.
+
+    Args:
+        connection: Where to write.
+        ending_after: The instant.
+        now: When they end instead.
+    """
+    execute(
+        connection, "UPDATE workers SET lease_expires_at = ? WHERE lease_expires_at > ?", (now, ending_after)
+    )
+
+
 @dataclass(slots=True)
 class WaitingWork:
     """What waits for a worker, as one poll finds it. Instants are microseconds since the epoch."""
