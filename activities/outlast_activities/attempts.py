@@ -2,8 +2,18 @@
 
 :func:`close_attempt` is the one function that decides what follows an attempt that did not succeed: a failure, a
 timeout, a cancellation, a rescue or a release alike. It first enforces a deadline that has passed, so that nothing
-masks one. It closes the activity as cancelled if a cancel was requested, and otherwise decides: another attempt, with
-its per-attempt deadlines reset, or the end.
+masks one. Then it decides: another attempt, with its per-attempt deadlines reset, or the end.
+
+No attempt follows a cancel request. An attempt that obeyed it, was rescued or was released closes the activity as
+cancelled. An attempt that failed all the same has perhaps not undone its work, so its failure is never lost:
+
+===================== ==============================================================================================
+the workflow's code   a failed attempt
+===================== ==============================================================================================
+waits for the end     closes the activity as failed; the code gets the failure
+has gone on           closes the activity as cancelled; a failure row without an event says what happened
+has ended             is recorded by :func:`record_late_failure`, although the activity is closed already
+===================== ==============================================================================================
 
 Where there is nothing to decide, two others close: :func:`complete` an activity whose attempt succeeded, and
 :func:`~outlast_store.transitions.activity_ends.cancel_activity` the open activities of a run that closes, as well as an
@@ -20,9 +30,10 @@ from outlast_activities.deadlines import after, options_of, passed, refresh, set
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow
 from outlast_store.transitions.activity_ends import cancel_activity, close_activity
-from outlast_store.transitions.attempts import delete_attempt
+from outlast_store.transitions.attempts import delete_attempt, read_attempt
 from outlast_workflow.data.failures import activity_timeout_failure, message_of, plain_failure
 from outlast_workflow.history.events import (
+    ActivityCancelled,
     ActivityCompleted,
     ActivityFailed,
     ActivityScheduled,
@@ -33,6 +44,7 @@ from outlast_workflow.options.options import ActivityOptions, RetryPolicy
 from outlast_workflow.primitives.enums import (
     ActivityStatus,
     AttemptOutcome,
+    CancellationType,
     FailureCategory,
     PropagationKind,
     RetryState,
@@ -173,12 +185,12 @@ def close_attempt(batch: Batch, run: RunRow, row: ActivityRow, end: AttemptEnd) 
     late = passed(row, batch.now)
     if late is not None:
         closed = _time_out(batch, run, row, *late)
-    elif row.cancel_requested or end.outcome is AttemptOutcome.CANCELLED:
-        cancel_activity(batch, run, row)
-        closed = True
     elif end.outcome is AttemptOutcome.FAILED:
         assert end.failure is not None
         closed = _fail(batch, run, row, end.failure)
+    elif row.cancel_requested or end.outcome is AttemptOutcome.CANCELLED:
+        cancel_activity(batch, run, row)
+        closed = True
     else:
         closed = _release(batch, run, row, end.outcome)
     if closed:
@@ -200,7 +212,14 @@ def _fail(batch: Batch, run: RunRow, row: ActivityRow, failure: Failure) -> bool
     )
     record_attempt(batch, row, AttemptOutcome.FAILED, None, failure)
     row.last_failure = orjson.dumps(failure).decode()
-    if policy.is_non_retryable(failure):
+    if row.cancel_requested and options.cancellation_type is not CancellationType.WAIT:
+        record_failure(batch, row, failure, PropagationKind.ACTIVITY)
+        batch.append(run, ActivityCancelled(row.activity_id))
+        close_activity(row, ActivityStatus.CANCELLED, batch.now)
+        return True
+    if row.cancel_requested:
+        state = RetryState.CANCEL_REQUESTED
+    elif policy.is_non_retryable(failure):
         state = RetryState.NON_RETRYABLE_FAILURE
     elif not policy.allows(row.charged_attempt):
         state = RetryState.MAXIMUM_ATTEMPTS_REACHED
@@ -381,6 +400,27 @@ def record_failure(
             deadline_at=deadline_at,
         )
     )
+
+
+def record_late_failure(batch: Batch, row: ActivityRow, failure: Failure) -> bool:
+    """Record that the last attempt of a cancelled activity has failed since; return whether that was news.
+
+    Its run may have ended, so no event says so: the attempt's row and a failure row do.
+
+    Args:
+        batch: The batch.
+        row: The activity, closed as cancelled while its handler ran.
+        failure: Why the handler failed.
+    """
+    attempt = read_attempt(batch, row.run_id, row.activity_id, row.attempt)
+    if attempt is None or attempt.outcome != AttemptOutcome.CANCELLED:
+        return False
+    attempt.outcome = AttemptOutcome.FAILED.value
+    attempt.failure = row.last_failure = orjson.dumps(failure).decode()
+    attempt.ended_at = batch.now
+    batch.change_attempt(attempt)
+    record_failure(batch, row, failure, PropagationKind.ACTIVITY)
+    return True
 
 
 def request_cancel(batch: Batch, run: RunRow, row: ActivityRow | None, *, wait: bool = False) -> None:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outlast_activities.attempts import TIMED_OUT, AttemptEnd, claim, close_attempt, complete
+from outlast_activities.attempts import (
+    TIMED_OUT,
+    AttemptEnd,
+    claim,
+    close_attempt,
+    complete,
+    record_late_failure,
+)
 from outlast_activities.deadlines import passed
 from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
 from outlast_store.reads.activities import claimable, claimable_locally
@@ -211,7 +218,10 @@ class CompleteAttempt(AttemptChange):
 
 
 class EndAttempt(AttemptChange):
-    """End an attempt that failed, was cancelled, rescued or released."""
+    """End an attempt that failed, was cancelled, rescued or released.
+
+    The activity may have been closed as cancelled meanwhile, alone or with its run. A failure is recorded all the same.
+    """
 
     needs_locks = True
 
@@ -230,9 +240,19 @@ class EndAttempt(AttemptChange):
 
     def apply(self, batch: Batch) -> bool:
         """Close the attempt; return whether the activity ended with it."""
+        if self._fails_late(batch, batch.activity(*self.activities[0])):
+            return True
         run, row = self.held(batch)
         if isinstance(open_run(batch, run), Ended):
+            self._fails_late(batch, row)
             return True
         if self.heartbeat_details is not None:
             row.heartbeat_details = self.heartbeat_details
         return close_attempt(batch, run, row, self.end)
+
+    def _fails_late(self, batch: Batch, row: ActivityRow | None) -> bool:
+        """Record a failure whose activity is closed as cancelled; return whether there was one to record."""
+        failure = self.end.failure
+        if failure is None or row is None or row.status != ActivityStatus.CANCELLED:
+            return False
+        return row.attempt == self.attempt and record_late_failure(batch, row, failure)

@@ -31,9 +31,9 @@ from outlast_workflow.primitives.times import to_datetime
 T = TypeVar("T")
 
 _REASONS = {
-    StopReason.CANCEL_REQUESTED: "the activity was cancelled",
+    StopReason.CANCEL_REQUESTED: "the activity was cancelled, or its workflow ended",
     StopReason.TIMED_OUT: "a deadline of the attempt has passed",
-    StopReason.LOST: "another worker has the activity now, or its workflow ended",
+    StopReason.LOST: "another worker has the activity now",
     StopReason.WORKER_SHUTDOWN: "the worker is shutting down",
 }
 
@@ -110,6 +110,7 @@ class RunningActivity:
         stopped: Why it is to stop; ``None`` while it is not.
         seen: Whether the handler has noticed.
         begun: Whether the handler was called.
+        closed: Whether the activity is closed as cancelled, so that only a failure of the handler is still recorded.
         deferring: Whether the handler has called :func:`defer`.
         handle: The handler's task, or its future in a pool.
     """
@@ -119,6 +120,7 @@ class RunningActivity:
         "_heartbeats",
         "_info",
         "begun",
+        "closed",
         "deferring",
         "definition",
         "handle",
@@ -139,6 +141,7 @@ class RunningActivity:
         self.stopped: StopReason | None = None
         self.seen = False
         self.begun = False
+        self.closed = False
         self.deferring = False
         self.handle: asyncio.Task[None] | Future[Any] | None = None
         self._converter = converter

@@ -63,12 +63,16 @@ class Due(NamedTuple):
 
 @dataclass(slots=True)
 class Lost:
-    """An attempt whose handler is to stop, and why: cancel_requested, timed_out or lost."""
+    """An attempt whose handler is to stop, and why: cancel_requested, timed_out or lost.
+
+    ``closed`` says that the activity was closed as cancelled already, alone or with its run.
+    """
 
     run_id: str
     activity_id: int
     attempt: int
     reason: str
+    closed: bool = False
 
 
 class Pending:
@@ -259,7 +263,7 @@ class Heartbeats:
             row = rows.get(key[:2])
             reason = _why_lost(row, key[2], now)
             if row is None or reason is not None:
-                lost.append(Lost(*key, reason or LOST))
+                lost.append(Lost(*key, reason or LOST, closed=reason == CANCEL_REQUESTED))
                 continue
             if row.cancel_requested:
                 lost.append(Lost(*key, CANCEL_REQUESTED))
@@ -306,7 +310,11 @@ def beat(row: ActivityRow, details: str | None, now: int, at: int | None = None)
 
 
 def _why_lost(row: ActivityRow | None, attempt: int, now: int) -> str | None:
-    if row is None or row.status != ActivityStatus.RUNNING or row.attempt != attempt:
+    if row is None or row.attempt != attempt:
+        return LOST
+    if row.status == ActivityStatus.CANCELLED:
+        return CANCEL_REQUESTED
+    if row.status != ActivityStatus.RUNNING:
         return LOST
     if row.next_deadline_at is not None and now >= row.next_deadline_at:
         return TIMED_OUT

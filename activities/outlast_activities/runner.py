@@ -8,14 +8,17 @@ handler               runs
 ``def``, ``process``  in another process, started when first needed
 ===================== =============================================================================================
 
-``on_end`` is called on the loop exactly once per attempt, with its outcome. There is one exception: an attempt that is
-lost (timed out, rescued, fenced) is not reported, because its outcome would be refused.
+``on_end`` is called on the loop exactly once per attempt, with its outcome. There are two exceptions. An attempt that
+is lost (timed out, rescued, fenced) is not reported, because its outcome would be refused. An attempt whose activity is
+closed as cancelled, alone or with its run, is reported only if it fails: a cleanup that did not succeed must be seen.
 
 ==================== ================================================= ==============================================
 asked to stop for    the handler ends by                               the attempt is
 ==================== ================================================= ==============================================
 cancel_requested     ``CancelledError``                                cancelled
 cancel_requested     another exception; a result                       failed; completed
+that, and closed     another exception                                 recorded as failed, though it is cancelled
+that, and closed     ``CancelledError``; a result                      not reported
 worker_shutdown      anything, once it has seen that                   released
 worker_shutdown      anything, in a thread that never checked          as if it had not been asked
 lost, timed_out      anything                                          not reported
@@ -38,7 +41,7 @@ from types import MappingProxyType
 from typing import Any
 
 from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder, let_go
-from outlast_activities.attempts import HANDED_BACK
+from outlast_activities.attempts import HANDED_BACK, AttemptEnd
 from outlast_activities.context import CURRENT, Cancelled, RunningActivity
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
@@ -48,6 +51,7 @@ from outlast_activities.task import ActivityTask, AttemptKey
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.environment import Environment
 from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.primitives.enums import AttemptOutcome
 
 logger = logging.getLogger("outlast.activities")
 
@@ -276,7 +280,7 @@ class ActivityRunner:
         running.handle = None
         del self._running[task.key]
         self._reserved -= 1
-        if running.stopped not in _IGNORED:
+        if running.stopped not in _IGNORED and (not running.closed or _is_failure(outcome)):
             self._report(task, outcome)
         self._heartbeats.forget(task.key)
         if not self._running and self._emptied is not None:
@@ -290,7 +294,9 @@ class ActivityRunner:
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 
-    def request_stop(self, run_id: str, activity_id: int, attempt: int, reason: str) -> bool:
+    def request_stop(
+        self, run_id: str, activity_id: int, attempt: int, reason: str, *, closed: bool = False
+    ) -> bool:
         """Ask a handler to stop: ``async`` ones are cancelled once, others notice when they check.
 
         Args:
@@ -298,6 +304,7 @@ class ActivityRunner:
             activity_id: The activity.
             attempt: The attempt.
             reason: One of :class:`StopReason`.
+            closed: Whether the activity is closed as cancelled already.
 
         Returns:
             Whether such an attempt runs here.
@@ -305,6 +312,7 @@ class ActivityRunner:
         running = self._running.get((run_id, activity_id, attempt))
         if running is None:
             return False
+        running.closed = running.closed or closed
         self._stop(running, StopReason(reason))
         return True
 
@@ -368,3 +376,7 @@ class ActivityRunner:
             self._own_pool.shutdown(wait=False, cancel_futures=True)
         if self._processes is not None:
             self._processes.close()
+
+
+def _is_failure(outcome: HandlerOutcome) -> bool:
+    return isinstance(outcome, AttemptEnd) and outcome.outcome is AttemptOutcome.FAILED

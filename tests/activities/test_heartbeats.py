@@ -279,6 +279,14 @@ def test_an_attempt_that_is_no_longer_the_current_one_is_lost(ward: Ward, change
     assert ward.row(task).heartbeat_at is None
 
 
+def test_an_activity_that_is_closed_as_cancelled_is_told_so(ward: Ward):
+    task = ward.attempt()
+    ward.change(task, "status = 'cancelled', closed_at = 5")
+    ward.heartbeats.record(task, (1,))
+    assert ward.flush() == [Lost("run-1", 1, 1, "cancel_requested", closed=True)]
+    assert ward.row(task).heartbeat_at is None
+
+
 def test_an_attempt_whose_row_is_gone_is_lost(ward: Ward):
     task = ward.attempt()
     ward.connection.exec_driver_sql("DELETE FROM activity_executions")

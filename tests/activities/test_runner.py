@@ -464,6 +464,36 @@ async def test_the_outcome_of_a_lost_attempt_is_nobodys(bench: Any, reason: str)
     assert bench.runner.free == 10
 
 
+@pytest.mark.parametrize("told_before", [False, True])
+async def test_of_an_activity_that_is_closed_as_cancelled_only_a_failure_is_reported(
+    bench: Any, told_before: bool
+) -> None:
+    gate = Gate()
+
+    @defn
+    async def work(how: str) -> str:
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            if how == "fails":
+                raise ConnectionError("not undone") from None
+            if how == "obeys":
+                raise
+        return "went on"
+
+    for how in ("obeys", "goes on", "fails"):
+        gate.reached.clear()
+        task = bench.start(work, how)
+        await gate.reached.wait()
+        if told_before:
+            bench.tell(task, "cancel_requested")
+        assert bench.runner.request_stop(*task.key, "cancel_requested", closed=True)
+    end = await bench.end()
+    assert (end.outcome, end.failure["message"]) == (AttemptOutcome.FAILED, "not undone")
+    assert bench.ends.empty()
+    assert bench.runner.free == 10
+
+
 async def test_a_new_attempt_may_run_beside_a_lost_one(bench: Any) -> None:
     gate = Gate()
 

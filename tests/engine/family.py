@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.engine.programs import add, calls, note, wait_long
+from tests.engine.programs import add, calls, cannot_undo, note, wait_long
 
 from outlast import workflow
-from outlast_workflow.errors import ApplicationError
+from outlast_workflow.errors import ActivityError, ApplicationError
 from outlast_workflow.errors.child import ChildWorkflowError
 from outlast_workflow.options.options import RetryPolicy
 
@@ -248,6 +248,27 @@ async def waits_for_its_activity(cancellation_type: str) -> str:
     finally:
         calls["went on"] += 1  # outlast: allow
     return "came"
+
+
+@workflow.defn
+async def leaves_a_mess(cancellation_type: str) -> None:
+    await workflow.execute_activity(cannot_undo, 1000.0, cancellation_type=cancellation_type)
+
+
+@workflow.defn
+async def gives_up(cancellation_type: str) -> list[str | None]:
+    """Cancels its activity itself, and goes on for a while."""
+    call = asyncio.ensure_future(cannot_undo.with_options(cancellation_type=cancellation_type)(1000.0))
+    await asyncio.sleep(1)
+    call.cancel()
+    try:
+        await call
+    except asyncio.CancelledError:
+        await asyncio.sleep(60)
+        return ["went on"]
+    except ActivityError as error:
+        return ["failed", error.retry_state, str(error.__cause__)]
+    return []
 
 
 @workflow.defn

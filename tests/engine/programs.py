@@ -96,6 +96,17 @@ async def wait_long(seconds: float) -> str:
     return "waited"
 
 
+@activity.defn(start_to_close_timeout=100_000)
+async def cannot_undo(seconds: float) -> None:
+    """Takes its time to clean up when it is cancelled, and does not manage."""
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        await asyncio.sleep(5)
+        calls["cannot_undo"] += 1
+        raise ConnectionError("the booking is still there") from None
+
+
 @activity.defn(start_to_close_timeout=60)
 async def note(text: str) -> None:
     calls[text] += 1

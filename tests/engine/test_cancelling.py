@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 
 from outlast_workflow.errors import (
+    ActivityError,
     ApplicationError,
     WorkflowCancelledError,
     WorkflowFailedError,
@@ -35,6 +37,68 @@ async def test_a_running_activity(families: MakeEnvironment, kind: str) -> None:
         if kind == "wait":  # the end of the activity is applied, and leads to that of the run
             assert types.index("ActivityCancelled") < types.index("WorkflowCancelled")
             assert programs.calls["wait_long cancelled"] == 1
+
+
+async def test_cleanup_that_fails_fails_the_workflow_that_waits_for_it(families: MakeEnvironment) -> None:
+    async with families() as env:
+        handle = await env.client.start(family.leaves_a_mess, "wait", id="w")
+        await env.sleep(5)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailedError) as caught:
+            await handle.result()
+        error = caught.value.__cause__
+        assert isinstance(error, ActivityError)
+        assert error.retry_state == "cancel_requested"
+        assert isinstance(error.__cause__, ApplicationError)
+        assert (error.__cause__.type, str(error.__cause__)) == (
+            "ConnectionError",
+            "ConnectionError: the booking is still there",
+        )
+        assert programs.calls["cannot_undo"] == 1, "it is not retried"
+
+
+async def test_cleanup_that_fails_after_its_workflow_has_ended_is_seen(
+    families: MakeEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with families() as env:
+        handle = await env.client.start(family.leaves_a_mess, "try", id="w")
+        await env.sleep(5)
+        await handle.cancel()
+        with pytest.raises(WorkflowCancelledError):
+            await handle.result()
+        ended = await types_of(env.client, "w")
+        assert programs.calls["cannot_undo"] == 0, "it cleans up"
+        with caplog.at_level(logging.WARNING, "outlast.failures"):
+            await env.sleep(10)
+        assert programs.calls["cannot_undo"] == 1
+        assert await types_of(env.client, "w") == ended, "nothing is written after the end"
+        [failure] = [
+            one for one in (await handle.describe()).failures if one.exception_class == "ConnectionError"
+        ]
+        assert failure.message == "the booking is still there"
+        [record] = [one for one in caplog.records if "after it was asked to stop" in one.getMessage()]
+        assert record.levelno == logging.WARNING
+        assert "activity cannot_undo (1) of workflow w " in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "end"),
+    [
+        ("try", ["went on"], "ActivityCancelled"),
+        ("wait", ["failed", "cancel_requested", "ConnectionError: the booking is still there"], "ActivityFailed"),
+    ],
+)
+async def test_code_that_cancels_an_activity_and_goes_on(
+    families: MakeEnvironment, kind: str, result: list[str], end: str
+) -> None:
+    async with families() as env:
+        handle = await env.client.start(family.gives_up, kind, id="w")
+        assert await handle.result() == result
+        types = await types_of(env.client, "w")
+        assert [name for name in types if name in ("ActivityCancelled", "ActivityFailed")] == [end]
+        assert programs.calls["cannot_undo"] == 1
+        messages = [one.message for one in (await handle.describe()).failures]
+        assert messages == ["the booking is still there"]
 
 
 async def test_an_activity_that_nobody_runs_is_waited_for_no_longer(families: MakeEnvironment) -> None:

@@ -13,7 +13,7 @@ from outlast.histories.deletion import delete_chain
 from outlast.worker import lease
 from outlast.worker.runs import locked_close
 from outlast_activities import attempts, changes, heartbeats
-from outlast_activities.attempts import RESCUED, TIMED_OUT, claim, close_attempt, complete
+from outlast_activities.attempts import CANCELLED, RESCUED, TIMED_OUT, claim, close_attempt, complete
 from outlast_activities.deadlines import passed, refresh
 from outlast_runs import resets, signals, start, task_commit, terminal_commands
 from outlast_runs import run_change as client_requests
@@ -313,6 +313,38 @@ def locals_go_to_anyone(stack: ExitStack) -> None:
     _patch(
         stack, claims, "_waiting", lambda self, batch: batch.scan(text, (batch.now, batch.now, self.limit))
     )
+
+
+@bug
+def failures_after_cancel_are_forgotten(stack: ExitStack) -> None:
+    """An attempt that fails after a cancel request is taken for one that obeyed."""
+    right = close_attempt
+
+    def wrong(batch: Batch, run: Any, row: Any, end: Any) -> bool:
+        return right(batch, run, row, CANCELLED if row.cancel_requested and end.failure is not None else end)
+
+    _patch(stack, changes, "close_attempt", wrong)
+
+
+@bug
+def failures_after_the_end_are_forgotten(stack: ExitStack) -> None:
+    """An attempt that fails after its activity was closed as cancelled is refused."""
+    _patch(stack, changes, "record_late_failure", lambda batch, row, failure: False)
+
+
+@bug
+def retried_after_cancel(stack: ExitStack) -> None:
+    """An attempt that fails after a cancel request is retried by its policy."""
+    right = attempts._fail
+
+    def wrong(batch: Batch, run: Any, row: Any, failure: Any) -> bool:
+        asked, row.cancel_requested = row.cancel_requested, False
+        try:
+            return right(batch, run, row, failure)
+        finally:
+            row.cancel_requested = asked
+
+    _patch(stack, attempts, "_fail", wrong)
 
 
 # --- resets and retention ---------------------------------------------------------------------------------------------

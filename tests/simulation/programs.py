@@ -13,6 +13,7 @@ from typing import Any
 
 from outlast import ActivityError, ApplicationError, ChildWorkflowError, activity, workflow
 from outlast_activities.context import CURRENT
+from outlast_activities.stop_reason import StopReason
 from outlast_workflow.errors import WorkflowClosedError, WorkflowNotFoundError
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy
 
@@ -33,6 +34,8 @@ class Executions:
         self.kinds: Counter[str] = Counter()
         self.beaten_at: dict[tuple[str, int], int] = {}
         """When each activity was last heard of, by the clocks of its handlers: claimed, or beating."""
+        self.failed_after_cancel: dict[tuple[str, int, int], Any] = {}
+        """The attempts that failed after they were asked to stop, with the clock of their process."""
 
     def beat(self, details: Any) -> None:
         running = CURRENT.get()
@@ -43,6 +46,13 @@ class Executions:
         now = heartbeats._clock.now()
         self.beaten_at[key] = max(self.beaten_at.get(key, 0), row.started_at or 0, now)
         activity.heartbeat(details)
+
+    def end(self, how: str) -> None:
+        running = CURRENT.get()
+        assert running is not None
+        if how != "ok" and running.stopped is StopReason.CANCEL_REQUESTED:
+            heartbeats: Any = running._heartbeats
+            self.failed_after_cancel[running.task.key] = heartbeats._clock
 
     def token(self) -> int:
         running = CURRENT.get()
@@ -64,6 +74,7 @@ def _behaviour(script: list[Step]) -> Step:
 
 def _end(how: str) -> int:
     executions.kinds[how] += 1
+    executions.end(how)
     if how == "fail":
         raise ConnectionError("simulated")
     if how == "fatal":

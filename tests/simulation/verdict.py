@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -32,9 +32,14 @@ ENDS = {
 
 
 def judge(
-    connection: Connection, ledger: Ledger, executions: Executions, exports: Path | None = None
+    connection: Connection,
+    ledger: Ledger,
+    executions: Executions,
+    exports: Path | None = None,
+    *,
+    alive: Sequence[object] = (),
 ) -> list[str]:
-    """Everything that is wrong. What retention has deleted is in its ``exports``."""
+    """Everything that is wrong. What retention has deleted is in its ``exports``; ``alive`` are clocks of processes."""
     found = check_database(connection, deleting=exports is not None)
     story = Story(connection, exports)
     found += story.wrong
@@ -51,6 +56,7 @@ def judge(
     found += check_results(story, ledger)
     found += check_executions(story, executions)
     found += check_heartbeats(connection, executions)
+    found += check_failures_after_cancel(connection, executions, alive)
     return found
 
 
@@ -228,10 +234,25 @@ def check_heartbeats(connection: Connection, executions: Executions) -> Iterator
     """A heartbeat counts from when a handler beat, not from when that was written."""
     text = "SELECT run_id, activity_id, heartbeat_at FROM activity_executions WHERE heartbeat_at IS NOT NULL"
     for run_id, activity_id, heartbeat_at in fetch(connection, text):
-        beaten_at = executions.beaten_at.get((run_id, activity_id), 0)
+        # A reset copies activities to a run in which nobody beats.
+        beaten_at = executions.beaten_at.get((run_id, activity_id), heartbeat_at)
         if heartbeat_at > beaten_at:
             late = heartbeat_at - beaten_at
             yield f"a heartbeat of activity {activity_id} of run {run_id} counts from {late} µs after its handler beat"
+
+
+def check_failures_after_cancel(
+    connection: Connection, executions: Executions, alive: Sequence[object]
+) -> Iterator[str]:
+    """A handler that was asked to stop and failed is not taken for one that obeyed, unless its process is gone."""
+    text = "SELECT run_id, activity_id, attempt, outcome FROM activity_attempts WHERE outcome = 'cancelled'"
+    for run_id, activity_id, attempt, outcome in fetch(connection, text):
+        clock = executions.failed_after_cancel.get((run_id, activity_id, attempt))
+        if any(clock is one for one in alive):
+            yield (
+                f"attempt {attempt} of activity {activity_id} of run {run_id} failed after it was asked to stop, "
+                f"and its row says {outcome}"
+            )
 
 
 def lateness(connection: Connection, after: int) -> Iterator[tuple[int, str]]:

@@ -279,7 +279,8 @@ class World:
 
     def _judge(self, calm_at: int) -> None:
         plain = self.shared.plain
-        self.violations += verdict.judge(plain, self.ledger, programs.executions, self.exports)
+        alive = [process.clock for process in self.processes]
+        self.violations += verdict.judge(plain, self.ledger, programs.executions, self.exports, alive=alive)
         if self.seed % REPLAYED == 0:
             self.violations += verdict.check_prefixes(plain)
         after = calm_at + START_US + round(SETTLED_S * 1e6)

@@ -131,6 +131,10 @@ PLANTED: Planted = [
     (change_attempt("flaky", "outcome = 'rescued'"), "rescues is 0, 1 attempts were rescued"),
     (change_activity("flaky", "rescues = 5"), "was rescued 5 times"),
     (change_activity("backing-off", "attempt = 9"), "is in attempt 9 of 5"),
+    (say_in("impatient", "ActivityFailed", "retry_state", "'cancel_requested'"), "cancel_requested is False"),
+    (change_activity("impatient", "cancel_requested = 1", 4), "cancel_requested is True"),
+    (remove("workflow_failures", "flaky", "event_seq IS NULL"), "failed, and no failure row says so"),
+    (remove("workflow_failures", "impatient", "source_id = '1'"), "timed_out, and no failure row says so"),
     (change_attempt("flaky", "failure = NULL"), "attempt 1 failed without saying why"),
     (change_attempt("impatient", "failure = NULL"), "attempt 1 timed_out without saying why"),
 ]

@@ -51,6 +51,8 @@ class Activity:
     claimed_at: int | None = None
     heard_at: int | None = None
     details: Any = None
+    waited_for: bool = False
+    """Whether the code that cancels it waits for its end."""
     cancel_requested: bool = False
     attempts: list[tuple[int, str, str | None]] = field(default_factory=list)
 
@@ -356,9 +358,12 @@ class Model:
 
     # --- activities -------------------------------------------------------------------------------------------------
 
-    def schedule(self, run: Run, number: int, limits: dict[str, int], policy: Policy) -> Activity:
-        run.activities[number] = Activity(number, self.now, limits, policy, self.now)
-        return run.activities[number]
+    def schedule(
+        self, run: Run, number: int, limits: dict[str, int], policy: Policy, *, waited_for: bool
+    ) -> Activity:
+        activity = Activity(number, self.now, limits, policy, self.now, waited_for=waited_for)
+        run.activities[number] = activity
+        return activity
 
     def claim(self, activity: Activity, worker: str) -> None:
         activity.status, activity.worker = "running", worker
@@ -378,6 +383,8 @@ class Model:
         """What nobody runs ends; what runs is told; and a deadline that has passed is not hidden."""
         if activity.status == "pending" and activity.passed(self.now) is None:
             self.cancel(run, activity)
+            if activity.waited_for:
+                run.wake(self.now)
         elif activity.open:
             activity.cancel_requested = True
 
@@ -412,14 +419,20 @@ class Model:
         final: bool = False,
         delay: int | None = None,
     ) -> None:
-        """A failure, a timeout, a rescue, a hand-back, a cancellation: a passed deadline comes before each of them."""
+        """A failure, a timeout, a rescue, a hand-back, a cancellation: a passed deadline comes before each of them.
+
+        After a cancel request no attempt follows, and a failure is not lost: the code gets it if it waits for that.
+        """
         due = activity.passed(self.now)
         if due is not None:
             self.time_out(run, activity, *due)
-        elif activity.cancel_requested:
+        elif how == "failed" and activity.cancel_requested and not activity.waited_for:
             self.cancel(run, activity)
+            self.fail_late(run, activity)
         elif how == "failed":
             self.fail(run, activity, type_, final, delay)
+        elif activity.cancel_requested:
+            self.cancel(run, activity)
         else:
             self.give_back(run, activity, how)
         if not activity.open:
@@ -459,7 +472,9 @@ class Model:
         at = self.now + (delay if delay is not None else policy.wait(activity.charged))
         close = activity.deadline("schedule_to_close")
         run.failures.append(("application", "activity", None, None))
-        if final or type_ in policy.never:
+        if activity.cancel_requested:
+            state = "cancel_requested"
+        elif final or type_ in policy.never:
             state = "non_retryable_failure"
         elif policy.spent(activity.charged):
             state = "maximum_attempts_reached"
@@ -470,6 +485,12 @@ class Model:
             return
         activity.status = "failed"
         self.say(run, "ActivityFailed", activity.number, "application", activity.charged, state)
+
+    def fail_late(self, run: Run, activity: Activity) -> None:
+        """What was cancelled while it ran has failed since: its attempt says so, and a failure, but no event."""
+        assert activity.attempts[-1] == (activity.attempt, "cancelled", None)
+        activity.attempts[-1] = (activity.attempt, "failed", None)
+        run.failures.append(("application", "activity", None, None))
 
     def give_back(self, run: Run, activity: Activity, how: str) -> None:
         """Nobody's fault, so not charged; rescues are bounded."""

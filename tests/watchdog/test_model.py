@@ -94,7 +94,9 @@ def activity_options(draw: st.DrawFn) -> ActivityOptions:
         if kind in given:
             given[kind] = min(given[kind], most)
     timeouts: dict[str, Any] = {f"{kind}_timeout": seconds for kind, seconds in given.items()}
-    return ActivityOptions(**timeouts, retry_policy=draw(st.one_of(st.none(), policies())))
+    cancellation_type = draw(st.sampled_from([None, "try", "wait"]))
+    policy = draw(st.one_of(st.none(), policies()))
+    return ActivityOptions(**timeouts, retry_policy=policy, cancellation_type=cancellation_type)
 
 
 @st.composite
@@ -365,7 +367,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             target = self.pick(data, [one for one in uncancelled if one.open] or uncancelled, "cancelled")
             target_open = target.open
             if target_open:
-                commands.append(events.ActivityCancelRequested(target.number))
+                commands.append(events.ActivityCancelRequested(target.number, wait=target.waited_for or None))
             else:
                 target = None
         commands += [events.UpdateCompleted(update, Payload.of(1)) for update in answers]
@@ -426,7 +428,9 @@ class WatchdogMachine(RuleBasedStateMachine):
         for number, options, here in scheduled:
             given = {kind: us(getattr(options, f"{kind}_timeout")) for kind in KINDS}
             limits = {kind: limit for kind, limit in given.items() if limit is not None}
-            activity = model.schedule(run, number, limits, policy_of(options.retry_policy))
+            waited_for = options.cancellation_type == "wait"
+            policy = policy_of(options.retry_policy)
+            activity = model.schedule(run, number, limits, policy, waited_for=waited_for)
             model.say(run, "ActivityScheduled", number)
             if here:
                 model.claim(activity, owner)
@@ -437,8 +441,11 @@ class WatchdogMachine(RuleBasedStateMachine):
             self.child_starts(run, number, born[number], child)
         if target is not None:
             model.say(run, "ActivityCancelRequested", target.number)
-            model.request_cancel(run, target)
+            if not target.waited_for:
+                model.request_cancel(run, target)
         self.end(run, end, owner)
+        if run.open and target is not None and target.waited_for:
+            model.request_cancel(run, target)
         if run.open:
             for number in born:
                 model.say(run, "ChildWorkflowStarted", number)
@@ -687,6 +694,8 @@ class WatchdogMachine(RuleBasedStateMachine):
         key = (self.id_of(run), activity.number, activity.attempt)
         self.apply(EndAttempt(*key, end, heartbeat_details=details))
         if self.model.time_out_run(run):
+            if how == "failed":
+                self.model.fail_late(run, activity)
             return
         if details is not None:
             activity.details = ["last words"]
@@ -704,6 +713,25 @@ class WatchdogMachine(RuleBasedStateMachine):
         row.attempt -= activity.status == "running"
         with pytest.raises(RefusedError, match="no longer the current one"):
             self.wait(self.stage.complete(row))
+
+    def a_cancelled_handler_fails(self, data: st.DataObject) -> None:
+        """Its activity is closed already, alone or with its run; it is heard of once."""
+        cancelled = [
+            (run, one)
+            for run in self.model.runs.values()
+            for one in run.activities.values()
+            if one.attempts and one.attempts[-1] == (one.attempt, "cancelled", None)
+        ]
+        if not cancelled:
+            return
+        run, activity = self.pick(data, cancelled, "activity")
+        failure = {"category": "application", "type": "Flaky", "message": "it cannot be undone"}
+        end = AttemptEnd(AttemptOutcome.FAILED, failure)
+        change = EndAttempt(self.id_of(run), activity.number, activity.attempt, end)
+        assert self.apply(change)
+        self.model.fail_late(run, activity)
+        with pytest.raises(RefusedError):
+            self.apply(change)
 
     # --- workers and watchdogs --------------------------------------------------------------------------------------
 
@@ -809,7 +837,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         outcomes = self.wait(apply_all(self.stage.runtime.journal, changes)) if changes else []
         assert outcomes == [None] * len(changes)
 
-    @rule(data=st.data(), number=st.integers(0, 8))
+    @rule(data=st.data(), number=st.integers(0, 9))
     def something_rare_happens(self, data: st.DataObject, number: int) -> None:
         (
             self.the_wall_clock_is_set,
@@ -820,6 +848,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             self.a_client_asks_for_the_end,
             self.a_client_is_too_late,
             self.a_zombie_speaks,
+            self.a_cancelled_handler_fails,
             self.a_watchdog_looks_too_early,
         )[number](data)
 

@@ -3,6 +3,7 @@
 ======================================================================= ========
 an attempt of an activity that failed or timed out, and is tried again   WARNING
 an activity that failed or timed out for good                            ERROR
+an activity that failed after it was cancelled, alone or with its run    WARNING
 a run that failed or timed out, and is followed by another run           WARNING
 a run that failed or timed out for good                                  ERROR
 ======================================================================= ========
@@ -84,8 +85,8 @@ def _log_activity(committed: Committed, run: RunRow, row: ActivityRow, failure: 
     elif isinstance(event, ActivityFailed | ActivityTimedOut):
         level, then = logging.ERROR, f"{attempt}, {event.retry_state.replace('_', ' ')}"
     else:
-        # It failed after it had been cancelled.
-        level, then = logging.WARNING, attempt
+        # The code of its workflow does not get to see it.
+        level, then = logging.WARNING, f"{attempt}, after it was asked to stop"
     if isinstance(event, ActivityFailed):
         document: Failure | None = event.failure
     else:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 from sqlalchemy import Table
 
 from outlast_store.database.raw_connection import RawConnection
-from outlast_store.database.sql_text import Values
+from outlast_store.database.sql_text import Values, columns_of
 from outlast_store.database.statements import StaleRows as StaleRows
 from outlast_store.database.statements import Statements
 from outlast_store.journal.commit_news import ActivityKey as ActivityKey
@@ -36,6 +36,9 @@ FAILED_RUN: Final = [column.name for column in tables.workflow_failures.columns]
 """The place of the run in the values of a failure row."""
 
 T_co = TypeVar("T_co", covariant=True)
+
+_ATTEMPT_KEY = ("run_id", "activity_id", "attempt")
+_ATTEMPT_COLUMNS = columns_of(tables.activity_attempts)[len(_ATTEMPT_KEY) :]
 
 
 class Change(Protocol[T_co]):
@@ -257,6 +260,18 @@ class Batch(LockedRows):
     def attempts(self) -> list[AttemptRow]:
         """The rows of attempts that this batch has inserted so far."""
         return [AttemptRow(*values) for values in self._attempts]
+
+    def change_attempt(self, row: AttemptRow) -> None:
+        """Write the row of an attempt that this batch or an earlier one has inserted."""
+        values = tuple(vars(row).values())
+        key = values[: len(_ATTEMPT_KEY)]
+        for place, inserted in enumerate(self._attempts):
+            if inserted[: len(key)] == key:
+                self._attempts[place] = values
+                return
+        self._touched = True
+        changed = (*values[len(key) :], *key)
+        self._statements.update(self.raw, tables.activity_attempts, _ATTEMPT_KEY, _ATTEMPT_COLUMNS, [changed])
 
     def add_failure(self, row: FailureRow) -> None:
         """Insert a failure row."""

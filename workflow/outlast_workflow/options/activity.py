@@ -159,7 +159,10 @@ class ActivityOptions(Value):
 
     @property
     def snapshot(self) -> Payload:
-        """Return what ``ActivityScheduled`` records, unaffected by deploys: timeouts in seconds, and retry policy."""
+        """Return what ``ActivityScheduled`` records, unaffected by deploys.
+
+        That is the timeouts in seconds, the retry policy and the cancellation type, each if it was given.
+        """
         if self._snapshot is None:
             object.__setattr__(self, "_snapshot", Payload(_snapshot_json(self)))
         assert self._snapshot is not None
@@ -233,6 +236,8 @@ def _snapshot_json(options: ActivityOptions) -> bytes:
             document[f"{name}_timeout"] = seconds
     if options.retry_policy is not None:
         document["retry_policy"] = options.retry_policy.to_document()
+    if options.cancellation_type is not None:
+        document["cancellation_type"] = options.cancellation_type.value
     return orjson.dumps(document)
 
 
@@ -244,11 +249,12 @@ def _read_text(text: str | bytes) -> ActivityOptions:
 def _read(document: dict[str, Any]) -> ActivityOptions:
     options = ActivityOptions.__new__(ActivityOptions)
     policy = document.get("retry_policy")
+    cancellation_type = document.get("cancellation_type")
     options._fill(
         {name: document.get(f"{name}_timeout") for name in _TIMEOUTS},
         None if policy is None else RetryPolicy.from_document(policy),
         None,
         None,
-        None,
+        None if cancellation_type is None else CancellationType(cancellation_type),
     )
     return options

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import orjson
 
-from outlast_store.schema.rows import ActivityRow, AttemptRow
+from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.primitives.enums import RetryState
 from outlast_workflow.primitives.times import from_iso
 
 OPEN = ("pending", "running")
@@ -85,6 +86,11 @@ def _end(row: ActivityRow, recorded_at: int, event: Event, attempts: Sequence[At
     attempt = getattr(event, "attempt", None)
     if attempt is not None and attempt != row.attempt - row.uncharged:
         found.append(f"{event.type} says attempt {attempt}, the row {row.attempt - row.uncharged}")
+    # A failed attempt is not retried for one reason before all others: nobody wants the activity any more.
+    if isinstance(event, events.ActivityFailed):
+        unwanted = event.retry_state == RetryState.CANCEL_REQUESTED
+        if unwanted != bool(row.cancel_requested):
+            found.append(f"failed with {event.retry_state}, cancel_requested is {bool(row.cancel_requested)}")
     if isinstance(event, events.ActivityTimedOut):
         deadline_at = from_iso(event.deadline_at)
         if closed_at < deadline_at and not _closed_early(row, event, attempts):
@@ -132,9 +138,11 @@ def _too_early(row: ActivityRow, attempt: AttemptRow, before: AttemptRow | None)
 def _too_late(row: ActivityRow, attempt: AttemptRow) -> int | None:
     """Return by how many µs an attempt ended past a deadline that should have ended it, or ``None`` if it was in time.
 
-    The last heartbeat is known of the last attempt only. The end of a run closes what is open, even if it is late.
+    The last heartbeat is known of the last attempt only. The end of a run closes what is open, even if it is late. A
+    handler of a cancelled activity may fail after that.
     """
-    if attempt.outcome == "cancelled" or attempt.timeout_kind == "schedule_to_close":
+    cancelled = row.status == "cancelled" and attempt.attempt == row.attempt
+    if cancelled or attempt.outcome == "cancelled" or attempt.timeout_kind == "schedule_to_close":
         return None
     options = ActivityOptions.from_snapshot(row.options)
     deadlines = [_after(row.scheduled_at, options.schedule_to_close_us)]
@@ -208,6 +216,25 @@ def deadlines_of_activity(row: ActivityRow) -> list[str]:
 
 def _after(instant: int | None, duration: int | None) -> int | None:
     return None if instant is None or duration is None else instant + duration
+
+
+def check_failures(
+    row: ActivityRow, attempts: Sequence[AttemptRow], failures: Sequence[FailureRow]
+) -> list[str]:
+    """Return which attempts failed or timed out without a failure row, which is written in the same transaction.
+
+    Args:
+        row: The activity.
+        attempts: Its attempts that did not succeed.
+        failures: The failure rows of its run.
+    """
+    source = ("activity_execution", str(row.activity_id))
+    recorded_at = {one.recorded_at for one in failures if (one.source_kind, one.source_id) == source}
+    return [
+        f"attempt {attempt.attempt} {attempt.outcome}, and no failure row says so"
+        for attempt in attempts
+        if attempt.outcome in ("failed", "timed_out") and attempt.ended_at not in recorded_at
+    ]
 
 
 def check_attempts(row: ActivityRow, attempts: Sequence[AttemptRow]) -> list[str]:

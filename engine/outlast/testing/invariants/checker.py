@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
-from outlast.testing.invariants.activities import check_activity, check_attempts
+from outlast.testing.invariants.activities import check_activity, check_attempts, check_failures
 from outlast.testing.invariants.activities import deadlines_of_activity as deadlines
 from outlast.testing.invariants.attributes import check_attributes
 from outlast.testing.invariants.chains import check_chains, check_instances, is_reset, reset_point
@@ -351,6 +351,9 @@ class _Checker:
             found = check_activity(row, scheduled.get(activity_id), ends[activity_id], attempts)
             found += deadlines(row)
             found += check_attempts(row, attempts)
+            # A reset copies activities with their attempts, but not their failures.
+            if not is_reset(history):
+                found += check_failures(row, attempts, self.failures[run.run_id])
             if run.closed_at is not None and row.closed_at is None:
                 found.append(f"is open, its run is {run.status}")
             for what in found:

@@ -178,11 +178,13 @@ class ActivityDispatcher:
             elif row.status == "timed_out":
                 self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "timed_out")
             elif row.status == "cancelled":
-                self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "lost")
+                key = (row.run_id, row.activity_id, row.attempt)
+                self.runner.request_stop(*key, "cancel_requested", closed=True)
 
     def heartbeat_lost(self, lost: Lost) -> None:
         """Stop a handler whose heartbeat says that it is to stop; a deadline that has passed is enforced with it."""
-        self.runner.request_stop(lost.run_id, lost.activity_id, lost.attempt, lost.reason)
+        key = (lost.run_id, lost.activity_id, lost.attempt)
+        self.runner.request_stop(*key, lost.reason, closed=lost.closed)
         if lost.reason == TIMED_OUT:
             change = EnforceActivityDeadline(lost.run_id, lost.activity_id)
             try:
