@@ -131,7 +131,7 @@ def schedule(
         cancel_requested=False,
         local=bool(event.local),
         closed_at=None,
-        summary=None,
+        summary=event.summary,
     )
     if claimed:
         set_claimed(row, options, now)

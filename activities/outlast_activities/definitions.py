@@ -121,6 +121,7 @@ class ActivityDefinition(Generic[P, T]):
         retry_policy: RetryPolicy | None = None,
         priority: int | None = None,
         cancellation_type: CancellationType | str | None = None,
+        summary: str | None = None,
     ) -> ActivityDefinition[P, T]:
         """Return the same activity with these options in place of its own; it is called in the same way.
 
@@ -133,6 +134,7 @@ class ActivityDefinition(Generic[P, T]):
             retry_policy: When a failed attempt is followed by another.
             priority: 0 to 9; lower runs first.
             cancellation_type: Whether a cancelled call waits for the activity to end; see ``docs/cancellation.md``.
+            summary: What the call does, in at most 200 characters of plain text.
 
         Raises:
             InvalidOptionError: An option is out of range, or contradicts another.
@@ -146,6 +148,7 @@ class ActivityDefinition(Generic[P, T]):
             retry_policy=retry_policy,
             priority=priority,
             cancellation_type=cancellation_type,
+            summary=summary,
         )
         return self._variant(self.fn, self.options.merged(over), self._is_method)
 
@@ -290,6 +293,7 @@ def defn(
     retry_policy: RetryPolicy | None = None,
     priority: int | None = None,
     cancellation_type: CancellationType | str | None = None,
+    summary: str | None = None,
     executor: Executor = "thread",
 ) -> ActivityDecorator: ...
 
@@ -307,6 +311,7 @@ def defn(
     retry_policy: RetryPolicy | None = None,
     priority: int | None = None,
     cancellation_type: CancellationType | str | None = None,
+    summary: str | None = None,
     executor: Executor = "thread",
 ) -> Any:
     """Declare an activity.
@@ -322,6 +327,7 @@ def defn(
         retry_policy: By default 1 s, doubling up to 100 s, with unlimited attempts.
         priority: 0 (first) to 9; by default the workflow's.
         cancellation_type: What cancelling a call does: ``try`` (the default), ``wait`` or ``abandon``.
+        summary: What its calls do, in at most 200 characters of plain text, shown to everybody, not encoded by codecs.
         executor: Where a ``def`` runs: a thread, or a process if it computes for long. An activity of a process is a
             function at the top of a module that can be imported.
 
@@ -343,6 +349,7 @@ def defn(
         retry_policy=retry_policy,
         priority=priority,
         cancellation_type=cancellation_type,
+        summary=summary,
     )
     decorator = ActivityDecorator(name, options, executor)
     return decorator if fn is None else decorator(fn)

@@ -9,7 +9,7 @@ from outlast_workflow.api.activities import (
 )
 from outlast_workflow.api.children import execute_child, start_child
 from outlast_workflow.api.context import in_replay, in_workflow
-from outlast_workflow.api.current_run import continue_as_new, info, random, uuid4
+from outlast_workflow.api.current_run import continue_as_new, info, random, set_progress, uuid4
 from outlast_workflow.api.log import logger
 from outlast_workflow.api.markers import (
     deprecate_patch,
@@ -52,6 +52,7 @@ __all__ = [
     "query",
     "random",
     "run",
+    "set_progress",
     "shield",
     "side_effect",
     "signal",

@@ -182,8 +182,8 @@ class ResetRun(BaseChange):
         copies.copy_activities(batch, run.run_id, row.run_id, plan.ended)
         for seq, event in plan.scheduled.values():
             schedule(batch, row, seq, event, ActivityOptions.from_snapshot(event.options.json), None)
-        for timer_id, fire_at in plan.timers.items():
-            batch.add_timer(row.run_id, timer_id, fire_at)
+        for timer in plan.timers.values():
+            batch.add_timer(row.run_id, timer.command_id, timer.fire_at, timer.summary)
 
 
 def _iso(us: int | None) -> str | None:

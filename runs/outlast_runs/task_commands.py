@@ -50,7 +50,7 @@ def carry_out(
             row = schedule(batch, run, seq, command, options, workflow_task.worker_id)
             applied.claimed.append((row, command))
     elif isinstance(command, TimerScheduled):
-        batch.add_timer(run.run_id, command.command_id, command.fire_at)
+        batch.add_timer(run.run_id, command.command_id, command.fire_at, command.summary)
     elif isinstance(command, TimerCancelled):
         batch.remove_timer(run.run_id, command.command_id)
     elif isinstance(command, ActivityCancelRequested):

@@ -75,6 +75,8 @@ def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) 
         run.wake_at = None if seen_all else run.wake_at
         return Applied(run, first_seq)
     _clear_setbacks(run, workflow_task, seen_all=seen_all, now=batch.now)
+    if workflow_task.progress is not None:
+        run.progress = workflow_task.progress
     applied = Applied(run, first_seq)
     for command in commands:
         if command is terminal:

@@ -53,6 +53,7 @@ class WorkflowTask:
         children: The children that start with it, by command id.
         buffered: The signals that wait without a handler.
         limits: How many signals may wait in a run that this one signals.
+        progress: The run's progress as its code has last set it, as JSON text; ``None`` if it never has.
     """
 
     worker_id: str
@@ -71,6 +72,7 @@ class WorkflowTask:
     children: Mapping[int, NewChild] = field(default_factory=dict)
     buffered: Sequence[SignalReceived] = ()
     limits: StructuralLimits = DEFAULT_LIMITS
+    progress: str | None = None
 
 
 @dataclass(slots=True)

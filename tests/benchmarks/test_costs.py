@@ -23,7 +23,7 @@ COSTS = {
     "activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_379, calls=205),
     "local activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_397, calls=207),
     "timer": Cost(commits=2, statements=16, reads=4, rows=9, bytes=2_827, calls=275),
-    "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_659, calls=399),
+    "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_659, calls=387),
     "signal": Cost(commits=1, statements=5, reads=0, rows=4, bytes=471, calls=171),
     "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_551, calls=339),
     "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_224, calls=85),

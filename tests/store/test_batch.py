@@ -280,7 +280,7 @@ def test_open_timers_are_those_of_the_database_as_the_batch_changes_them(bench: 
     batch.remove_timer(runs[0], 4)
     assert [batch.open_timers(run_id) for run_id in runs] == [[2, 3], [1, 2]]
     batch.flush()
-    assert find_open_timers(bench.connection, runs[0]) == [(2, 20), (3, 30)]
+    assert find_open_timers(bench.connection, runs[0]) == [(2, 20, None), (3, 30, None)]
 
 
 def test_named_timers_fire_when_the_batch_says(bench: Bench) -> None:

@@ -24,6 +24,7 @@ from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryError
 from outlast_workflow.history.events import REGISTRY, ActivityTimedOut, Event, WorkflowStarted, from_json
 from outlast_workflow.history.transitions import STATUS_AFTER, check_history
+from outlast_workflow.options.progress import progress_json
 from outlast_workflow.options.search_attributes import checked_attributes, from_document
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
 from outlast_workflow.primitives.times import from_iso
@@ -135,6 +136,7 @@ def check_run(found: PortableRun, place: str) -> None:
     for what in _disagreements(run, events[0], last):
         raise InvalidHistoryError(f"run.{what} is not what its history says", place=place)
     _check_attributes(run, place)
+    _check_progress(run, place)
     columns = list(ActivityRow.__dataclass_fields__)
     status, closed_at = columns.index("status"), columns.index("closed_at")
     for row in found.rows["activities"]:
@@ -151,6 +153,15 @@ def _check_attributes(run: dict[str, Any], place: str) -> None:
         checked_attributes(from_document(orjson.loads(run["search_attributes"])), reserved=True)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise InvalidHistoryError("run.search_attributes are not what they must be", place=place) from None
+
+
+def _check_progress(run: dict[str, Any], place: str) -> None:
+    if run["progress"] is None:
+        return
+    try:
+        progress_json(**orjson.loads(run["progress"]))
+    except (TypeError, ValueError):
+        raise InvalidHistoryError("run.progress is not what it must be", place=place) from None
 
 
 def _events(found: PortableRun, place: str) -> list[Event]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from outlast.visibility.views import RunProgress
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import PayloadDecodeError
 from outlast_workflow.options.search_attributes import SearchValue, from_document
@@ -38,3 +39,8 @@ def decoded(text: str | None, converter: DataConverter) -> Any:
 def attributes(text: str | None) -> dict[str, SearchValue]:
     """Return the search attributes of a run's row."""
     return {} if text is None else from_document(orjson.loads(text))
+
+
+def progress(text: str | None) -> RunProgress | None:
+    """Return the progress of a run's row."""
+    return None if text is None else RunProgress(**orjson.loads(text))

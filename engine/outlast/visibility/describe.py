@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from outlast.runtime.runtime import Runtime
-from outlast.visibility.columns import attributes, decoded, instant
+from outlast.visibility.columns import attributes, decoded, instant, progress
 from outlast.visibility.reasons import kinds_of, reasons
 from outlast.visibility.views import (
     FailureCause,
@@ -79,7 +79,10 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
         run_count=found.run_count,
         run=_run(run, workers, now, converter),
         pending_activities=tuple(_activity(row, workers, now, converter) for row in found.activities),
-        pending_timers=tuple(PendingTimer(timer_id=id, fire_at=to_datetime(at)) for id, at in found.timers),
+        pending_timers=tuple(
+            PendingTimer(timer_id=id, fire_at=to_datetime(at), summary=summary)
+            for id, at, summary in found.timers
+        ),
         pending_children=tuple(_child(row) for row in found.children),
         pending_updates=tuple(_update(row) for row in found.updates),
         pending_signals=tuple(
@@ -130,6 +133,8 @@ def _run(run: RunRow, workers: Mapping[str, WorkerRow], now: int, converter: Dat
         build_id=run.build_id,
         task_failures=run.task_failures,
         attention_since=instant(run.attention_since),
+        summary=run.summary,
+        progress=progress(run.progress),
     )
 
 
@@ -159,6 +164,7 @@ def _activity(
         last_failure=_cause(orjson.loads(row.last_failure)) if row.last_failure is not None else None,
         worker=_worker(row.claimed_by, workers, now),
         cancel_requested=bool(row.cancel_requested),
+        summary=row.summary,
     )
 
 
@@ -176,6 +182,8 @@ def _child(row: OpenChild) -> PendingChild:
         workflow_type=row.workflow_type,
         status=RunStatus(row.status),
         created_at=to_datetime(row.created_at),
+        summary=row.summary,
+        progress=progress(row.progress),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from outlast.runtime.runtime import Runtime
-from outlast.visibility.columns import attributes, instant
+from outlast.visibility.columns import attributes, instant, progress
 from outlast.visibility.reasons import kinds_of, reasons
 from outlast.visibility.views import RunPage, RunSummary
 from outlast_store.reads import run_listing
@@ -131,4 +131,6 @@ def summary(run: ListedRun, needs: Sequence[Need]) -> RunSummary:
         build_id=run.build_id,
         parent_run_id=run.parent_run_id,
         search_attributes=attributes(run.search_attributes),
+        summary=run.summary,
+        progress=progress(run.progress),
     )

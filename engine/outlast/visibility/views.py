@@ -54,6 +54,27 @@ class WorkerView(View):
     alive: bool
 
 
+class RunProgress(View):
+    """How far a run is, as its code last set it with ``workflow.set_progress``.
+
+    Attributes:
+        done: How much is done.
+        total: How much there is to do; ``None`` if that is not known.
+        message: What it is doing, in words.
+    """
+
+    done: int | float
+    total: int | float | None = None
+    message: str | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """How far it is, from 0 to 1; ``None`` if the total is not known."""
+        if self.total is None:
+            return None
+        return 1.0 if self.done >= self.total else self.done / self.total
+
+
 class RunDescription(View):
     """One run.
 
@@ -68,6 +89,8 @@ class RunDescription(View):
         parent_run_id: The run that started it as its child.
         search_attributes: What the run is found by.
         attention_since: Since when the stored kinds of ``attention`` have held.
+        summary: What the workflow does, as its start said.
+        progress: How far the run is, as its code last said.
     """
 
     run_id: str
@@ -99,6 +122,8 @@ class RunDescription(View):
     build_id: str | None
     task_failures: int
     attention_since: Instant | None
+    summary: str | None = None
+    progress: RunProgress | None = None
 
 
 class FailureCause(View):
@@ -126,6 +151,7 @@ class PendingActivity(View):
         available_at: When the next attempt may start, while the activity waits.
         worker: The worker that runs it.
         local: Whether only the worker that owns the run may run it.
+        summary: What the call does, as it said.
     """
 
     activity_id: int
@@ -149,13 +175,15 @@ class PendingActivity(View):
     last_failure: FailureCause | None
     worker: WorkerView | None
     cancel_requested: bool
+    summary: str | None = None
 
 
 class PendingTimer(View):
-    """A timer that has not fired."""
+    """A timer that has not fired. ``summary`` is what the code said that it waits for."""
 
     timer_id: int
     fire_at: Instant
+    summary: str | None = None
 
 
 class PendingChild(View):
@@ -166,6 +194,8 @@ class PendingChild(View):
     workflow_type: str
     status: RunStatus
     created_at: Instant
+    summary: str | None = None
+    progress: RunProgress | None = None
 
 
 class PendingUpdate(View):
@@ -283,6 +313,8 @@ class RunSummary(View):
     build_id: str | None
     parent_run_id: str | None
     search_attributes: Attributes
+    summary: str | None = None
+    progress: RunProgress | None = None
 
 
 class RunPage(View):

@@ -243,9 +243,18 @@ class Batch(LockedRows):
         """Insert an activity."""
         self.activity_rows[row.run_id, row.activity_id] = Entry(row, None)
 
-    def add_timer(self, run_id: str, timer_id: int, fire_at: int) -> None:
-        """Insert a timer that fires at an instant, in microseconds since the epoch."""
+    def add_timer(self, run_id: str, timer_id: int, fire_at: int, summary: str | None = None) -> None:
+        """Insert a timer.
+
+        Args:
+            run_id: Its run.
+            timer_id: The command that started it.
+            fire_at: When it fires, in microseconds since the epoch.
+            summary: What it is for.
+        """
         self._open.added_timers[run_id, timer_id] = fire_at
+        if summary is not None:
+            self._open.summaries[run_id, timer_id] = summary
 
     def remove_timer(self, run_id: str, timer_id: int) -> None:
         """Delete a timer, whether it is there or not."""

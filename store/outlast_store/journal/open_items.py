@@ -36,11 +36,13 @@ class Prefetched:
 class OpenItems:
     """What is open in runs, and the timers that a batch adds and removes."""
 
-    __slots__ = ("_named_timers", "_prefetched", "added_timers", "removed_timers")
+    __slots__ = ("_named_timers", "_prefetched", "added_timers", "removed_timers", "summaries")
 
     def __init__(self) -> None:
         self.added_timers: dict[TimerKey, int] = {}
         self.removed_timers: set[TimerKey] = set()
+        self.summaries: dict[TimerKey, str] = {}
+        """What added timers are for, where that was said."""
         self._named_timers: dict[TimerKey, int | None] = {}
         self._prefetched: dict[str, Prefetched] = {}
 
@@ -137,7 +139,6 @@ class OpenItems:
         if self.removed_timers:
             statements.delete(raw, tables.timers, ("run_id", "timer_id"), sorted(self.removed_timers))
         if self.added_timers:
-            rows = [
-                (run_id, timer_id, fire_at, None) for (run_id, timer_id), fire_at in self.added_timers.items()
-            ]
+            summaries = self.summaries
+            rows = [(*key, fire_at, summaries.get(key)) for key, fire_at in self.added_timers.items()]
             statements.insert(raw, tables.timers, rows)

@@ -37,6 +37,8 @@ class OpenChild:
     workflow_type: str
     status: str
     created_at: int
+    summary: str | None
+    progress: str | None
 
 
 @dataclass(slots=True)
@@ -46,7 +48,8 @@ class StoredDescription:
     run: RunRow
     run_count: int
     activities: list[ActivityRow]
-    timers: list[tuple[int, int]]
+    timers: list[tuple[int, int, str | None]]
+    """Of each timer its id, when it fires, and its summary."""
     children: list[OpenChild]
     updates: list[RequestRow]
     signals: Signals
@@ -121,7 +124,7 @@ def _events(connection: Connection, run_id: str, seqs: Sequence[int | None]) -> 
 
 def _open_children(connection: Connection, run_id: str) -> list[OpenChild]:
     text = (
-        "SELECT workflow_id, run_id, workflow_type, status, created_at FROM workflow_runs "
+        "SELECT workflow_id, run_id, workflow_type, status, created_at, summary, progress FROM workflow_runs "
         "WHERE parent_run_id = ? AND closed_at IS NULL ORDER BY run_id"
     )
     return [OpenChild(*row) for row in fetch(connection, text, (run_id,))]

@@ -89,6 +89,8 @@ class ListedRun:
     build_id: str | None
     parent_run_id: str | None
     search_attributes: str | None
+    summary: str | None
+    progress: str | None
 
 
 _FIRST_TASK_FAILS: Final = "status = 'pending' AND task_failures > 0"

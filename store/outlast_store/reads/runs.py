@@ -48,10 +48,10 @@ def find_ended_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]
     return [run_id for run_id in run_ids if run_id not in still_open]
 
 
-def find_open_timers(connection: Connection, run_id: str) -> list[tuple[int, int]]:
-    """Return ``(timer_id, fire_at)`` of the run's open timers, the next to fire first."""
-    text = "SELECT timer_id, fire_at FROM timers WHERE run_id = ? ORDER BY fire_at, timer_id"
-    return [(row[0], row[1]) for row in fetch(connection, text, (run_id,))]
+def find_open_timers(connection: Connection, run_id: str) -> list[tuple[int, int, str | None]]:
+    """Return ``(timer_id, fire_at, summary)`` of the run's open timers, the next to fire first."""
+    text = "SELECT timer_id, fire_at, summary FROM timers WHERE run_id = ? ORDER BY fire_at, timer_id"
+    return [(row[0], row[1], row[2]) for row in fetch(connection, text, (run_id,))]
 
 
 def find_failures(connection: Connection, run_id: str, limit: int) -> list[FailureRow]:

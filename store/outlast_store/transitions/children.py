@@ -131,6 +131,7 @@ def _first_run(
     run.parent_run_id = parent.run_id
     run.parent_command_id = command.command_id
     run.parent_close_policy = command.parent_close_policy
+    run.summary = command.summary
     if command.parent_close_policy == ParentClosePolicy.TERMINATE:
         run.execution_deadline_at = earliest(run.execution_deadline_at, parent.execution_deadline_at)
         run.next_deadline_at = earliest(run.execution_deadline_at, run.run_deadline_at)

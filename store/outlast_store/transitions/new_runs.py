@@ -71,6 +71,7 @@ def started_event(
         last_failure=last_failure,
         parent=parent,
         headers=headers,
+        summary=run.summary,
     )
 
 
@@ -258,6 +259,6 @@ def first_run(
         build_id=None,
         history_bytes=0,
         search_attributes=orjson.dumps(search_attributes).decode() if search_attributes else None,
-        summary=None,
+        summary=options.summary,
         progress=None,
     )

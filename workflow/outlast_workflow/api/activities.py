@@ -31,6 +31,7 @@ class LocalActivityCallOptions(TypedDict, total=False):
     retry_policy: RetryPolicy | None
     priority: int | None
     cancellation_type: CancellationType | str | None
+    summary: str | None
     options: ActivityOptions | None
 
 

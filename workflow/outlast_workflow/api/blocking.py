@@ -23,7 +23,7 @@ from outlast_workflow.api.blocking_handles import (
 )
 from outlast_workflow.api.children import ChildCallOptions
 from outlast_workflow.api.context import in_replay, in_workflow
-from outlast_workflow.api.current_run import continue_as_new, info, random, uuid4
+from outlast_workflow.api.current_run import continue_as_new, info, random, set_progress, uuid4
 from outlast_workflow.api.log import logger
 from outlast_workflow.api.markers import (
     deprecate_patch,
@@ -56,6 +56,7 @@ __all__ = [
     "now",
     "patched",
     "random",
+    "set_progress",
     "shield",
     "side_effect",
     "sleep",
@@ -74,28 +75,35 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-def sleep(duration: float | timedelta) -> None:
+def sleep(duration: float | timedelta, *, summary: str | None = None) -> None:
     """Wait durably. Zero or less yields once to the run's other tasks.
 
     Args:
         duration: Seconds, or a timedelta.
+        summary: What the wait is for, in at most 200 characters of plain text.
     """
     check_plain("blocking.sleep()", "await workflow.sleep(…)")
-    wait(timers.sleep(duration))
+    wait(timers.sleep(duration, summary=summary))
 
 
-def wait_condition(predicate: Callable[[], Any], timeout: float | timedelta | None = None) -> None:
+def wait_condition(
+    predicate: Callable[[], Any],
+    timeout: float | timedelta | None = None,
+    *,
+    timeout_summary: str | None = None,
+) -> None:
     """Wait until a predicate holds. It still holds when this returns.
 
     Args:
         predicate: A plain function of no arguments that computes from the workflow's own state.
         timeout: How long to wait at most, in seconds or as a timedelta, durably; without one, as long as it takes.
+        timeout_summary: What the timer of the timeout is for.
 
     Raises:
         TimeoutError: The timeout passed, and the predicate did not hold even then.
     """
     check_plain("blocking.wait_condition()", "await workflow.wait_condition(…)")
-    wait(messages.wait_condition(predicate, timeout))
+    wait(messages.wait_condition(predicate, timeout, timeout_summary=timeout_summary))
 
 
 def shield(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -45,6 +45,8 @@ class ChildCallOptions(TypedDict, total=False):
             default; such a child also gets the parent's execution deadline as a cap), ``abandon`` or
             ``request_cancel``.
         cancellation_type: What cancelling the call does: ``wait`` (the default), ``try`` or ``abandon``.
+        summary: What the child does, in at most 200 characters of plain text, shown to everybody and not encoded by
+            codecs.
     """
 
     id: str | None
@@ -57,6 +59,7 @@ class ChildCallOptions(TypedDict, total=False):
     search_attributes: Mapping[str, SearchValue | None] | None
     parent_close_policy: ParentClosePolicy | str
     cancellation_type: CancellationType | str
+    summary: str | None
 
 
 @overload
@@ -161,6 +164,7 @@ def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
             retry_policy=given.get("retry_policy"),
             memo=given.get("memo"),
             search_attributes=given.get("search_attributes"),
+            summary=given.get("summary"),
         ),
         task_queue=None if queue is None else validate_task_queue(queue),
         priority=None if rank is None else priority(rank),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from asyncio import events
 
-from outlast_workflow.errors import DurableCallError
+from outlast_workflow.errors import DurableCallError, InvalidOptionError
+from outlast_workflow.options.validation import validate_summary
 from outlast_workflow.run.machine import RunLoop, WorkflowMachine
 
 
@@ -30,6 +31,25 @@ def current_machine() -> WorkflowMachine:
     if machine.log.read_only is not None:
         machine.log.read_only.refuse("make a durable call")
     return machine
+
+
+def checked_summary(machine: WorkflowMachine, field: str, summary: str) -> str | None:
+    """Return the summary of a durable call. It is checked live only: in replay the recorded event stands.
+
+    Args:
+        machine: The run.
+        field: What messages call it, in words.
+        summary: The text.
+
+    Raises:
+        InvalidOptionError: It is too long, or no text; the workflow task fails even if this is caught.
+    """
+    if machine.replaying:
+        return None
+    try:
+        return validate_summary(summary, field)
+    except InvalidOptionError as error:
+        raise machine.log.refuse(error) from None
 
 
 def reading_machine() -> WorkflowMachine:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from outlast_workflow.api.context import current_machine, reading_machine
 from outlast_workflow.errors import ContinueAsNew, InvalidOptionError, WorkflowTaskError
+from outlast_workflow.options.progress import progress_json
 from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
 from outlast_workflow.options.validation import timeout_seconds, validate_task_queue
 from outlast_workflow.run.info import WorkflowInfo
@@ -28,6 +29,30 @@ def uuid4() -> UUID:
 def random() -> Random:
     """Return the run's random number generator, which yields the same numbers on every replay."""
     return current_machine().random()
+
+
+def set_progress(done: float, total: float | None = None, message: str | None = None) -> None:
+    """Say how far the run is. ``describe``, listings and the dashboard show what was said last.
+
+    It is no event: the run's row gets the last value of each workflow task, and replay sets the same again. The next
+    run of the chain begins without one.
+
+    Args:
+        done: How much is done; it may exceed ``total``.
+        total: How much there is to do, if that is known.
+        message: What the run is doing, in at most 200 characters of plain text, shown to everybody and not encoded by
+            codecs.
+
+    Raises:
+        InvalidOptionError: A number is not finite or negative, or the message is too long; fails the task, not the run.
+    """
+    machine = reading_machine()
+    if machine.log.read_only is not None:
+        machine.log.read_only.refuse("set the progress")
+    try:
+        machine.progress = progress_json(done, total, message)
+    except InvalidOptionError as error:
+        raise machine.log.refuse(error) from None
 
 
 def continue_as_new(

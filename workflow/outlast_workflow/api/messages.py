@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, TypeVarTuple, cast, overload
 
-from outlast_workflow.api.context import current_machine, reading_machine
+from outlast_workflow.api.context import checked_summary, current_machine, reading_machine
 from outlast_workflow.declare.handlers import SignalCall, call_of
 from outlast_workflow.errors import DurableCallError, InvalidOptionError, WorkflowTaskError
 from outlast_workflow.loop.wait_condition import ConditionFuture
@@ -17,7 +17,10 @@ Ts = TypeVarTuple("Ts")
 
 
 def wait_condition(
-    predicate: Callable[[], Any], timeout: float | timedelta | None = None
+    predicate: Callable[[], Any],
+    timeout: float | timedelta | None = None,
+    *,
+    timeout_summary: str | None = None,
 ) -> Coroutine[Any, Any, None]:
     """Wait until a predicate holds. It still holds when this returns.
 
@@ -26,6 +29,7 @@ def wait_condition(
     Args:
         predicate: A plain function of no arguments that computes from the workflow's own state.
         timeout: How long to wait at most, in seconds or as a timedelta, durably; without one, as long as it takes.
+        timeout_summary: What the timer of the timeout is for; see the ``summary`` of :func:`outlast.workflow.sleep`.
 
     Raises:
         TimeoutError: When awaited: the timeout passed, and the predicate did not hold even then.
@@ -40,13 +44,17 @@ def wait_condition(
             except InvalidOptionError as error:
                 raise machine.log.refuse(error) from None
         seconds = given
+    if timeout_summary is not None:
+        timeout_summary = checked_summary(machine, "timeout summary", timeout_summary)
     if not callable(predicate):
         raise machine.log.refuse(
             DurableCallError(
                 "wait_condition takes a function without arguments, such as `lambda: self.approved`"
             )
         )
-    return cast("Coroutine[Any, Any, None]", ConditionFuture(machine.loop, predicate, seconds))
+    return cast(
+        "Coroutine[Any, Any, None]", ConditionFuture(machine.loop, predicate, seconds, timeout_summary)
+    )
 
 
 def all_handlers_finished() -> bool:

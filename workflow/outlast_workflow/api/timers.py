@@ -6,18 +6,20 @@ from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from outlast_workflow.api.context import current_machine, reading_machine
+from outlast_workflow.api.context import checked_summary, current_machine, reading_machine
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.loop.sleep import SleepFuture
 from outlast_workflow.options.validation import duration_seconds
 from outlast_workflow.primitives.times import from_iso, to_datetime
 
 
-def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
+def sleep(duration: float | timedelta, *, summary: str | None = None) -> Coroutine[Any, Any, None]:
     """Wait durably. Zero or less yields once to the run's other tasks.
 
     Args:
         duration: Seconds, or a timedelta.
+        summary: What the wait is for, in at most 200 characters of plain text, shown to everybody and not encoded by
+            codecs.
     """
     machine = current_machine()
     seconds: Any = duration.total_seconds() if isinstance(duration, timedelta) else duration
@@ -26,7 +28,9 @@ def sleep(duration: float | timedelta) -> Coroutine[Any, Any, None]:
             seconds = duration_seconds("sleep duration", seconds)
         except InvalidOptionError as error:
             raise machine.log.refuse(error) from None
-    return cast("Coroutine[Any, Any, None]", SleepFuture(machine.loop, seconds))
+    if summary is not None:
+        summary = checked_summary(machine, "sleep summary", summary)
+    return cast("Coroutine[Any, Any, None]", SleepFuture(machine.loop, seconds, summary))
 
 
 def now() -> datetime:

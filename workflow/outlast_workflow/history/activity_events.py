@@ -22,6 +22,7 @@ class ActivityScheduled(Event):
     priority: int
     local: bool | None = None
     headers: dict[str, Any] | None = None
+    summary: str | None = None
 
     def signature(self) -> tuple[Any, ...]:
         """Return what replay compares; for a local activity also that it is local."""

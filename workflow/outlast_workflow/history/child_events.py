@@ -23,6 +23,7 @@ class ChildWorkflowScheduled(Event):
     parent_close_policy: str
     priority: int
     headers: dict[str, Any] | None = None
+    summary: str | None = None
 
 
 @record

@@ -64,7 +64,8 @@ class ResetPlan:
     """The activities that have ended."""
     scheduled: dict[int, tuple[int, events.ActivityScheduled]] = field(default_factory=dict)
     """The activities that have not ended, with the seq that scheduled each."""
-    timers: dict[int, int] = field(default_factory=dict)
+    timers: dict[int, events.TimerScheduled] = field(default_factory=dict)
+    """The timers that are open, by command id."""
     memo: Payload | None = None
     search_attributes: Document = field(default_factory=dict)
 
@@ -198,7 +199,7 @@ class _Walk:
             if plan.scheduled.pop(event.command_id, None) is not None:
                 plan.ended.append(event.command_id)
         elif isinstance(event, events.TimerScheduled):
-            plan.timers[event.command_id] = event.fire_at
+            plan.timers[event.command_id] = event
         elif isinstance(event, events.TimerFired | events.TimerCancelled):
             plan.timers.pop(event.command_id, None)
         elif isinstance(event, events.ChildWorkflowScheduled):

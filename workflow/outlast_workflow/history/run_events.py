@@ -39,6 +39,7 @@ class WorkflowStarted(Event):
     parent: dict[str, Any] | None = None
     headers: dict[str, Any] | None = None
     reset: dict[str, Any] | None = None
+    summary: str | None = None
 
 
 @record

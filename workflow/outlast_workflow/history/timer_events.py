@@ -12,6 +12,7 @@ class TimerScheduled(Event):
     command = True
     command_id: int
     fire_at: int
+    summary: str | None = None
 
 
 @record

@@ -184,11 +184,24 @@ class DeterministicLoop(RestrictedLoop):
         return (self.now - self.started_at) / 1e6
 
     def call_later(
-        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+        summary: str | None = None,
     ) -> asyncio.TimerHandle:
-        """Call back after a durable delay in seconds: at once, without a timer, if zero or less; never if infinite."""
+        """Call back after a durable delay: at once, without a timer, if zero or less; never if infinite.
+
+        Args:
+            delay: Seconds.
+            callback: What to call.
+            *args: Its arguments.
+            context: The context to call it in; a copy of the current one if ``None``.
+            summary: What the timer is for.
+        """
         at = math.inf if delay == math.inf else self.now + microseconds(delay)
-        return self._call_when(at, callback, args, context)
+        return self._call_when(at, callback, args, context, summary)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -198,21 +211,26 @@ class DeterministicLoop(RestrictedLoop):
         return self._call_when(at, callback, args, context)
 
     def _call_when(
-        self, at: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+        self,
+        at: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        summary: str | None = None,
     ) -> DurableTimer:
         timer = DurableTimer((at - self.started_at) / 1e6, callback, args, self, context)
         if at <= self.now:
             if not self._closed:
                 self.ready.append(timer)
         elif at < _FOREVER_US:
-            self._schedule(timer, cast(int, at))
+            self._schedule(timer, cast(int, at), summary)
         return timer
 
-    def _schedule(self, timer: DurableTimer, fire_at: int) -> None:
+    def _schedule(self, timer: DurableTimer, fire_at: int, summary: str | None) -> None:
         log = self.log
         timer.command_id = command_id = log.next_id()
         timer.workflow_task = log.workflow_task
-        timer.index = log.add(TimerScheduled(command_id, fire_at))
+        timer.index = log.add(TimerScheduled(command_id, fire_at, summary))
         self.timers[command_id] = timer
         if not log.replaying:
             log.check("pending_timers", len(self.timers))

@@ -14,9 +14,9 @@ class SleepFuture(DurableFuture[None]):
 
     __slots__ = ("timer",)
 
-    def __init__(self, loop: DeterministicLoop, seconds: float) -> None:
+    def __init__(self, loop: DeterministicLoop, seconds: float, summary: str | None = None) -> None:
         super().__init__(loop.hashes, loop)
-        self.timer: asyncio.TimerHandle | None = loop.call_later(seconds, self.wake)
+        self.timer: asyncio.TimerHandle | None = loop.call_later(seconds, self.wake, summary=summary)
 
     def wake(self) -> None:
         """End the sleep: its timer has fired."""

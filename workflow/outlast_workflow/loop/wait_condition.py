@@ -24,14 +24,20 @@ class ConditionFuture(DurableFuture[None]):
 
     __slots__ = ("context", "owner", "predicate", "timer")
 
-    def __init__(self, loop: DeterministicLoop, predicate: Callable[[], Any], timeout: float | None) -> None:
+    def __init__(
+        self,
+        loop: DeterministicLoop,
+        predicate: Callable[[], Any],
+        timeout: float | None,
+        timeout_summary: str | None = None,
+    ) -> None:
         super().__init__(loop.hashes, loop)
         self.owner = loop
         self.predicate = predicate
         self.context = copy_context()
         self.timer: asyncio.TimerHandle | None = None
         if timeout is not None:
-            self.timer = loop.call_later(timeout, self.expire)
+            self.timer = loop.call_later(timeout, self.expire, summary=timeout_summary)
         loop.conditions.append(self)
 
     def check(self) -> bool:

@@ -11,7 +11,12 @@ import orjson
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.retry_policy import DEFAULT_RETRY_POLICY, RetryPolicy
 from outlast_workflow.options.validation import priority as valid_priority
-from outlast_workflow.options.validation import timeout_seconds, valid_cancellation_type, validate_task_queue
+from outlast_workflow.options.validation import (
+    timeout_seconds,
+    valid_cancellation_type,
+    validate_summary,
+    validate_task_queue,
+)
 from outlast_workflow.primitives.enums import CancellationType
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import microseconds
@@ -39,6 +44,8 @@ class ActivityOptions(Value):
         priority: 0 (first) to 9; by default the workflow's.
         cancellation_type: What cancelling the call does: ``try`` (the default), ``wait`` or ``abandon``; see
             :class:`CancellationType`.
+        summary: What the call does, in at most 200 characters of plain text, shown to everybody and not encoded by
+            codecs.
 
     Timeouts take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
 
@@ -60,6 +67,7 @@ class ActivityOptions(Value):
         "schedule_to_start_us",
         "start_to_close_timeout",
         "start_to_close_us",
+        "summary",
         "task_queue",
     )
     fields = (
@@ -71,6 +79,7 @@ class ActivityOptions(Value):
         "retry_policy",
         "priority",
         "cancellation_type",
+        "summary",
     )
 
     task_queue: str | None
@@ -81,6 +90,7 @@ class ActivityOptions(Value):
     retry_policy: RetryPolicy | None
     priority: int | None
     cancellation_type: CancellationType | None
+    summary: str | None
     schedule_to_start_us: int | None
     start_to_close_us: int | None
     schedule_to_close_us: int | None
@@ -100,6 +110,7 @@ class ActivityOptions(Value):
         retry_policy: RetryPolicy | None = None,
         priority: int | None = None,
         cancellation_type: CancellationType | str | None = None,
+        summary: str | None = None,
     ) -> None:
         timeouts = {
             "schedule_to_start": _timeout("schedule-to-start timeout", schedule_to_start_timeout),
@@ -119,6 +130,7 @@ class ActivityOptions(Value):
             None if task_queue is None else validate_task_queue(task_queue),
             None if priority is None else valid_priority(priority),
             None if cancellation_type is None else valid_cancellation_type(cancellation_type),
+            None if summary is None else validate_summary(summary),
         )
 
     def _fill(
@@ -128,12 +140,14 @@ class ActivityOptions(Value):
         task_queue: str | None,
         priority: int | None,
         cancellation_type: CancellationType | None,
+        summary: str | None,
     ) -> None:
         values: dict[str, Any] = {
             "cancellation_type": cancellation_type,
             "task_queue": task_queue,
             "retry_policy": retry_policy,
             "priority": priority,
+            "summary": summary,
             "_snapshot": None,
         }
         for name, seconds in timeouts.items():
@@ -207,6 +221,10 @@ class ActivityOptions(Value):
         """Return a copy with another cancellation type."""
         return self.replace(cancellation_type=cancellation_type)
 
+    def with_summary(self, summary: str | None) -> Self:
+        """Return a copy with another summary."""
+        return self.replace(summary=summary)
+
 
 def _timeout(field: str, value: Any) -> int | float | None:
     return None if value is None else timeout_seconds(field, value)
@@ -256,5 +274,6 @@ def _read(document: dict[str, Any]) -> ActivityOptions:
         None,
         None,
         None if cancellation_type is None else CancellationType(cancellation_type),
+        None,
     )
     return options

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
-from outlast_workflow.options.validation import duration_seconds, timeout_seconds
+from outlast_workflow.options.validation import duration_seconds, timeout_seconds, validate_summary
 from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.primitives.enums import DuplicatePolicy
 from outlast_workflow.primitives.times import microseconds
@@ -33,6 +33,8 @@ class StartOptions(Value):
         start_delay: How long to wait before the first run starts; a signal, update or cancel request ends the wait.
         priority: 0 (first) to 9; inherited by activities and children.
         duplicate_policy: What to do if the workflow id is taken.
+        summary: What the workflow does, in at most 200 characters of plain text, shown to everybody and not encoded by
+            codecs. All runs of the chain have it.
 
     Durations take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
 
@@ -52,6 +54,7 @@ class StartOptions(Value):
         "search_attributes",
         "start_delay",
         "start_delay_us",
+        "summary",
     )
     fields = (
         "execution_timeout",
@@ -62,6 +65,7 @@ class StartOptions(Value):
         "start_delay",
         "priority",
         "duplicate_policy",
+        "summary",
     )
 
     execution_timeout: int | float | None
@@ -72,6 +76,7 @@ class StartOptions(Value):
     start_delay: int | float | None
     priority: int
     duplicate_policy: DuplicatePolicy
+    summary: str | None
     execution_timeout_us: int | None
     run_timeout_us: int | None
     start_delay_us: int | None
@@ -87,6 +92,7 @@ class StartOptions(Value):
         start_delay: float | timedelta | None = None,
         priority: int = 5,
         duplicate_policy: DuplicatePolicy | str = DuplicatePolicy.ALLOW_DUPLICATE,
+        summary: str | None = None,
     ) -> None:
         execution = _timeout("execution timeout", execution_timeout)
         run = _timeout("run timeout", run_timeout)
@@ -113,6 +119,7 @@ class StartOptions(Value):
                 "start_delay": delay,
                 "priority": valid_priority(priority),
                 "duplicate_policy": _duplicate_policy(duplicate_policy),
+                "summary": None if summary is None else validate_summary(summary),
                 "execution_timeout_us": None if execution is None else microseconds(execution),
                 "run_timeout_us": None if run is None else microseconds(run),
                 "start_delay_us": None if delay is None else microseconds(delay),
@@ -166,6 +173,10 @@ class StartOptions(Value):
     def with_priority(self, priority: int) -> Self:
         """Return a copy with another priority, 0 (first) to 9."""
         return self.replace(priority=priority)
+
+    def with_summary(self, summary: str | None) -> Self:
+        """Return a copy with another summary."""
+        return self.replace(summary=summary)
 
 
 def _timeout(field: str, value: Any) -> int | float | None:

@@ -33,6 +33,8 @@ RESERVED_PREFIX = "outlast"
 
 MAX_REASON_LENGTH = 10_000
 
+MAX_SUMMARY_LENGTH = 200
+
 
 def duration_seconds(field: str, value: Any) -> int | float:
     """Return a duration in seconds, not negative: an int if whole.
@@ -228,17 +230,46 @@ def validate_reason(value: Any) -> str | None:
     Raises:
         InvalidOptionError: It is not.
     """
+    return _text_or_none("reason", value, MAX_REASON_LENGTH)
+
+
+def validate_summary(value: Any, field: str = "summary") -> str | None:
+    """Return a summary, or another text that is shown to everybody: short, and storable in every database, or none.
+
+    Args:
+        value: The text; an empty one is none.
+        field: What messages call it, in words.
+
+    Raises:
+        InvalidOptionError: It is not such a text.
+    """
+    hint = ": it is a label, so put data into the input, the memo or the search attributes"
+    return _text_or_none(field, value, MAX_SUMMARY_LENGTH, hint) or None
+
+
+def _text_or_none(field: str, value: Any, most: int, hint: str = "") -> str | None:
+    """Return any text that every database can hold, or none.
+
+    Args:
+        field: What messages call it, in words.
+        value: The text.
+        most: How many characters it may have.
+        hint: What to do about a text that is too long.
+
+    Raises:
+        InvalidOptionError: It is not such a text.
+    """
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _bad("reason", f"must be text, not {type(value).__name__}")
-    if len(value) > MAX_REASON_LENGTH:
-        raise _bad("reason", f"must be at most {MAX_REASON_LENGTH:,} characters, not {len(value):,}")
+        raise _bad(field, f"must be text, not {type(value).__name__}")
+    if len(value) > most:
+        raise _bad(field, f"must be at most {most:,} characters, not {len(value):,}{hint}")
     if "\x00" in value:
-        raise _bad("reason", "must not hold NUL (U+0000), which PostgreSQL does not accept")
+        raise _bad(field, "must not hold NUL (U+0000), which PostgreSQL does not accept")
     for char in value:
         if 0xD800 <= ord(char) <= 0xDFFF:
-            raise _bad("reason", f"must be valid Unicode text (it has the lone surrogate U+{ord(char):04X})")
+            raise _bad(field, f"must be valid Unicode text (it has the lone surrogate U+{ord(char):04X})")
     return str.__str__(value)
 
 

@@ -20,7 +20,8 @@ class Value:
         put = object.__setattr__
         for name, value in values.items():
             put(self, name, value)
-        key = tuple(_hashable(values[name]) for name in self.fields)
+        given = [values[name] for name in self.fields]
+        key = tuple([value if value is None else _hashable(value) for value in given])
         put(self, "_hash", hash((type(self).__name__, key)))
 
     def replace(self, **changes: Any) -> Self:

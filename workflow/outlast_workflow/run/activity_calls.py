@@ -203,6 +203,7 @@ class ActivityCalls:
             run.priority if options.priority is None else options.priority,
             local,
             headers=checked,
+            summary=options.summary,
         )
 
     def give_up(self, future: ActivityFuture[Any]) -> bool:

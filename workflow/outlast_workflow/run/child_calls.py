@@ -276,6 +276,7 @@ class ChildCalls:
             options.parent_close_policy.value,
             run.priority if options.priority is None else options.priority,
             headers=checked,
+            summary=options.start.summary,
         )
 
     def _snapshot(self, options: StartOptions) -> Payload:

@@ -94,6 +94,7 @@ class WorkflowMachine:
             the timers it applied.
         terminal: The event that ends the run, once it was issued.
         memo: The memo that the code has set, ``None`` before; likewise ``search_attributes``.
+        progress: The run's progress as the code has last set it, as JSON text; ``None`` before.
         history_events: What ``workflow.info()`` shows in this workflow task.
         history_bytes: Likewise.
         continue_as_new_suggested: Likewise; once so, always so. ``suggestion_is_new``: since this workflow task.
@@ -129,6 +130,7 @@ class WorkflowMachine:
         "markers",
         "memo",
         "patches",
+        "progress",
         "run_id",
         "search_attributes",
         "started",
@@ -168,6 +170,7 @@ class WorkflowMachine:
         self.patches: dict[str, bool] = {}
         self.markers = NOTHING_RECORDED
         self.memo: Payload | None = None
+        self.progress: str | None = None
         self.considered: Considered | None = None
         self._outcomes = Outcomes(self.log, definition, converter, failure_types)
         self.search_attributes: Document | None = None

@@ -27,7 +27,7 @@ from outlast_dashboard.api.contract.fields import (
     Timeout,
     Wait,
 )
-from outlast_workflow.options.validation import MAX_INTEGER, MAX_SECONDS
+from outlast_workflow.options.validation import MAX_INTEGER, MAX_SECONDS, MAX_SUMMARY_LENGTH
 from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus, TimeoutKind
 
 
@@ -77,6 +77,11 @@ class StartBody(Body):
     workflow_type: OwnName
     workflow_id: Name | None = None
     args: list[Any] = Field(default_factory=list, description="The arguments of the run method.")
+    summary: str | None = Field(
+        default=None,
+        max_length=MAX_SUMMARY_LENGTH,
+        description="What the workflow does, in plain text that everybody sees.",
+    )
     task_queue: OwnName = "default"
     execution_timeout_seconds: Timeout | None = None
     run_timeout_seconds: Timeout | None = None
@@ -98,6 +103,7 @@ class StartBody(Body):
             search_attributes=self.search_attributes,
             retry_policy=self.retry_policy.policy() if self.retry_policy is not None else None,
             duplicate_policy=self.duplicate_policy,
+            summary=self.summary,
         )
 
 

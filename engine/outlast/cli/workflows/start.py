@@ -59,6 +59,15 @@ def start(
         str | None,
         typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
     ] = None,
+    summary: Annotated[
+        str | None,
+        typer.Option(
+            "--summary",
+            metavar="TEXT",
+            help="What it does, in at most 200 characters that everybody sees.",
+            show_default=False,
+        ),
+    ] = None,
     retry_policy: Annotated[
         str | None,
         typer.Option(
@@ -105,6 +114,7 @@ def start(
         memo=json_object("memo", memo),
         search_attributes=attributes(attribute),
         duplicate_policy=policy.replace("-", "_"),
+        summary=summary,
     )
     arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
     longest = waiting_time(timeout)

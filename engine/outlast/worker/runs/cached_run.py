@@ -301,4 +301,5 @@ class CachedRun:
             children=children,
             buffered=self.machine.buffered,
             limits=self.machine.limits,
+            progress=self.machine.progress,
         )
