@@ -85,7 +85,11 @@ async def test_cleanup_that_fails_after_its_workflow_has_ended_is_seen(
     ("kind", "result", "end"),
     [
         ("try", ["went on"], "ActivityCancelled"),
-        ("wait", ["failed", "cancel_requested", "ConnectionError: the booking is still there"], "ActivityFailed"),
+        (
+            "wait",
+            ["failed", "cancel_requested", "ConnectionError: the booking is still there"],
+            "ActivityFailed",
+        ),
     ],
 )
 async def test_code_that_cancels_an_activity_and_goes_on(

@@ -52,3 +52,23 @@ def clock(instant: datetime) -> str:
 def pretty(value: Any) -> str:
     """Return a value as indented JSON."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def label(text: str | None) -> str:
+    """Return a user's label on one line, without control characters; empty if there is none."""
+    printable = "".join(char if char.isprintable() else " " for char in text or "")
+    return " ".join(printable.split())
+
+
+def progress_words(done: float, total: float | None = None, message: str | None = None) -> str:
+    """Return how far something is: ``3 of 10 (30 %): row 3``.
+
+    Args:
+        done: How much is done.
+        total: How much there is to do, if that is known.
+        message: What it is doing.
+    """
+    text = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+    if total:
+        text += f" ({min(int(done / total * 100), 100)} %)"
+    return f"{text}: {label(message)}" if message else text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -14,7 +14,8 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from outlast.text.wording import clock, words
+from outlast.text.wording import clock, label, progress_words, words
+from outlast.visibility.views import RunProgress, RunSummary
 from outlast_workflow.primitives.enums import RunStatus
 
 WIDE: Final = 200
@@ -99,3 +100,18 @@ def deadline(instant: datetime | None, now: datetime) -> Text:
     if instant is None:
         return Text("none", style="dim")
     return Text.assemble(clock(instant), " (", left(instant, now), ")")
+
+
+def label_columns(runs: Sequence[RunSummary]) -> dict[str, Callable[[RunSummary], Text]]:
+    """Return the columns that a table of runs has only where one of them has something to show, and their cells."""
+    columns: dict[str, Callable[[RunSummary], Text]] = {}
+    if any(run.summary is not None for run in runs):
+        columns["SUMMARY"] = lambda run: Text(label(run.summary))
+    if any(run.progress is not None for run in runs):
+        columns["PROGRESS"] = lambda run: progress_text(run.progress)
+    return columns
+
+
+def progress_text(found: RunProgress | None) -> Text:
+    """Return how far a run is."""
+    return Text("" if found is None else progress_words(found.done, found.total, found.message))

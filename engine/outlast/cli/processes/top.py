@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Url
-from outlast.cli.common.output import console, document, left, show, status, table
+from outlast.cli.common.output import console, document, label_columns, left, show, status, table
 from outlast.client.client import Client
 from outlast.text.parsing import duration
 from outlast.text.wording import ago, words
@@ -155,13 +155,15 @@ def _types(found: Overview) -> RenderableType:
 
 
 def _runs(title: str, runs: tuple[RunSummary, ...], now: datetime) -> RenderableType:
-    made = table(title, "TYPE", "STATUS", "DEADLINE", "CREATED", "ATTENTION")
+    labels = label_columns(runs)
+    made = table(title, "TYPE", "STATUS", *labels, "DEADLINE", "CREATED", "ATTENTION")
     for run in runs[:LINES]:
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
         made.add_row(
             run.workflow_id,
             run.workflow_type,
             status(run.status),
+            *[of(run) for of in labels.values()],
             left(min(deadlines), now) if deadlines and run.closed_at is None else Text(""),
             ago(run.created_at, now),
             ", ".join(run.attention),

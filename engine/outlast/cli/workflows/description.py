@@ -13,10 +13,10 @@ from rich.text import Text
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
-from outlast.cli.common.output import deadline, document, left, show, status, table
+from outlast.cli.common.output import deadline, document, left, progress_text, show, status, table
 from outlast.client.client import Client
 from outlast.client.history_pages import HistoryEvent
-from outlast.text.wording import ago, at, clock, counted, pretty, words
+from outlast.text.wording import ago, at, clock, counted, label, pretty, words
 from outlast.visibility.views import (
     FailureView,
     PendingActivity,
@@ -75,8 +75,9 @@ def history(
                 continue
             since = "" if before is None else f"+{words((event.recorded_at - before).total_seconds())}"
             before = event.recorded_at
-            payload = pretty(event.payload) if full else _short(event.payload)
-            made.add_row(str(event.seq), clock(event.recorded_at), since, event.type, Text(payload))
+            made.add_row(
+                str(event.seq), clock(event.recorded_at), since, event.type, _shown(event, full=full)
+            )
         if not json and made.row_count:
             show(made)
         elif not json:
@@ -93,6 +94,13 @@ def _event_document(event: HistoryEvent) -> dict[str, Any]:
         "recorded_at": event.recorded_at.isoformat(),
         "payload": event.payload,
     }
+
+
+def _shown(event: HistoryEvent, *, full: bool) -> Text:
+    """Return an event's payload, under its summary if it has one."""
+    payload = pretty(event.payload) if full else _short(event.payload)
+    summary = label(event.payload.get("summary"))
+    return Text.assemble((f"{summary}\n", "bold"), payload) if summary else Text(payload)
 
 
 def _short(payload: dict[str, Any]) -> str:
@@ -126,7 +134,11 @@ def _summary(found: WorkflowDescription, now: datetime) -> Table:
     summary.add_column(style="bold")
     summary.add_column(overflow="fold")
     summary.add_row("workflow", f"{found.workflow_id} ({found.workflow_type})")
+    if run.summary is not None:
+        summary.add_row("summary", Text(label(run.summary)))
     summary.add_row("status", status(run.status))
+    if run.progress is not None:
+        summary.add_row("progress", progress_text(run.progress))
     if found.attention:
         summary.add_row("attention", Text(", ".join(found.attention), style="bold red"))
     summary.add_row(
@@ -169,8 +181,9 @@ def _worker(worker: WorkerView) -> str:
 
 
 def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
+    labelled = [] if all(one.summary is None for one in activities) else ["SUMMARY"]
     made = table(
-        "ID", "ACTIVITY", "STATUS", "ATTEMPT", "TASK QUEUE",
+        "ID", "ACTIVITY", *labelled, "STATUS", "ATTEMPT", "TASK QUEUE",
         "SINCE", "DEADLINES", "HEARTBEAT", "LAST FAILURE", "WORKER",
         title=_title("pending activity", len(activities)),
     )  # fmt: skip
@@ -180,6 +193,7 @@ def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
         made.add_row(
             str(activity.activity_id),
             activity.activity_type,
+            *[Text(label(activity.summary)) for _ in labelled],
             activity.status + (", to cancel" if activity.cancel_requested else ""),
             f"{activity.attempt}{most}",
             f"{activity.task_queue}, {activity.priority}",
@@ -214,16 +228,27 @@ def _heartbeat(activity: PendingActivity, now: datetime) -> Text:
 
 
 def _timers(timers: Sequence[PendingTimer], now: datetime) -> Table:
-    made = table("ID", "FIRES", title=_title("pending timer", len(timers)))
+    labelled = [] if all(one.summary is None for one in timers) else ["SUMMARY"]
+    made = table("ID", *labelled, "FIRES", title=_title("pending timer", len(timers)))
     for timer in timers[:MOST_SHOWN]:
-        made.add_row(str(timer.timer_id), at(timer.fire_at, now))
+        made.add_row(
+            str(timer.timer_id), *[Text(label(timer.summary)) for _ in labelled], at(timer.fire_at, now)
+        )
     return made
 
 
 def _children(children: Sequence[PendingChild], now: datetime) -> Table:
-    made = table("WORKFLOW", "TYPE", "STATUS", "STARTED", title=_title("open child workflow", len(children)))
+    labelled = [] if all(one.summary is None for one in children) else ["SUMMARY"]
+    title = _title("open child workflow", len(children))
+    made = table("WORKFLOW", "TYPE", *labelled, "STATUS", "STARTED", title=title)
     for child in children[:MOST_SHOWN]:
-        made.add_row(child.workflow_id, child.workflow_type, status(child.status), ago(child.created_at, now))
+        made.add_row(
+            child.workflow_id,
+            child.workflow_type,
+            *[Text(label(child.summary)) for _ in labelled],
+            status(child.status),
+            ago(child.created_at, now),
+        )
     return made
 
 

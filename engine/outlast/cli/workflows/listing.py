@@ -11,7 +11,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.filters import Chosen, with_filters
 from outlast.cli.common.options import AsJson, Url
-from outlast.cli.common.output import document, left, show, status, table
+from outlast.cli.common.output import document, label_columns, left, show, status, table
 from outlast.client.client import Client
 from outlast.text.wording import ago
 from outlast.visibility.listing import MOST_PER_PAGE
@@ -72,8 +72,18 @@ def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:
     if not runs:
         show("no runs")
         return
+    labels = label_columns(runs)
     made = table(
-        "WORKFLOW ID", "TYPE", "STATUS", "RUN", "TASK QUEUE", "CREATED", "CLOSED", "DEADLINE", "ATTENTION"
+        "WORKFLOW ID",
+        "TYPE",
+        "STATUS",
+        *labels,
+        "RUN",
+        "TASK QUEUE",
+        "CREATED",
+        "CLOSED",
+        "DEADLINE",
+        "ATTENTION",
     )
     for run in runs:
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
@@ -81,6 +91,7 @@ def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:
             run.workflow_id,
             run.workflow_type,
             status(run.status),
+            *[of(run) for of in labels.values()],
             str(run.run_number),
             run.task_queue,
             ago(run.created_at, now),
