@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,75 @@ def test_the_other_pages_show_what_the_engine_knows(database_url: str, page: Pag
         ask(database_url, lambda client: client.handle("journey/1").terminate())
 
 
+def test_what_is_selected_stays_selected_while_the_page_is_live(
+    sqlite_url: str, page: Page, tmp_path: Path
+) -> None:
+    def begin(ids: Iterable[str]) -> None:
+        async def starting(client: Client) -> None:
+            for id in ids:
+                await client.start("Nobody", id=id)
+
+        ask(sqlite_url, starting)
+
+    begin(f"n-{number:02}" for number in range(3))
+    with served(sqlite_url, tmp_path, tokens=False) as (address, _):
+        page.goto(address)
+        bar = page.get_by_role("form", name="Selected runs")
+        expect(bar).to_be_hidden()
+        page.get_by_label("Select n-00").check()
+        page.get_by_label("Select n-02").click(modifiers=["Shift"])
+        expect(bar).to_contain_text("3 selected")
+        page.get_by_label("Select n-01").uncheck()
+        page.locator("#filters [name=where]").fill("typed by hand")
+        page.locator("#order summary").click()
+        begin(f"later-{number:02}" for number in range(49))
+        expect(page.get_by_role("link", name="later-48")).to_be_visible()
+        # Two pages by now: one selected run is on the other, and is counted all the same.
+        expect(page.get_by_role("link", name="n-00")).to_have_count(0)
+        expect(page.get_by_label("Select n-02")).to_be_checked()
+        expect(bar).to_contain_text("2 selected 1 of them no longer on this page")
+        expect(page.locator("#filters [name=where]")).to_have_value("typed by hand")
+        expect(page.get_by_role("link", name="Oldest first")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("link", name="Oldest first")).to_be_hidden()
+        bar.get_by_role("button", name="Terminate").click()
+        page.get_by_role("button", name="Terminate 2 workflows now").click()
+        expect(page.get_by_role("status")).to_have_text("Done for 2 workflows.")
+        assert ask(sqlite_url, lambda client: client.count(status="terminated")) == 2
+        page.goto("about:blank")
+
+
+def test_the_time_zone_and_saved_filters_are_kept_by_the_browser(
+    sqlite_url: str, browser: Browser, tmp_path: Path
+) -> None:
+    ask(sqlite_url, lambda client: client.start("Nobody", id="n-1"))
+    created = described(sqlite_url, "n-1").run.created_at
+    with served(sqlite_url, tmp_path, tokens=False) as (address, _):
+        context = browser.new_context(timezone_id="Asia/Kolkata")
+        page = context.new_page()
+        page.goto(f"{address}/?workflow_type=Nobody")
+        at = page.locator(".created time")
+        local = created.astimezone(timezone(timedelta(hours=5, minutes=30)))
+        expect(at).to_have_attribute(
+            "title", f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03} +05:30"
+        )
+        page.get_by_role("button", name="UTC").click()
+        expect(at).to_have_attribute(
+            "title", f"{created:%Y-%m-%d %H:%M:%S}.{created.microsecond // 1000:03}Z"
+        )
+        page.locator("#saved summary").click()
+        page.get_by_label("Name").fill("mine")
+        page.get_by_role("button", name="Save this filter").click()
+        page.goto(address)
+        expect(page.get_by_role("button", name="UTC")).to_have_attribute("aria-pressed", "true")
+        page.locator("#saved summary").click()
+        page.get_by_role("link", name="mine").click()
+        expect(page).to_have_url(f"{address}/?workflow_type=Nobody")
+        expect(page.locator(".database")).to_contain_text(".db")
+        page.goto("about:blank")
+        context.close()
+
+
 def test_it_works_on_a_phone_in_the_dark_and_by_keyboard(
     sqlite_url: str, browser: Browser, tmp_path: Path
 ) -> None:
@@ -172,7 +242,7 @@ def test_it_works_on_a_phone_in_the_dark_and_by_keyboard(
         page.keyboard.press("Tab")
         expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
         for field in page.locator("input:not([type=hidden]), select").all():
-            assert field.evaluate("element => element.labels.length") == 1
+            assert field.evaluate("element => element.labels.length + !!element.ariaLabel") == 1
         page.get_by_role("link", name="n-1", exact=True).focus()
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="n-1")).to_be_visible()

@@ -12,6 +12,7 @@ from tests.dashboard.conftest import Served
 from tests.rows import latest_row
 
 from outlast import Client, StartOptions
+from outlast.errors import WorkflowCancelledError
 from outlast_dashboard import Token, WebSettings, control_plane
 from outlast_dashboard.notifications import ChangeSignal
 from outlast_dashboard.pages.forms import arguments, progress
@@ -205,22 +206,124 @@ async def test_a_closed_run_is_deleted_from_its_page(served: Served) -> None:
     assert await served.client.count() == 0
 
 
+def bulk_links(text: str, action: str) -> list[str]:
+    return [html.unescape(one) for one in re.findall(rf'href="(/bulk\?[^"]*action={action}[^"]*)"', text)]
+
+
+def form_of(text: str) -> tuple[str, dict[str, str]]:
+    """The address of the form that confirms, and its hidden fields."""
+    (address,) = re.findall(r'<form method="post" action="(/bulk[^"]*)"', text)
+    fields = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', text)
+    return html.unescape(address), {name: html.unescape(value) for name, value in fields}
+
+
 async def test_many_are_ended_by_a_page_that_asks_first(served: Served) -> None:
     for number in range(3):
         await served.client.start("Waiting", id=f"m-{number}")
-    text = (await served.web.get("/", params={"id_prefix": "m-"})).text
-    (link,) = re.findall(r'href="(/bulk\?action=terminate[^"]+)"', text)
-    asked = (await served.web.get(link.replace("&amp;", "&"))).text
-    assert "Terminate 3 runs" in asked
+    await served.client.execute("Greeting", "x", id="m-ended")
+    (link,) = bulk_links((await served.web.get("/", params={"id_prefix": "m-"})).text, "terminate")
+    asked = (await served.web.get(link)).text
+    assert "Terminate 3 workflows now" in asked
+    assert "4 runs were found" in asked
     assert await served.client.count(open=True) == 3
-    done = await served.web.post("/bulk", data={"action": "terminate", "id_prefix": "m-"})
-    assert "Done for 3 runs." in done.text
-    assert await served.client.count(open=True) == 0
-    reader = await served.web.post(
-        "/bulk", data={"action": "delete", "id_prefix": "m-"}, headers=served.bearing("reader")
-    )
+    address, fields = form_of(asked)
+    reader = await served.web.post(address, data=fields, headers=served.bearing("reader"))
     assert reader.status_code == 403
-    assert await served.client.count() == 3
+    done = await served.web.post(address, data={**fields, "reason": "seen enough"})
+    assert "Done for 3 workflows." in done.text
+    assert await served.client.count(status="terminated") == 3
+    address, fields = form_of(
+        (await served.web.get("/bulk", params={"action": "delete", "id_prefix": "m-"})).text
+    )
+    assert "Done for 4 workflows." in (await served.web.post(address, data=fields)).text
+    assert await served.client.count() == 0
+
+
+async def test_a_bulk_action_reaches_no_run_that_its_page_did_not_count(served: Served) -> None:
+    await served.client.start("Waiting", id="m-1")
+    address, fields = form_of(
+        (await served.web.get("/bulk", params={"action": "cancel", "id_prefix": "m-"})).text
+    )
+    # What starts later does not match any more, since the page pins the time of the question …
+    await served.client.start("Waiting", id="m-2")
+    # … and where more match all the same, it asks again.
+    more = await served.web.post(address, data={**fields, "number": "0"})
+    assert more.status_code == 409
+    assert "More match by now" in more.text
+    assert await served.client.count(status="cancelled") == 0
+    assert "Done for 1 workflow." in (await served.web.post(address, data=fields)).text
+    with pytest.raises(WorkflowCancelledError):
+        await served.client.handle("m-1").result()
+    assert (await served.client.describe("m-2")).run.status == "running"
+
+
+@pytest.mark.parametrize("query", ["", "?id_prefx=m-", "?status=running&id_prefx=m-"])
+async def test_a_bulk_action_without_a_filter_that_is_known_is_refused(served: Served, query: str) -> None:
+    await served.client.start("Waiting", id="m-1")
+    answer = await served.web.post(f"/bulk{query}", data={"action": "terminate", "number": "5"})
+    assert answer.status_code == 422
+    assert await served.client.count(open=True) == 1
+
+
+async def test_selected_runs_are_acted_on_and_no_others(served: Served) -> None:
+    handles = [await served.client.start("Waiting", id=f"m-{number}") for number in range(4)]
+    ended = await served.client.start("Greeting", "x", id="ended")
+    await ended.result()
+    run_ids = [handle.run_id or "" for handle in (*handles[1:3], ended)]
+    asked = await served.web.get("/bulk", params={"action": "signal", "run_id": run_ids})
+    assert "Signal 2 workflows now" in asked.text
+    address, fields = form_of(asked.text)
+    odd = await served.web.post(address, data={**fields, "name": "say", "args": "yes"})
+    assert odd.status_code == 422
+    assert 'value="say"' in odd.text
+    assert "JSON array" in odd.text
+    done = await served.web.post(address, data={**fields, "name": "say", "args": '["yes"]'})
+    assert "Done for 2 workflows." in done.text
+    for handle in handles[1:3]:
+        assert await handle.result() == "yes"
+    assert await served.client.count(open=True) == 2
+    asked = await served.web.get("/bulk", params={"action": "reset", "run_id": run_ids})
+    address, fields = form_of(asked.text)
+    assert "Reset 3 workflows now" in asked.text
+    assert (
+        "Done for 3 workflows."
+        in (await served.web.post(address, data={**fields, "to": "first-workflow-task"})).text
+    )
+    again = (await served.web.get("/bulk", params={"action": "reset", "run_id": run_ids})).text
+    assert "Reset 0 workflows" in again, "these runs have been followed by others"
+
+
+async def test_chips_count_the_runs_of_each_status_within_the_other_filters(served: Served) -> None:
+    for number in range(3):
+        await served.client.start("Waiting", id=f"c-{number}")
+    await served.client.execute("Greeting", "x", id="c-done")
+    await served.client.execute("Greeting", "x", id="other")
+
+    async def chips(**params: str) -> dict[str, str]:
+        text = (await served.web.get("/", params=params)).text
+        found = re.findall(
+            r'<a class="chip[^"]*" href="[^"]*"[^>]*>([^<]+) <span class="count">([^<]+)</span>', text
+        )
+        return {name.strip(): count for name, count in found if count != "0"}
+
+    assert await chips() == {"All": "5", "Running": "3", "Completed": "2"}
+    assert await chips(id_prefix="c-", status="failed") == {"All": "4", "Running": "3", "Completed": "1"}
+    assert await chips(created_after="1h") == await chips()
+    assert await chips(created_before="1h") == {}
+
+
+async def test_runs_are_listed_in_the_orders_that_an_index_serves(served: Served) -> None:
+    await served.client.start("Waiting", id="a-none")
+    await served.client.start("Waiting", id="b-far", options=StartOptions(run_timeout=900))
+    await served.client.start("Waiting", id="c-near", options=StartOptions(run_timeout=90))
+    for order, ids in (
+        ("newest", ["c-near", "b-far", "a-none"]),
+        ("oldest", ["a-none", "b-far", "c-near"]),
+        ("deadline", ["c-near", "b-far"]),
+    ):
+        text = (await served.web.get("/", params={"order": order})).text
+        assert re.findall(r'\?run_id=[^"]+">([^<]+)</a>', text) == ids
+    assert (await served.web.get("/", params={"order": "odd"})).status_code == 422
 
 
 async def test_runs_are_found_by_attribute_on_the_page(served: Served) -> None:
@@ -253,7 +356,7 @@ async def test_runs_are_filtered_and_paged(served: Served) -> None:
     assert "p-54" in first
     assert "p-04" not in first
     assert ">other<" not in first
-    (older,) = re.findall(r'href="(/\?[^"]+)">Older', first)
+    (older,) = re.findall(r'href="(/\?[^"]+)">Next page', first)
     second = (await served.web.get(older.replace("&amp;", "&"))).text
     assert "p-04" in second
     assert "p-54" not in second

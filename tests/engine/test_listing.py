@@ -8,6 +8,8 @@ import inspect
 import random
 import re
 import threading
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_type_hints
 
@@ -25,7 +27,7 @@ from outlast.visibility.filters import Filters, run_filter
 from outlast_store.database.database import Database
 from outlast_store.reads import run_listing
 from outlast_store.reads.attention import OVERDUE_AFTER_US, UNPOLLED_AFTER_US
-from outlast_store.reads.run_listing import RunFilter
+from outlast_store.reads.run_listing import Order, Position, RunFilter
 from outlast_store.schema.rows import RunRow
 from outlast_store.schema.search_index import Wanted
 
@@ -85,6 +87,7 @@ def _matches(run: RunRow, wanted: RunFilter, runs: dict[str, RunRow]) -> bool:
     return all(
         (
             not wanted.statuses or run.status in wanted.statuses or first_task_fails,
+            not wanted.run_ids or run.run_id in wanted.run_ids,
             wanted.workflow_type in (None, run.workflow_type),
             wanted.task_queue in (None, run.task_queue),
             wanted.workflow_id in (None, run.workflow_id),
@@ -134,6 +137,7 @@ _filters = st.builds(
     statuses=st.lists(st.sampled_from([status.value for status in STATUSES]), max_size=3, unique=True).map(
         tuple
     ),
+    run_ids=st.just(()) | st.just(tuple(row.run_id for row in _some_runs(200)[::7])),
     workflow_type=st.none() | st.sampled_from(TYPES),
     task_queue=st.none() | st.sampled_from(QUEUES),
     workflow_id=st.none() | st.just("w-3"),
@@ -161,20 +165,32 @@ def test_any_filter_and_page_size_gives_what_the_model_gives(database: Database)
     newest_first = sorted(rows, key=lambda run: run.run_id, reverse=True)
 
     @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(wanted=_filters, limit=st.sampled_from([1, 7, 50, 1000]))
-    def check(wanted: RunFilter, limit: int) -> None:
-        expected = [run.run_id for run in newest_first if _matches(run, wanted, by_id)]
+    @given(wanted=_filters, limit=st.sampled_from([1, 7, 50, 1000]), order=st.sampled_from(Order))
+    def check(wanted: RunFilter, limit: int, order: Order) -> None:
+        matching = [run for run in newest_first if _matches(run, wanted, by_id)]
+        ordered = sorted(matching, key=lambda run: run.run_id, reverse=order is Order.NEWEST)
+        if order is Order.DEADLINE:
+            due = [
+                (run.next_deadline_at, run.run_id, run)
+                for run in matching
+                if run.next_deadline_at is not None
+            ]
+            ordered = [run for *_, run in sorted(due, key=lambda one: one[:2])]
+        expected = [run.run_id for run in ordered]
         if limit * 30 < len(expected):
             limit = 50
         with database.reader() as connection:
             found: list[str] = []
-            while page := run_listing.page(
-                connection, wanted, NOW, before=found[-1] if found else None, limit=limit
-            ):
+            last: Position | None = None
+            while page := run_listing.page(connection, wanted, NOW, after=last, limit=limit, order=order):
                 assert len(page) <= limit
                 found += [run.run_id for run, _ in page]
+                last = Position(found[-1], by_id[found[-1]].next_deadline_at or 0)
             assert found == expected
-            assert run_listing.count(connection, wanted, NOW) == len(expected)
+            assert run_listing.count(connection, wanted, NOW) == len(matching)
+            any_status = replace(wanted, statuses=(), open=None)
+            expected_counts = Counter(run.status for run in newest_first if _matches(run, any_status, by_id))
+            assert run_listing.count_by_status(connection, wanted, NOW) == (expected_counts, frozenset())
 
     check()
     writer.close()
@@ -272,7 +288,7 @@ def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
     try:
         with database.reader() as connection:
             while page := run_listing.page(
-                connection, wanted, NOW, before=seen[-1] if seen else None, limit=17
+                connection, wanted, NOW, after=Position(seen[-1]) if seen else None, limit=17
             ):
                 seen += [run.run_id for run, _ in page]
     finally:
@@ -394,7 +410,7 @@ def test_a_status_may_be_one_or_several_by_name_or_member() -> None:
 
 MANY = 100_000
 
-PLANS: list[tuple[RunFilter, str]] = [
+_PLANS: list[tuple[RunFilter, str]] = [
     (RunFilter(), "SCAN workflow_runs|pk_workflow_runs"),  # SQLite's scan is the key's, and ends at the limit
     (RunFilter(statuses=("failed",)), "ix_runs_trouble"),
     (RunFilter(statuses=("running",)), "ix_runs_open"),
@@ -408,6 +424,10 @@ PLANS: list[tuple[RunFilter, str]] = [
     (RunFilter(deadline_before=NOW - HOUR), "ix_runs_deadline"),
     (RunFilter(attention=True), "ix_runs_attention"),
     (RunFilter(created_after=NOW - HOUR), "PRIMARY KEY|pk_workflow_runs"),
+]
+PLANS = [
+    *((wanted, index, order) for wanted, index in _PLANS for order in (Order.NEWEST, Order.OLDEST)),
+    (RunFilter(), "ix_runs_deadline", Order.DEADLINE),
 ]
 
 
@@ -434,15 +454,53 @@ def test_common_questions_are_answered_by_the_indexes(shared_database: Database)
     writer.close()
     explain = "EXPLAIN QUERY PLAN " if database.backend == "sqlite" else "EXPLAIN "
     with asked_of(database) as seen, database.reader() as connection:
-        for wanted, index in PLANS:
+        for wanted, index, order in PLANS:
             seen.clear()
-            run_listing.page(connection, wanted, NOW, before=None, limit=101)
-            text, values = next(one for one in seen if "DESC LIMIT" in one[0])
+            run_listing.page(connection, wanted, NOW, after=None, limit=101, order=order)
+            text, values = next(one for one in seen if re.search("ORDER BY .* LIMIT [^ ]+$", one[0]))
             plan = "\n".join(str(tuple(row)) for row in connection.exec_driver_sql(explain + text, values))
             assert any(name in plan for name in index.split("|")), f"{wanted}\n{plan}"
             assert "Seq Scan on workflow_runs" not in plan, f"{wanted}\n{plan}"
             if "IN (SELECT" not in text and wanted.id_prefix is None:
                 assert "TEMP B-TREE" not in plan, f"{wanted}\n{plan}"
+
+
+def test_counts_by_status_stay_cheap_and_say_what_they_left_out(shared_database: Database) -> None:
+    """Of many runs the first are counted; the few that failed are found by their index, however old."""
+    database = shared_database
+    rows = []
+    for number in range(3000):
+        failed, running = number in (5, 17), number in (9, 2990)
+        rows.append(
+            run_row(
+                number,
+                created_at=NOW + number * SECOND,
+                status="failed" if failed else "running" if running else "completed",
+                closed_at=None if running else NOW + HOUR,
+                task_queue="rare" if number in (17, 40, 2995) else "default",
+            )
+        )
+    writer = database.writer()
+    insert_runs(writer, rows)
+    writer.close()
+    ends = frozenset({"completed", "continued_as_new"})
+    with asked_of(database) as seen, database.reader() as connection:
+
+        def counts(wanted: RunFilter) -> tuple[dict[str, int], frozenset[str]]:
+            found, more = run_listing.count_by_status(connection, wanted, NOW, most=1000, newest=500)
+            return {status: number for status, number in found.items() if number}, more
+
+        found, more = counts(RunFilter(statuses=("cancelled",)))
+        assert (found["failed"], found["running"], more) == (2, 2, ends)
+        assert 990 <= found["completed"] <= 1000
+        # No index serves task queues: only the newest five hundred runs are looked at.
+        found, more = counts(RunFilter(task_queue="rare"))
+        assert (found, len(more)) == ({"completed": 1}, len(STATUSES))
+        found, more = counts(RunFilter(created_after=NOW + 2900 * SECOND))
+        assert (found, more) == ({"completed": 99, "running": 1}, frozenset())
+        counting = [text for text, _ in seen if "AS counted" in text]
+    assert counting
+    assert all("LIMIT" in text for text in counting)
 
 
 async def test_many_tasks_may_list_at_once(database_url: str) -> None:
@@ -460,4 +518,4 @@ async def test_many_tasks_may_list_at_once(database_url: str) -> None:
 def test_every_filter_is_documented_in_order() -> None:
     documented = re.findall(r"^    (\w+): ", inspect.cleandoc(Client.list.__doc__ or ""), re.M)
     raised = ["InvalidOptionError"]
-    assert documented == ["page_size", *get_type_hints(Filters), *raised]
+    assert documented == ["page_size", "order", *get_type_hints(Filters), *raised]

@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from outlast import __version__
-from outlast.text.wording import ago, clock, words
+from outlast.text.wording import clock, counted, words
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from outlast_dashboard.web import web_of
@@ -129,17 +129,44 @@ def lasted(start: datetime | None, end: datetime | None, now: datetime) -> Marku
 
 
 def since(instant: datetime | None, now: datetime) -> Markup:
-    """Return how long ago an instant was. The page continues to count."""
+    """Return how long ago an instant was, in one unit. The page continues to count."""
     if instant is None:
         return Markup("")
+    gone = (now - instant).total_seconds()
+    said = f"{_rough(gone)} ago" if gone >= 0 else f"in {_rough(-gone)}"
     return Markup('<time datetime="{}" title="{}" data-since>{}</time>').format(
-        instant.isoformat(), clock(instant), ago(instant, now)
+        instant.isoformat(), clock(instant), said
     )
+
+
+def _rough(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
 
 
 def seconds(value: float | None) -> str:
     """Return a duration in words."""
     return "–" if value is None else words(value)
+
+
+def coded(text: str) -> Markup:
+    """Return a sentence whose parts between backticks are shown as code."""
+    parts = (
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
+        for number, part in enumerate(text.split("`"))
+    )
+    return Markup("").join(parts)
+
+
+def moment_or_text(text: str) -> Markup | str:
+    """Return an instant as one, and any other text as it is."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return instant(at) if at.tzinfo is not None else text
 
 
 def share(value: float | None) -> str:
@@ -182,7 +209,7 @@ _environment = Environment(
 _filters: dict[str, Any] = _environment.filters
 for _filter in (
     *(until, nearness, used, ahead, since, instant, lasted, clock, moment),
-    *(seconds, share, figure, badge, pretty, source, quoted),
+    *(seconds, share, figure, counted, badge, pretty, source, quoted, coded, moment_or_text),
 ):
     _filters[_filter.__name__] = _filter
 _globals: dict[str, Any] = _environment.globals

@@ -94,7 +94,7 @@ async def _form(
     problem = problem_of(error) if error is not None else None
     field = field_of(error, typed) if error is not None else None
     values: dict[str, Any] = {
-        "chosen": typed,
+        "typed": typed,
         "types": sorted(types),
         "policies": [*DuplicatePolicy],
         "wrong": {field: problem.detail} if problem is not None and field is not None else {},

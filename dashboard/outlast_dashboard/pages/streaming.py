@@ -47,7 +47,7 @@ async def live_page(
             return fragment(f"_{name}.html", request, principal, **await values())
 
         return live(web, render, lambda: principal_of(request, web) == principal)
-    return page(f"{name}.html", request, principal, live=True, **once, **await values())
+    return page(f"{name}.html", request, principal, live=True, **(once | await values()))
 
 
 def live(web: Web, render: Callable[[], Awaitable[str]], stands: Callable[[], bool]) -> StreamingResponse:

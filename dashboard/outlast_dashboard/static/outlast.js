@@ -27,6 +27,14 @@
     return `${Math.floor(seconds)} s`;
   }
 
+  // How long ago, in one unit: what is a minute old does not need to tick.
+  function rough(seconds) {
+    for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+      if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
+    }
+    return `${Math.floor(seconds)} s`;
+  }
+
   const two = (number) => String(number).padStart(2, "0");
   function clock(iso, precise) {
     const at = new Date(iso);
@@ -58,7 +66,7 @@
     }
     for (const element of all("[data-since]")) {
       const gone = (now - Date.parse(element.dateTime)) / 1000;
-      put(element, gone >= 0 ? `${words(gone)} ago` : `in ${words(gone)}`);
+      put(element, gone >= 0 ? `${rough(gone)} ago` : `in ${rough(-gone)}`);
     }
     for (const element of all("[data-lasts]")) {
       put(element, words(Math.max(0, (now - Date.parse(element.dateTime)) / 1000)));

@@ -325,9 +325,11 @@ class Client:
         """Describe a workflow's current run, or one of its runs."""
         return self._caller.call(lambda: self._client.describe(workflow_id, run_id))
 
-    def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> BlockingListing:
+    def list(
+        self, *, page_size: int = 100, order: str = "newest", **filters: Unpack[Filters]
+    ) -> BlockingListing:
         """List runs, newest first: iterate over them, or read them page by page."""
-        return BlockingListing(self._client.list(page_size=page_size, **filters), self._caller)
+        return BlockingListing(self._client.list(page_size=page_size, order=order, **filters), self._caller)
 
     def count(self, **filters: Unpack[Filters]) -> int:
         """Return how many runs match."""

@@ -470,7 +470,7 @@ class Client:
         handle = self.handle(workflow_id, run_id=run_id)
         return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
 
-    def list(self, *, page_size: int = 100, **filters: Unpack[Filters]) -> Listing:
+    def list(self, *, page_size: int = 100, order: str = "newest", **filters: Unpack[Filters]) -> Listing:
         """List runs, newest first: ``async for run in client.list(status="failed")``.
 
         ``await client.list().page()`` returns one page. A run is listed if it matches all filters that are given.
@@ -478,6 +478,7 @@ class Client:
 
         Args:
             page_size: How many runs are read at a time, 1 to 1000.
+            order: ``newest`` or ``oldest`` first, or by ``deadline``: open runs that have one, the nearest first.
             status: A status or several: pending, running, completed, failed, timed_out, cancelled, terminated,
                 continued_as_new.
             workflow_type: The workflow's name.
@@ -485,6 +486,7 @@ class Client:
             workflow_id: The workflow id; lists all of its runs.
             id_prefix: How the workflow id begins.
             parent: The id of the workflow that started the run as its child.
+            run_ids: The runs with these ids, 1000 at most.
             where: Search attributes by name: a value, several of which one must match, or a :class:`Range`. A list
                 matches if one of its items does.
             created_after: Created then or later.
@@ -502,7 +504,7 @@ class Client:
         Raises:
             InvalidOptionError: A filter cannot be used; the message says what can.
         """
-        return self._visibility.list(page_size, filters)
+        return self._visibility.list(page_size, filters, order)
 
     async def count(self, **filters: Unpack[Filters]) -> int:
         """Return how many runs match; the filters and the errors are those of :meth:`list`."""

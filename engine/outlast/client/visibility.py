@@ -27,9 +27,9 @@ class Visibility:
         self._runtime = runtime
         self._handle = handle
 
-    def list(self, page_size: int, filters: Filters) -> Listing:
+    def list(self, page_size: int, filters: Filters, order: str = "newest") -> Listing:
         """Return the runs that match; see :meth:`outlast.Client.list`."""
-        return Listing(self._runtime, run_filter(**filters), page_size)
+        return Listing(self._runtime, run_filter(**filters), page_size, order)
 
     async def count(self, filters: Filters) -> int:
         """Return how many runs match; see :meth:`outlast.Client.count`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from outlast.visibility.where import Range, wanted_attributes
 from outlast_store.reads.run_listing import RunFilter
@@ -12,6 +12,8 @@ from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.options import validate_name, validate_workflow_id
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 from outlast_workflow.primitives.times import from_datetime
+
+MOST_RUN_IDS: Final = 1000
 
 Statuses = RunStatus | str | Iterable[RunStatus | str]
 WhereValue = str | int | float | bool | datetime | Range | Iterable[str | int | float | bool | datetime]
@@ -26,6 +28,7 @@ class Filters(TypedDict, total=False):
     workflow_id: str | None
     id_prefix: str | None
     parent: str | None
+    run_ids: Iterable[str] | None
     where: Mapping[str, WhereValue] | None
     created_after: datetime | None
     created_before: datetime | None
@@ -43,6 +46,7 @@ class Filters(TypedDict, total=False):
 def run_filter(
     *,
     status: Statuses | None = None,
+    run_ids: Iterable[str] | None = None,
     workflow_type: str | None = None,
     task_queue: str | None = None,
     workflow_id: str | None = None,
@@ -77,6 +81,7 @@ def run_filter(
         raise InvalidOptionError(f"there is no filter {name!r}{meant}: there are {known}", field=name)
     chosen = RunFilter(
         statuses=_statuses(status),
+        run_ids=_run_ids(run_ids),
         workflow_type=None if workflow_type is None else validate_name("workflow type", workflow_type),
         task_queue=None if task_queue is None else validate_name("task queue", task_queue),
         workflow_id=None if workflow_id is None else validate_workflow_id(workflow_id),
@@ -124,6 +129,22 @@ def _statuses(status: Any) -> tuple[str, ...]:
     if not chosen:
         raise InvalidOptionError("status must name at least one: leave it out for all", field="status")
     return tuple(chosen)
+
+
+def _run_ids(run_ids: Any) -> tuple[str, ...]:
+    if run_ids is None:
+        return ()
+    if isinstance(run_ids, str) or not isinstance(run_ids, Iterable):
+        raise InvalidOptionError(
+            f"run_ids must be a list of run ids, not {type(run_ids).__name__}", field="run_ids"
+        )
+    chosen = tuple(dict.fromkeys(validate_name("run id", run_id) for run_id in run_ids))
+    if not 1 <= len(chosen) <= MOST_RUN_IDS:
+        raise InvalidOptionError(
+            f"run_ids must name 1 to {MOST_RUN_IDS} runs, not {len(chosen)}: leave it out for all",
+            field="run_ids",
+        )
+    return chosen
 
 
 def _unknown_status(name: object) -> InvalidOptionError:

@@ -1,4 +1,4 @@
-"""Listing runs page by page. A cursor names the filters that it belongs to, so it cannot be used with others."""
+"""Listing runs page by page. A cursor names the filters and the order that it belongs to, so it fits no others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -16,7 +16,7 @@ from outlast.visibility.reasons import kinds_of, reasons
 from outlast.visibility.views import RunPage, RunSummary
 from outlast_store.reads import run_listing
 from outlast_store.reads.attention import Need
-from outlast_store.reads.run_listing import ListedRun, RunFilter
+from outlast_store.reads.run_listing import ListedRun, Order, Position, RunFilter
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import integer
 from outlast_workflow.primitives.enums import RunStatus
@@ -26,23 +26,28 @@ MOST_PER_PAGE: Final = 1000
 
 
 class Listing:
-    """Runs that match, newest first: iterate over all of them, or read them page by page.
+    """Runs that match, in an order: iterate over all of them, or read them page by page.
 
-    A walk sees every run exactly once that existed when the walk began and matches throughout. Runs that start during
-    the walk are newer than its position, and are left to the next walk.
+    A walk by age sees every run exactly once that existed when the walk began and matches throughout. Runs that start
+    during the walk are newer than its position: newest first, they are left to the next walk; oldest first, it ends
+    with them.
 
     Args:
         runtime: The database.
         wanted: The filters.
         page_size: How many runs a page has, 1 to 1000.
+        order: ``newest``, ``oldest`` or ``deadline``.
 
     Raises:
-        InvalidOptionError: The page size is out of range.
+        InvalidOptionError: The page size is out of range, or there is no such order.
     """
 
-    def __init__(self, runtime: Runtime, wanted: RunFilter, page_size: int) -> None:
+    def __init__(
+        self, runtime: Runtime, wanted: RunFilter, page_size: int, order: str = Order.NEWEST
+    ) -> None:
         self._runtime = runtime
         self._wanted = wanted
+        self._order = _checked_order(order)
         self._page_size = integer("page size", page_size, 1, MOST_PER_PAGE)
 
     async def page(self, cursor: str | None = None) -> RunPage:
@@ -54,15 +59,20 @@ class Listing:
         Raises:
             InvalidOptionError: The cursor belongs to other filters, or is none.
         """
-        before = None if cursor is None else self._read_cursor(cursor)
+        after = None if cursor is None else self._read_cursor(cursor)
         now = self._runtime.environment.clock.now()
         # One run more than the page holds tells whether there is a next page.
         found = await self._runtime.read_aside(
-            run_listing.page, self._wanted, now, before=before, limit=self._page_size + 1
+            run_listing.page,
+            self._wanted,
+            now,
+            after=after,
+            limit=self._page_size + 1,
+            order=self._order,
         )
         runs = tuple(summary(run, needs) for run, needs in found[: self._page_size])
         more = len(found) > self._page_size
-        return RunPage(runs=runs, cursor=self._cursor(runs[-1].run_id) if more else None)
+        return RunPage(runs=runs, cursor=self._cursor(found[len(runs) - 1][0]) if more else None)
 
     async def __aiter__(self) -> AsyncIterator[RunSummary]:
         cursor: str | None = None
@@ -74,24 +84,39 @@ class Listing:
             if cursor is None:
                 return
 
-    def _cursor(self, run_id: str) -> str:
-        text = orjson.dumps([1, self._digest(), run_id])
+    def _cursor(self, last: ListedRun) -> str:
+        position: list[Any] = [last.run_id]
+        if self._order is Order.DEADLINE:
+            deadlines = (last.execution_deadline_at, last.run_deadline_at)
+            position.append(min(at for at in deadlines if at is not None))
+        text = orjson.dumps([1, self._digest(), *position])
         return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
-    def _read_cursor(self, cursor: str) -> str:
+    def _read_cursor(self, cursor: str) -> Position:
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
-            version, digest, run_id = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+            version, digest, *position = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         except (binascii.Error, ValueError, TypeError):
             raise _bad_cursor("is not one that a page gave") from None
-        if version != 1 or not isinstance(run_id, str):
+        if version != 1 or [type(part) for part in position] not in ([str], [str, int]):
             raise _bad_cursor("is of another version")
         if digest != self._digest():
             raise _bad_cursor("belongs to other filters")
-        return run_id
+        return Position(*position)
 
     def _digest(self) -> str:
-        return hashlib.blake2s(repr(self._wanted).encode(), digest_size=6).hexdigest()
+        asked = repr(self._wanted) + ("" if self._order is Order.NEWEST else self._order.value)
+        return hashlib.blake2s(asked.encode(), digest_size=6).hexdigest()
+
+
+def _checked_order(order: str) -> Order:
+    try:
+        return Order(order)
+    except ValueError:
+        shown = f"{order!r:.80}"
+        raise InvalidOptionError(
+            f"order must be one of {', '.join(Order)}, not {shown}", field="order"
+        ) from None
 
 
 def _bad_cursor(why: str) -> InvalidOptionError:

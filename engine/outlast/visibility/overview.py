@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from outlast.runtime.runtime import Runtime
+from outlast.visibility.filters import Filters, run_filter
 from outlast.visibility.views import Instant, View
 from outlast.visibility.workers import worker_summaries
 from outlast.watchdog import WatchdogReport
-from outlast_store.reads import overview
+from outlast_store.reads import overview, run_listing
 from outlast_workflow.primitives.enums import RunStatus
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, from_datetime, to_datetime
 
@@ -64,6 +66,40 @@ async def task_queue_views(runtime: Runtime) -> list[TaskQueueView]:
             )
         )
     return views
+
+
+class StatusCounts(View):
+    """How many runs match, by status.
+
+    Attributes:
+        counts: The number of each status, those without any runs included.
+        at_least: The statuses of which there may be more than was counted.
+        attention: How many of the runs need attention.
+    """
+
+    counts: dict[RunStatus, int]
+    at_least: frozenset[RunStatus]
+    attention: int
+
+
+async def status_counts(runtime: Runtime, filters: Filters) -> StatusCounts:
+    """Return how many runs match, by status, at a cost that does not grow with the number of runs.
+
+    Args:
+        runtime: The database.
+        filters: Which runs; their statuses are ignored.
+    """
+    now = runtime.environment.clock.now()
+    wanted = run_filter(**filters)
+    found, more = await runtime.read_aside(run_listing.count_by_status, wanted, now)
+    needing = await runtime.read_aside(
+        run_listing.count, replace(wanted, statuses=(), open=None, attention=True), now
+    )
+    return StatusCounts(
+        counts={status: found.get(status.value, 0) for status in RunStatus},
+        at_least=frozenset(RunStatus(name) for name in more),
+        attention=needing,
+    )
 
 
 class TypeView(View):

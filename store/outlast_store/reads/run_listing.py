@@ -1,8 +1,9 @@
 """Lists and counts of runs: filters, and pages that continue where the last one ended.
 
-Pages are ordered by run id, newest first, because run ids are time-ordered; the next page begins after the last id of
-the one before. So a run that existed when the walk began, and matches throughout, is seen exactly once, however much
-is written meanwhile.
+Pages are ordered by run id, newest or oldest first, because run ids are time-ordered; the next page begins after the
+last id of the one before. So a run that existed when the walk began, and matches throughout, is seen exactly once,
+however much is written meanwhile. Open runs with a deadline can be ordered by that, the nearest first. There are no
+other orders, because an index serves these three and no other.
 
 These filters use indexes: open runs, runs that ended badly, workflow type, workflow id, search attributes, attention.
 The others are tested while walking back from the newest run. Where a filter bounds when runs were created, the time in
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
 from sqlalchemy import Connection
@@ -29,7 +31,10 @@ from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 
 GRACE_US: Final = 24 * 3600 * 1_000_000
 """How far the clocks of the processes that make ids may differ, in microseconds."""
+MOST_COUNTED: Final = 10_000
+MOST_WALKED: Final = 100_000
 _INDEXED_ENDS: Final = frozenset({"failed", "timed_out", "cancelled", "terminated"})
+_OPEN_OR_BAD: Final = _INDEXED_ENDS | OPEN_RUN_STATUSES
 _IN_TROUBLE_INDEX: Final = "status IN ('failed', 'timed_out', 'cancelled', 'terminated')"
 """The condition of the partial index, word for word, because SQLite uses the index only if it finds just that."""
 
@@ -42,6 +47,7 @@ class RunFilter:
     """
 
     statuses: tuple[str, ...] = ()
+    run_ids: tuple[str, ...] = ()
     workflow_type: str | None = None
     task_queue: str | None = None
     workflow_id: str | None = None
@@ -97,23 +103,55 @@ _FIRST_TASK_FAILS: Final = "status = 'pending' AND task_failures > 0"
 COLUMNS: Final = ", ".join(ListedRun.__dataclass_fields__)
 
 
+class Order(StrEnum):
+    """The orders of a listing."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    DEADLINE = "deadline"
+    """By the nearer of a run's two deadlines; only open runs that have one are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a page begins: after this run. ``deadline_at`` counts in the order by deadlines."""
+
+    run_id: str
+    deadline_at: int = 0
+
+
+_SORTED: Final = {
+    Order.NEWEST: ("{id} DESC", "run_id < ?"),
+    Order.OLDEST: ("{id}", "run_id > ?"),
+    Order.DEADLINE: ("next_deadline_at, run_id", ""),
+}
+"""How each order sorts, and its condition for what follows a run id."""
+
+
 def page(
-    connection: Connection, wanted: RunFilter, now: int, *, before: str | None, limit: int
+    connection: Connection,
+    wanted: RunFilter,
+    now: int,
+    *,
+    after: Position | None,
+    limit: int,
+    order: Order = Order.NEWEST,
 ) -> list[tuple[ListedRun, list[attention.Need]]]:
-    """Return a page of runs, newest first, each with the reasons why it needs attention.
+    """Return a page of runs in an order, each with the reasons why it needs attention.
 
     Args:
         connection: Where to read.
         wanted: Which runs.
         now: Microseconds since the epoch.
-        before: The page begins below this run id; ``None`` begins with the newest run.
+        after: The page begins after this run; ``None`` begins with the first.
         limit: Runs at most.
+        order: The order of the runs.
     """
     with snapshot(connection):
         polled = Polled.of(list_workers(connection), now)
-        source, where, values = _where(connection, wanted, now, polled, before)
-        order = "found_id" if "found_id" in source else "run_id"
-        text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {order} DESC LIMIT ?"
+        source, where, values = _where(connection, wanted, now, polled, after, order)
+        by = _SORTED[order][0].format(id="found_id" if "found_id" in source else "run_id")
+        text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {by} LIMIT ?"
         runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
         still_open = [
             (run.run_id, run.task_queue, run.workflow_type) for run in runs if run.closed_at is None
@@ -138,17 +176,102 @@ def count(connection: Connection, wanted: RunFilter, now: int) -> int:
         return found
 
 
+def count_by_status(
+    connection: Connection,
+    wanted: RunFilter,
+    now: int,
+    *,
+    most: int = MOST_COUNTED,
+    newest: int = MOST_WALKED,
+) -> tuple[dict[str, int], frozenset[str]]:
+    """Return how many runs match, by status, and the statuses that may have more than was counted.
+
+    This costs the same however many runs there are. It counts matches until there are :data:`MOST_COUNTED`, and where
+    no index serves a filter it looks at the newest :data:`MOST_WALKED` runs only. Runs that are open or ended badly
+    are counted by their own indexes: three failed runs among a million are three.
+
+    Args:
+        connection: Where to read.
+        wanted: Which runs; its statuses are ignored.
+        now: Microseconds since the epoch.
+        most: How many matches are counted.
+        newest: How many runs are looked at if no index serves a filter.
+    """
+    wanted = replace(wanted, statuses=(), open=None)
+    with snapshot(connection):
+        floor = _floor(connection, newest) if _needs_walk(wanted) else None
+        counts, full = _counted(connection, wanted, now, floor, most)
+        everything = {status.value for status in RunStatus}
+        if not full:
+            return counts, frozenset(everything if floor is not None else ())
+        more = everything - _OPEN_OR_BAD
+        for narrower in (
+            replace(wanted, open=True),
+            *(replace(wanted, statuses=(end,)) for end in _INDEXED_ENDS),
+        ):
+            found, full = _counted(connection, narrower, now, floor, most)
+            among = OPEN_RUN_STATUSES if narrower.open else narrower.statuses
+            for status in among:
+                counts[status] = found.get(status, 0)
+            if full or floor is not None:
+                more |= {*among}
+    return counts, frozenset(more)
+
+
+def _counted(
+    connection: Connection, wanted: RunFilter, now: int, floor: str | None, most: int
+) -> tuple[dict[str, int], bool]:
+    """Return the counts by status, and whether there were more matches than are counted."""
+    polled = Polled.of(list_workers(connection), now)
+    source, where, values = _where(connection, wanted, now, polled)
+    if floor is not None:
+        where, values = f"{where} AND run_id >= ?", (*values, floor)
+    inner = f"SELECT status FROM {source}{where and ' WHERE ' + where} LIMIT ?"
+    text = f"SELECT status, count(*) FROM ({inner}) AS counted GROUP BY status"
+    counts: dict[str, int] = dict(fetch(connection, text, (*values, most + 1)))
+    full = sum(counts.values()) > most
+    if full:
+        # The one beyond the limit only tells that there are more.
+        fullest = max(counts, key=lambda status: counts[status])
+        counts[fullest] -= 1
+    return counts, full
+
+
+def _needs_walk(wanted: RunFilter) -> bool:
+    """Return whether a filter is tested run by run, so that few matches may cost a walk over all runs."""
+    tested = ("task_queue", "started_after", "started_before", "closed_after", "closed_before")
+    return wanted.latest or any(getattr(wanted, name) is not None for name in tested)
+
+
+def _floor(connection: Connection, newest: int) -> str | None:
+    """Return the oldest of the newest run ids, or ``None`` if there are no more runs than that."""
+    found = fetch(
+        connection, "SELECT run_id FROM workflow_runs ORDER BY run_id DESC LIMIT 1 OFFSET ?", (newest,)
+    )
+    return found[0][0] if found else None
+
+
 def _where(
     connection: Connection,
     wanted: RunFilter,
     now: int,
     polled: Polled,
-    before: str | None = None,
+    after: Position | None = None,
+    order: Order = Order.NEWEST,
 ) -> tuple[str, str, Values]:
     """Return what to read from, the conditions, and the values of both."""
-    source, parts = _by_attributes(wanted.where, before)
-    if before is not None:
-        parts.append(("run_id < ?", (before,)))
+    follows = _SORTED[order][1]
+    source, parts = _by_attributes(wanted.where, after, follows)
+    if after is not None and follows:
+        parts.append((follows, (after.run_id,)))
+    if order is Order.DEADLINE:
+        parts.append(("next_deadline_at IS NOT NULL", ()))
+        if after is not None:
+            beyond = "(next_deadline_at > ? OR next_deadline_at = ? AND run_id > ?)"
+            at = after.deadline_at
+            parts.append((f"next_deadline_at >= ? AND {beyond}", (at, at, at, after.run_id)))
+    if wanted.run_ids:
+        parts.append((f"run_id IN ({marks(wanted.run_ids)})", wanted.run_ids))
     if wanted.statuses:
         parts += _statuses(wanted.statuses)
     for column in ("workflow_type", "task_queue", "workflow_id"):
@@ -189,7 +312,7 @@ def _where(
 
 
 def _by_attributes(
-    wanted: Sequence[search_index.Wanted], before: str | None
+    wanted: Sequence[search_index.Wanted], after: Position | None, follows: str
 ) -> tuple[tuple[str, Values], list[tuple[str, Values]]]:
     """Return what to read from, and the conditions that are left.
 
@@ -205,8 +328,8 @@ def _by_attributes(
     if leading is None:
         return ("workflow_runs", ()), parts
     text, values = search_index.condition(leading)
-    if before is not None:
-        text, values = f"{text} AND run_id < ?", (*values, before)
+    if after is not None and follows:
+        text, values = f"{text} AND {follows}", (*values, after.run_id)
     found = f"SELECT run_id AS found_id FROM search_attributes WHERE {text}"
     return (f"({found}) AS found CROSS JOIN workflow_runs", values), [*parts, ("run_id = found_id", ())]
 

@@ -9,7 +9,7 @@ from fastapi import Depends, Query
 from pydantic import BeforeValidator, WithJsonSchema
 
 from outlast.text.attributes import conditions
-from outlast.visibility.filters import Filters
+from outlast.visibility.filters import MOST_RUN_IDS, Filters
 from outlast_dashboard.api.contract.fields import NAME_SCHEMA
 from outlast_dashboard.authorization import Known
 from outlast_workflow.primitives.enums import RunStatus
@@ -34,6 +34,9 @@ def _filters(
     # First, so that an unknown caller does not learn what is wrong with a filter.
     _: Known,
     status: Annotated[list[RunStatus] | None, Query()] = None,
+    run_id: Annotated[
+        list[str] | None, Query(description=f"A run; repeatable, {MOST_RUN_IDS} at most.")
+    ] = None,
     workflow_type: NameFilter = None,
     task_queue: NameFilter = None,
     workflow_id: NameFilter = None,
@@ -57,6 +60,7 @@ def _filters(
 ) -> Filters:
     return Filters(
         status=status or None,
+        run_ids=run_id or None,
         workflow_type=workflow_type,
         task_queue=task_queue,
         workflow_id=workflow_id,

@@ -18,6 +18,7 @@ from outlast_dashboard.api.contract.models import Count, EndError, Ending, Start
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import HIDDEN, description
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
+from outlast_store.reads.run_listing import Order
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError, WorkflowResultError
 from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus
@@ -66,9 +67,12 @@ async def list_runs(
         str | None, Query(description="The cursor of the page before, for the same filters.")
     ] = None,
     page_size: Annotated[int, Query(ge=1, le=MOST_PER_PAGE)] = 100,
+    order: Annotated[
+        Order, Query(description="By age, or open runs by their nearest deadline.")
+    ] = Order.NEWEST,
 ) -> RunPage:
     """List runs by pages, newest first. No run is missed or listed twice, whatever is written meanwhile."""
-    return await web.client.list(page_size=page_size, **filters).page(cursor)
+    return await web.client.list(page_size=page_size, order=order, **filters).page(cursor)
 
 
 @router.get("/count")

@@ -16,6 +16,7 @@ from outlast.client.client import Client
 from outlast.text.wording import ago
 from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunSummary, WorkerSummary
+from outlast_store.reads.run_listing import Order
 from outlast_workflow.options.validation import integer
 from outlast_workflow.primitives.times import to_datetime
 
@@ -24,6 +25,9 @@ from outlast_workflow.primitives.times import to_datetime
 def list_(
     chosen: Chosen,
     limit: Annotated[int, typer.Option("--limit", help="The number of runs; 0 for all.")] = 50,
+    order: Annotated[
+        Order, typer.Option("--order", help="Newest or oldest first, or open runs by their nearest deadline.")
+    ] = Order.NEWEST,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
@@ -31,7 +35,8 @@ def list_(
     integer("limit", limit, 0)
 
     async def work(client: Client) -> None:
-        runs = client.list(page_size=min(limit, MOST_PER_PAGE) or MOST_PER_PAGE, **chosen.filters(client))
+        size = min(limit, MOST_PER_PAGE) or MOST_PER_PAGE
+        runs = client.list(page_size=size, order=order, **chosen.filters(client))
         found: list[RunSummary] = []
         seen, more = 0, False
         async for run in runs:
