@@ -9,7 +9,7 @@ from outlast_workflow.api.activities import (
 )
 from outlast_workflow.api.children import execute_child, start_child
 from outlast_workflow.api.context import in_replay, in_workflow
-from outlast_workflow.api.current_run import continue_as_new, info, random, set_progress, uuid4
+from outlast_workflow.api.current_run import continue_as_new, info, last_result, random, set_progress, uuid4
 from outlast_workflow.api.log import logger
 from outlast_workflow.api.markers import (
     deprecate_patch,
@@ -46,6 +46,7 @@ __all__ = [
     "in_workflow",
     "info",
     "init",
+    "last_result",
     "logger",
     "now",
     "patched",

@@ -10,7 +10,7 @@ from outlast_runs.workflow_task import Applied, WorkflowTask
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.new_runs import add_next_run, first_event, new_seed, next_run, started_event
-from outlast_store.transitions.requests import move_signals, unapplied_signals
+from outlast_store.transitions.requests import end_start_delay, move_signals, unapplied_signals
 from outlast_store.transitions.run_ends import close_run, retry_run, run_failure
 from outlast_workflow.data.failures import message_of
 from outlast_workflow.history.events import (
@@ -45,9 +45,13 @@ def end_run(batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: Eve
     if isinstance(command, WorkflowCompleted):
         close_run(batch, run, command, RunStatus.COMPLETED, by="completed", nothing_open=nothing_open)
     elif isinstance(command, WorkflowContinuedAsNew):
-        applied.following = _continue(batch, run, workflow_task, command)
-        signals = [*workflow_task.buffered, *_unapplied(batch, run, workflow_task, applied)]
-        move_signals(batch, applied.following, signals)
+        applied.following = following = _continue(batch, run, workflow_task, command)
+        unapplied = _unapplied(batch, run, workflow_task, applied)
+        move_signals(batch, following, [*workflow_task.buffered, *unapplied])
+        if following.start_delayed and (unapplied or following.inbox):
+            # What came too late for this run ends the wait of the next, as what comes a moment later does.
+            end_start_delay(following)
+            following.wake(batch.now)
         close_run(
             batch, run, command, RunStatus.CONTINUED_AS_NEW, by="continued_as_new", nothing_open=nothing_open
         )
@@ -144,10 +148,20 @@ def _continue(
         else None,
         memo=command.memo.json.decode() if command.memo is not None else None,
         search_attributes=command.search_attributes,
+        retry_policy=orjson.dumps(command.retry_policy).decode()
+        if command.retry_policy is not None
+        else None,
+        start_delay=microseconds(command.start_delay_seconds or 0),
     )
-    parent = first_event(batch, run.run_id).parent if run.parent_run_id is not None else None
+    before = workflow_task.started or first_event(batch, run.run_id)
     started = started_event(
-        following, input=command.input, seed=new_seed(batch), parent=parent, headers=command.headers
+        following,
+        input=command.input,
+        seed=new_seed(batch),
+        parent=before.parent if run.parent_run_id is not None else None,
+        headers=command.headers,
+        last_failure=before.last_failure,
+        last_result=before.last_result,
     )
     command.next_run_id = following.run_id
     return add_next_run(batch, run, following, started)

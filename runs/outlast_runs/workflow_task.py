@@ -15,6 +15,7 @@ from outlast_workflow.history.events import (
     ActivityScheduled,
     Event,
     SignalReceived,
+    WorkflowStarted,
     WorkflowTaskCompleted,
 )
 from outlast_workflow.options.limits import DEFAULT_LIMITS, StructuralLimits
@@ -54,6 +55,7 @@ class WorkflowTask:
         buffered: The signals that wait without a handler.
         limits: How many signals may wait in a run that this one signals.
         progress: The run's progress as its code has last set it, as JSON text; ``None`` if it never has.
+        started: How the run was started, which the next run takes over if this one continues as new.
     """
 
     worker_id: str
@@ -73,6 +75,7 @@ class WorkflowTask:
     buffered: Sequence[SignalReceived] = ()
     limits: StructuralLimits = DEFAULT_LIMITS
     progress: str | None = None
+    started: WorkflowStarted | None = None
 
 
 @dataclass(slots=True)

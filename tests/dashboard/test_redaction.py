@@ -78,7 +78,7 @@ READABLE = {
     *("reset", "retry_policy"),
 }
 BY_NAME = {"attributes", "search_attributes", "buffered"}  # plain values by names that users chose
-SECRET = {"input", "result", "value", "memo", "headers", "details", "heartbeat_details"}
+SECRET = {"input", "result", "value", "memo", "headers", "details", "heartbeat_details", "last_result"}
 
 
 def canaries(value: Any, path: str = "") -> set[str]:

@@ -47,7 +47,11 @@ def test_every_type_of_event_is_in_some_history() -> None:
     [
         ("WorkflowStarted", "reset"),
         ("WorkflowStarted", "headers"),
+        ("WorkflowStarted", "last_failure"),
+        ("WorkflowStarted", "last_result"),
         ("WorkflowContinuedAsNew", "headers"),
+        ("WorkflowContinuedAsNew", "retry_policy"),
+        ("WorkflowContinuedAsNew", "start_delay_seconds"),
         ("SignalReceived", "headers"),
         ("UpdateAccepted", "headers"),
         ("ChildWorkflowScheduled", "headers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 from tests.watchdog.stage import Stage
 
@@ -16,10 +17,11 @@ from outlast_workflow.history.events import (
     ActivityCompleted,
     SignalReceived,
     WorkflowCompleted,
+    WorkflowContinuedAsNew,
     WorkflowTaskCompleted,
 )
 from outlast_workflow.options.limits import DEFAULT_LIMITS
-from outlast_workflow.options.options import ActivityOptions, StartOptions
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
 from outlast_workflow.primitives.payloads import Payload
 
 DONE = WorkflowCompleted(Payload.of("done"))
@@ -109,3 +111,45 @@ async def test_a_success_clears_what_setbacks_left(memory_stage: Stage) -> None:
     run = (await commit(memory_stage, run_id)).run
     assert (run.task_failures, run.owner_losses, run.attention, run.not_before) == (0, 0, None, 0)
     assert (run.status, run.wake_at) == ("running", None)
+
+
+@pytest.mark.parametrize("message", ["none", "handled", "kept", "unseen"])
+async def test_a_message_that_a_run_has_not_seen_ends_the_start_delay_of_the_next(
+    memory_stage: Stage, message: str
+) -> None:
+    """It would have ended it if it had come a moment later. One without a handler waits on."""
+    signal = SignalReceived("approve", Payload.of([]))
+    run_id = await memory_stage.start(StartOptions(run_timeout=100), owner_id="worker-1")
+    if message != "none":
+        await memory_stage.apply(SendSignal("workflow-1", run_id, signal, DEFAULT_LIMITS))
+    applied = await commit(
+        memory_stage,
+        run_id,
+        seen_seq=1 if message == "unseen" else None,
+        commands=[WorkflowContinuedAsNew("W", Payload.of([]), start_delay_seconds=60)],
+        buffered=[signal] if message == "kept" else [],
+        next_run_id="next",
+    )
+    following = applied.following
+    assert following is not None
+    now = memory_stage.clock.us
+    assert following.run_deadline_at == now + 160_000_000
+    ended = message == "unseen"
+    assert (following.start_delayed, following.not_before) == (
+        (False, 0) if ended else (True, now + 60_000_000)
+    )
+    assert following.wake_at == (now if ended else now + 60_000_000)
+    moved = memory_stage.types("next").count("SignalReceived")
+    assert moved == (1 if message in ("kept", "unseen") else 0)
+
+
+async def test_the_next_run_has_the_retry_policy_that_its_predecessor_gives_it(memory_stage: Stage) -> None:
+    given = RetryPolicy(max_attempts=7)
+    for number, said in enumerate((None, RetryPolicy(max_attempts=2).to_document())):
+        run_id = await memory_stage.start(StartOptions(retry_policy=given), owner_id="worker-1")
+        command = WorkflowContinuedAsNew("W", Payload.of([]), retry_policy=said)
+        applied = await commit(memory_stage, run_id, commands=[command], next_run_id=f"next-{number}")
+        assert applied.following is not None
+        assert applied.following.retry_policy is not None
+        kept = orjson.loads(applied.following.retry_policy)["max_attempts"]
+        assert kept == (7 if said is None else 2)

@@ -34,6 +34,7 @@ def started_event(
     input: Payload,
     seed: int,
     last_failure: Failure | None = None,
+    last_result: Payload | None = None,
     headers: Any = None,
     parent: dict[str, Any] | None = None,
 ) -> WorkflowStarted:
@@ -43,7 +44,8 @@ def started_event(
         run: The run's row.
         input: The input of its code.
         seed: The seed of its random numbers.
-        last_failure: How the run before it failed, if this one retries it.
+        last_failure: How the latest run before it that failed did so, if one did.
+        last_result: What the latest run before it that completed returned, if one did.
         headers: The headers of the start.
         parent: The parent's workflow, run, command and close policy, if it has one.
     """
@@ -69,6 +71,7 @@ def started_event(
         memo=Payload(run.memo.encode()) if run.memo is not None else None,
         search_attributes=orjson.loads(run.search_attributes) if run.search_attributes is not None else None,
         last_failure=last_failure,
+        last_result=last_result,
         parent=parent,
         headers=headers,
         summary=run.summary,
@@ -82,12 +85,14 @@ def next_run(
     now: int,
     attempt: int = 1,
     backoff: int = 0,
+    start_delay: int = 0,
     owner_id: str | None = None,
     workflow_type: str | None = None,
     task_queue: str | None = None,
     run_timeout: int | None = None,
     memo: str | None = None,
     search_attributes: Document | None = None,
+    retry_policy: str | None = None,
 ) -> RunRow:
     """Return the row of a chain's next run: it keeps the execution deadline and gets a run deadline of its own.
 
@@ -97,16 +102,19 @@ def next_run(
         now: When it is created, in microseconds.
         attempt: Its attempt by the retry policy of runs.
         backoff: How long it waits before its first workflow task, in microseconds.
+        start_delay: Likewise, unless a message ends the wait.
         owner_id: The worker that owns it from the first write, if any.
         workflow_type: Its type.
         task_queue: Its task queue.
         run_timeout: Its run timeout, in microseconds.
         memo: Its memo, as JSON text.
         search_attributes: Its search attributes.
+        retry_policy: Its retry policy, as JSON text.
     """
     row = run.copy()
     run_timeout = run_timeout if run_timeout is not None else run.run_timeout
-    begins = now + backoff
+    wait = backoff or start_delay
+    begins = now + wait
     run_deadline = begins + run_timeout if run_timeout is not None else None
     vars(row).update(
         run_id=run_id,
@@ -126,14 +134,15 @@ def next_run(
         last_event_at=now,
         inbox=0,
         wake_at=begins,
-        not_before=begins if backoff else 0,
-        start_delayed=False,
+        not_before=begins if wait else 0,
+        start_delayed=bool(start_delay),
         owner_id=owner_id,
         fence=1 if owner_id is not None else 0,
         owner_losses=0,
         cascade_at=None,
         attempt=attempt,
         memo=memo if memo is not None else run.memo,
+        retry_policy=retry_policy if retry_policy is not None else run.retry_policy,
         cancel_requested_at=None,
         task_failures=0,
         attention=None,

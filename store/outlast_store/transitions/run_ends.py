@@ -199,7 +199,16 @@ def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
     )
     event = WorkflowTimedOut(kind.value, iso(deadline_at))
     if not execution:
-        failed = {"category": "timeout", "type": "WorkflowTimeoutError", "message": failure.message}
+        failed: Failure = {
+            "category": "timeout",
+            "type": "WorkflowTimeoutError",
+            "class": "outlast.errors.WorkflowTimeoutError",
+            "message": failure.message,
+            "workflow_id": run.workflow_id,
+            "run_id": run.run_id,
+            "timeout_kind": event.timeout_kind,
+            "deadline_at": event.deadline_at,
+        }
         event.next_run_id = retry_run(batch, run, failed)
     close_run(batch, run, event, RunStatus.TIMED_OUT, by=kind.value, failure=failure)
 
@@ -232,6 +241,7 @@ def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None 
         input=started.input,
         seed=new_seed(batch),
         last_failure=failure,
+        last_result=started.last_result,
         headers=started.headers,
         parent=started.parent,
     )

@@ -5,20 +5,50 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, overload
 from uuid import UUID
 
 from outlast_workflow.api.context import current_machine, reading_machine
 from outlast_workflow.errors import ContinueAsNew, InvalidOptionError, WorkflowTaskError
 from outlast_workflow.options.progress import progress_json
+from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
-from outlast_workflow.options.validation import timeout_seconds, validate_task_queue
+from outlast_workflow.options.start import checked_policy
+from outlast_workflow.options.validation import duration_seconds, timeout_seconds, validate_task_queue
+from outlast_workflow.primitives.times import from_iso, microseconds
 from outlast_workflow.run.info import WorkflowInfo
+from outlast_workflow.run.machine import WorkflowMachine
+
+T = TypeVar("T")
 
 
 def info() -> WorkflowInfo:
     """Return the ids, timeouts, attributes and counters of the run."""
     return reading_machine().info()
+
+
+@overload
+def last_result(result_type: type[T]) -> T | None: ...
+
+
+@overload
+def last_result(result_type: Any = None) -> Any: ...
+
+
+def last_result(result_type: Any = None) -> Any:
+    """Return the latest result of a run before this one, read as a type; ``None`` if there is none.
+
+    Results come from earlier runs of a schedule, and pass on to the runs that follow by retry or continue-as-new.
+
+    Args:
+        result_type: How to read the result; ``info().last_result`` is the plain JSON.
+
+    Raises:
+        PayloadDecodeError: It cannot be read as that type; fails the task, not the run.
+    """
+    machine = reading_machine()
+    payload = machine.started.last_result
+    return None if payload is None else machine.converter.decode(payload, result_type, "the last result")
 
 
 def uuid4() -> UUID:
@@ -61,6 +91,8 @@ def continue_as_new(
     run_timeout: float | timedelta | None = None,
     memo: dict[str, Any] | None = None,
     search_attributes: Mapping[str, SearchValue | None] | None = None,
+    retry_policy: RetryPolicy | None = None,
+    start_delay: float | timedelta | None = None,
 ) -> NoReturn:
     """End the run by starting the next one of its chain, with a fresh history.
 
@@ -70,13 +102,20 @@ def continue_as_new(
         run_timeout: Its run timeout; by default the same.
         memo: Its memo; by default the same.
         search_attributes: Its search attributes; by default the same.
+        retry_policy: Its retry policy; by default the same.
+        start_delay: How long it waits before it starts, in seconds or a timedelta; by default not at all. A signal, an
+            update or a cancel request ends the wait. The run timeout counts from the end of the wait.
 
     Raises:
         ContinueAsNew: Always. Do not catch it.
         DurableCallError: The arguments do not fit the workflow; fails the task, not the run.
+        InvalidOptionError: An option cannot be used, or the start delay would end at or after the execution deadline;
+            fails the task, not the run.
     """
     machine = current_machine()
     timeout: float | None = None
+    delay: float | None = None
+    policy: dict[str, Any] | None = None
     if not machine.replaying:
         try:
             machine.definition.signature.check(args)
@@ -86,6 +125,10 @@ def continue_as_new(
                 timeout = timeout_seconds("run timeout", run_timeout, minimum_seconds=1)
             if search_attributes is not None:
                 search_attributes = checked_attributes(search_attributes)
+            if retry_policy is not None:
+                policy = checked_policy(retry_policy).to_document()
+            if start_delay is not None:
+                delay = _start_delay(start_delay, machine)
         except (InvalidOptionError, WorkflowTaskError) as error:
             raise machine.log.refuse(error) from None
     raise ContinueAsNew(
@@ -94,4 +137,18 @@ def continue_as_new(
         run_timeout=timeout,
         memo=memo,
         search_attributes=search_attributes,
+        retry_policy=policy,
+        start_delay=delay,
     )
+
+
+def _start_delay(start_delay: float | timedelta, machine: WorkflowMachine) -> float:
+    delay = duration_seconds("start delay", start_delay)
+    deadline = machine.started.execution_deadline_at
+    if deadline is not None and machine.time + microseconds(delay) >= from_iso(deadline):
+        raise InvalidOptionError(
+            f"start delay ({delay:g} s) must end before the execution deadline ({deadline}), which holds for the whole "
+            "chain: give a shorter one",
+            field="start_delay",
+        )
+    return delay

@@ -18,6 +18,8 @@ class ContinueAsNew(BaseException):
         run_timeout: The next run's timeout in seconds, or None for the same.
         memo: The next run's memo, or None for the same.
         search_attributes: The next run's search attributes, or None for the same.
+        retry_policy: The next run's retry policy as a document, or None for the same.
+        start_delay: How long the next run waits before it starts, in seconds, or None for not at all.
     """
 
     def __init__(
@@ -29,6 +31,8 @@ class ContinueAsNew(BaseException):
         run_timeout: float | None = None,
         memo: dict[str, Any] | None = None,
         search_attributes: Mapping[str, Any] | None = None,
+        retry_policy: dict[str, Any] | None = None,
+        start_delay: float | None = None,
     ) -> None:
         super().__init__("continue as new")
         self.arguments = arguments
@@ -37,3 +41,5 @@ class ContinueAsNew(BaseException):
         self.run_timeout = run_timeout
         self.memo = memo
         self.search_attributes = search_attributes
+        self.retry_policy = retry_policy
+        self.start_delay = start_delay

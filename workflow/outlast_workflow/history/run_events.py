@@ -14,6 +14,8 @@ class WorkflowStarted(Event):
 
     ``reset`` is set for a run that continues another run's history: the other's ``run_id``, the ``seq`` up to which the
     events are the other's, and ``seeds``, pairs of a seq and the seed that holds after it, one for each reset so far.
+    ``last_failure`` is the latest failure of a run before this one, ``last_result`` the latest result. Retries and
+    continue-as-new pass them on.
     """
 
     inbound = True
@@ -40,6 +42,7 @@ class WorkflowStarted(Event):
     headers: dict[str, Any] | None = None
     reset: dict[str, Any] | None = None
     summary: str | None = None
+    last_result: Payload | None = None
 
 
 @record
@@ -151,6 +154,8 @@ class WorkflowContinuedAsNew(Event):
     memo: Payload | None = None
     headers: dict[str, Any] | None = None
     search_attributes: dict[str, Any] | None = None
+    retry_policy: dict[str, Any] | None = None
+    start_delay_seconds: float | int | None = None
 
 
 @record

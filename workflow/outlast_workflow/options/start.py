@@ -103,15 +103,11 @@ class StartOptions(Value):
                 "which includes it",
                 field="start_delay",
             )
-        if retry_policy is not None and not isinstance(retry_policy, RetryPolicy):
-            raise InvalidOptionError(
-                f"retry policy must be a RetryPolicy, not {type(retry_policy).__name__}", field="retry_policy"
-            )
         self._set(
             {
                 "execution_timeout": execution,
                 "run_timeout": run,
-                "retry_policy": retry_policy,
+                "retry_policy": None if retry_policy is None else checked_policy(retry_policy),
                 "memo": _memo(memo),
                 "search_attributes": None
                 if search_attributes is None
@@ -189,6 +185,19 @@ def _memo(memo: Any) -> dict[str, Any] | None:
     if not isinstance(memo, Mapping) or not all(isinstance(key, str) for key in memo):
         raise InvalidOptionError("memo must be a dict with text keys", field="memo")
     return copy.deepcopy(dict(memo))
+
+
+def checked_policy(policy: Any) -> RetryPolicy:
+    """Return the retry policy of a run.
+
+    Raises:
+        InvalidOptionError: It is none.
+    """
+    if not isinstance(policy, RetryPolicy):
+        raise InvalidOptionError(
+            f"retry policy must be a RetryPolicy, not {type(policy).__name__}", field="retry_policy"
+        )
+    return policy
 
 
 def _duplicate_policy(policy: Any) -> DuplicatePolicy:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import exception_of
 from outlast_workflow.history.events import WorkflowStarted
 from outlast_workflow.options.search_attributes import Document, SearchValue, from_document
 from outlast_workflow.primitives.payloads import Payload
@@ -27,6 +28,9 @@ class WorkflowInfo:
 
     ``attempt`` counts the runs that a workflow retry policy made; ``run_number`` the runs of its chain.
     ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this workflow task.
+    ``last_failure`` is how the latest run before this one that failed did so, ``last_result`` what the latest one that
+    completed returned, as plain JSON: ``workflow.last_result(Type)`` reads it as a type. Both pass on to the runs that
+    follow by retry or continue-as-new.
     """
 
     workflow_id: str
@@ -49,6 +53,8 @@ class WorkflowInfo:
     history_events: int
     history_bytes: int
     continue_as_new_suggested: bool
+    last_failure: BaseException | None
+    last_result: Any
 
 
 def info_of(
@@ -85,6 +91,10 @@ def info_of(
         history_events=history_events,
         history_bytes=history_bytes,
         continue_as_new_suggested=suggested,
+        last_failure=None if started.last_failure is None else exception_of(started.last_failure, converter),
+        last_result=None
+        if started.last_result is None
+        else converter.decode(started.last_result, what="the last result"),
     )
 
 

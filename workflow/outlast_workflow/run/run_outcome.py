@@ -126,6 +126,8 @@ class Outcomes:
             memo=memo,
             headers=self.headers,
             search_attributes=attributes,
+            retry_policy=request.retry_policy,
+            start_delay_seconds=request.start_delay,
         )
 
     def _intercept(self, request: ContinueAsNew) -> None:

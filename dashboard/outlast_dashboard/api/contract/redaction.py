@@ -57,7 +57,9 @@ _SHOWN: Final[dict[str, str]] = {
     "WorkflowCancelRequested": "reason",
     "WorkflowCancelled": "reason by",
     "WorkflowCompleted": "",
-    "WorkflowContinuedAsNew": "workflow_type task_queue next_run_id run_timeout_seconds search_attributes",
+    "WorkflowContinuedAsNew": (
+        "workflow_type task_queue next_run_id run_timeout_seconds search_attributes retry_policy start_delay_seconds"
+    ),
     "WorkflowFailed": "failure retry_state next_run_id by",
     "WorkflowReset": "next_run_id reason",
     "WorkflowStarted": (

@@ -65,6 +65,8 @@ def _check_chain(where: str, chain: list[RunRow], histories: Histories, deleting
         if before_it is not None and after_it is not None:
             for what in check_moved_signals(before_it.events, after_it.events):
                 yield f"run {run.run_id} of {run.workflow_id}", what
+            for what in _check_handed_on(following.run_number, before_it.events, after_it.events):
+                yield where, what
         if following.attempt != (1 if fresh else run.attempt + 1):
             yield where, f"run {following.run_number} is attempt {following.attempt} after a {run.status} run"
         if run.closed_at is not None and following.created_at > run.closed_at:
@@ -72,6 +74,22 @@ def _check_chain(where: str, chain: list[RunRow], histories: Histories, deleting
                 where,
                 f"run {following.run_number} was not created in the transaction that ended the one before",
             )
+
+
+def _check_handed_on(number: int, before: list[Event], after: list[Event]) -> Iterator[str]:
+    """Check that a run's first event has the last failure and the last result that the run before it hands on."""
+    first, end, following = before[0], before[-1], after[0]
+    if not isinstance(first, events.WorkflowStarted) or not isinstance(following, events.WorkflowStarted):
+        return
+    known = following.last_failure
+    if isinstance(end, events.WorkflowTimedOut):
+        handed_on = known is not None and known.get("timeout_kind") == end.timeout_kind
+    else:
+        handed_on = known == (end.failure if isinstance(end, events.WorkflowFailed) else first.last_failure)
+    if not handed_on:
+        yield f"run {number} has another last failure than the run before it hands on"
+    if following.last_result != first.last_result:
+        yield f"run {number} has another last result than the run before it"
 
 
 def is_reset(history: Story | None) -> bool:

@@ -302,4 +302,5 @@ class CachedRun:
             buffered=self.machine.buffered,
             limits=self.machine.limits,
             progress=self.machine.progress,
+            started=self.machine.started,
         )

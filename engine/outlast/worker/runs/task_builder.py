@@ -61,7 +61,9 @@ class Decider:
         if isinstance(terminal, WorkflowContinuedAsNew):
             next_run_id = self._ids.next()
             queue = terminal.task_queue or cached_run.run.task_queue
-            next_owner_id = self._owner_of(terminal.workflow_type, queue)
+            # A run that waits before it starts is claimed when it is due.
+            if not terminal.start_delay_seconds:
+                next_owner_id = self._owner_of(terminal.workflow_type, queue)
         return cached_run.decide(
             commands,
             own,
