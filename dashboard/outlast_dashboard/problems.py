@@ -169,6 +169,9 @@ _KINDS: Final = {
 
 def problem_of_http(error: HTTPException) -> Problem:
     """Return the problem of what the framework or a limit refused."""
+    if isinstance(error.__cause__, RecursionError):
+        # The framework's parser of JSON.
+        return Problem.of(422, "invalid-request", "The body is nested too deeply: make it flatter")
     kind = _KINDS.get(error.status_code, "refused")
     return Problem.of(error.status_code, kind, str(error.detail))
 

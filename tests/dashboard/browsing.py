@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
@@ -40,16 +41,18 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def process(*arguments: str, **more: str) -> Generator[subprocess.Popen[str]]:
-    """A Python process that is told to stop at the end."""
-    made = subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment(**more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def process(*arguments: str, log: Path | None = None, **more: str) -> Generator[subprocess.Popen[str]]:
+    """A Python process that is told to stop at the end. A file for its log can take more of it than a pipe."""
+    with contextlib.ExitStack() as stack:
+        errors = subprocess.STDOUT if log is None else stack.enter_context(log.open("wb"))
+        made = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
     try:
         yield made
     finally:
@@ -73,7 +76,7 @@ def first_line(made: subprocess.Popen[str], holding: str) -> str:
 
 
 @contextmanager
-def served(url: str, folder: Path, *, tokens: bool) -> Generator[tuple[str, str]]:
+def served(url: str, folder: Path, *, tokens: bool, log: Path | None = None) -> Generator[tuple[str, str]]:
     """`outlast ui` on a free port: its address, and a token that may do everything (or none)."""
     options: list[str] = []
     secret = ""
@@ -82,7 +85,7 @@ def served(url: str, folder: Path, *, tokens: bool) -> Generator[tuple[str, str]
         secret = file.add("tester", ["write", "payloads"])
         options = ["--tokens", str(file.path)]
     code = "import sys; from outlast_dashboard.command import app; app(sys.argv[1:])"
-    with process("-c", code, "--url", url, "--port", "0", *options) as made:
+    with process("-c", code, "--url", url, "--port", "0", *options, log=log) as made:
         (address,) = re.findall(r"http://[\d.:]+\d", first_line(made, "http://"))[:1]
         yield address, secret
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from outlast import ApplicationError, activity, workflow
 
@@ -85,9 +86,16 @@ class Importing:
 @workflow.defn
 class Failing:
     @workflow.run
-    async def run(self, secret: str) -> str:
+    async def run(self, secret: Any) -> str:
         raise ApplicationError("no funds", {"card": secret}, type="Declined")
 
 
-WORKFLOWS = [Greeting, Waiting, Crawling, Importing, Failing]
+@workflow.defn
+class Echoing:
+    @workflow.run
+    async def run(self, value: Any) -> Any:
+        return value
+
+
+WORKFLOWS = [Greeting, Waiting, Crawling, Importing, Failing, Echoing]
 ACTIVITIES = [greet, crawl, import_rows]

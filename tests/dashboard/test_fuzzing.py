@@ -1,58 +1,148 @@
 """The OpenAPI document is true, and nothing that is sent makes the server fail: Schemathesis against a real one.
 
-Two minutes here; ``OUTLAST_FUZZ_SECONDS=3600 pytest tests/dashboard/test_fuzzing.py`` for an hour.
+The API answers as its document says. The pages have no document for others, but FastAPI can write one: whatever their
+forms and addresses are given, they answer, too. Nothing leaves a traceback in the server's log.
+
+A minute and a half here, and an hour at night; ``OUTLAST_FUZZ_SECONDS`` changes how long.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.dashboard.browsing import environment, served
+import orjson
+import pytest
+from tests.dashboard.browsing import environment, process, served
 
-SECONDS = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "120"))
+from outlast import Client
+from outlast_dashboard import TokenFile
+from outlast_dashboard.pages.application import make_pages
+
+HOUR = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "3600"))
+SHORT = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "90"))
 
 CONFIGURATION = """
 request-timeout = 70  # a request may wait for a minute
 
 [parameters]
 "query.wait_seconds" = 0.2  # rather than most of the time; tests/dashboard/test_result_api.py tries other values
+{more}
 
 [checks]
 # What the document can't say (one field against another, an id that is taken) is told as 409 or 422.
 positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 422]
 """
 
+HOSTILE_IDS = (
+    "w-1",
+    "a/b",
+    "<script>alert(1)</script>",
+    "x\u2028y",
+    "'\"`;--",
+    "%2e%2e",
+    "\u202eabc",
+    "𝒳" * 50,
+)
 
-def test_the_api_holds_what_its_document_says(sqlite_url: str, tmp_path: Path) -> None:
-    configuration = tmp_path / "schemathesis.toml"
-    configuration.write_text(CONFIGURATION)
-    subprocess.run(
-        [sys.executable, "-m", "outlast", "migrate", "--url", sqlite_url], env=environment(), check=True
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the hour."""
+
+    app: str
+    scopes: tuple[str, ...]
+    share: float
+    workflow_id: str | None = None
+    """Always this one; otherwise what comes along, which is hardly ever there."""
+
+
+PARTS = (
+    Part("api", ("write", "payloads"), 0.35),
+    Part("api", ("write", "payloads"), 0.2, "w-1"),
+    Part("api", ("read",), 0.05, "w-1"),
+    Part("api", ("write",), 0.05, "w-1"),
+    Part("api", ("payloads",), 0.02),
+    Part("api", (), 0.03),
+    Part("pages", ("write", "payloads"), 0.1),
+    Part("pages", ("write", "payloads"), 0.1, "w-1"),
+    Part("pages", ("read",), 0.05, "w-1"),
+    Part("pages", (), 0.05),
+)
+
+
+def test_a_short_one(sqlite_url: str, tmp_path: Path) -> None:
+    everything = ("write", "payloads")
+    fuzz(sqlite_url, tmp_path, SHORT, (Part("api", everything, 0.7), Part("pages", everything, 0.3, "w-1")))
+
+
+@pytest.mark.nightly
+def test_an_hour(sqlite_url: str, tmp_path: Path) -> None:
+    fuzz(sqlite_url, tmp_path, HOUR, PARTS)
+
+
+def fuzz(url: str, folder: Path, seconds: int, parts: tuple[Part, ...]) -> None:
+    """Send requests of each part for its share of the time."""
+    asyncio.run(_begin(url))
+    log = folder / "server.log"
+    worker = ("-m", "outlast", "worker", "tests.dashboard.programs", "--url", url)
+    with (
+        served(url, folder, tokens=True, log=log) as (address, _),
+        process(*worker, log=folder / "worker.log"),
+    ):
+        for number, part in enumerate(parts):
+            secret = _token(folder, number, part)
+            found = _run(folder, address, secret, part, max(int(seconds * part.share), 1))
+            assert found.returncode == 0, f"{part}\n{found.stdout[-20_000:]}{found.stderr[-5_000:]}"
+            assert " generated" in found.stdout, found.stdout
+    logged = log.read_text()
+    assert "Traceback" not in logged, logged[-20_000:]
+    assert " failed with " not in logged, logged[-20_000:]
+
+
+async def _begin(url: str) -> None:
+    async with Client.connect(url) as client:
+        for id in HOSTILE_IDS:
+            await client.start("Waiting", id, id=id)
+            await client.start("Failing", id, id=f"{id} failed"[-200:])
+
+
+def _token(folder: Path, number: int, part: Part) -> str:
+    if not part.scopes:
+        return "outlast_unknown"
+    return TokenFile(folder / "tokens.json").add(f"part {number}", part.scopes)
+
+
+def _run(
+    folder: Path, address: str, secret: str, part: Part, seconds: int
+) -> subprocess.CompletedProcess[str]:
+    configuration = folder / "schemathesis.toml"
+    more = f'"path.workflow_id" = "{part.workflow_id}"' if part.workflow_id else ""
+    configuration.write_text(CONFIGURATION.format(more=more))
+    arguments = ["--config-file", str(configuration), "--no-color", "run"]
+    if part.app == "api":
+        arguments += [f"{address}/api/openapi.json", "--url", f"{address}/api"]
+    else:
+        document = folder / "pages.json"
+        document.write_bytes(orjson.dumps(make_pages().openapi()))
+        arguments += [str(document), "--url", address, "--checks", "not_a_server_error"]
+    if part.app == "api" and part.scopes != ("write", "payloads"):
+        # A document for all can't say what a token lacks.
+        arguments += ["--checks", "not_a_server_error,response_schema_conformance,content_type_conformance"]
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", *arguments),
+            *("--header", f"Authorization: Bearer {secret}"),
+            *("--exclude-path-regex", "/live$"),  # answers as long as a run is open
+            *("--max-time", str(seconds), "--warnings", "off", "--rate-limit", "90/s"),
+        ],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=seconds + 300,
     )
-    with served(sqlite_url, tmp_path, tokens=True) as (address, secret):
-        made = subprocess.run(
-            [
-                *(
-                    sys.executable,
-                    "-m",
-                    "schemathesis.cli",
-                    "--config-file",
-                    str(configuration),
-                    "--no-color",
-                ),
-                *("run", f"{address}/api/openapi.json", "--url", f"{address}/api"),
-                *("--header", f"Authorization: Bearer {secret}"),
-                *("--exclude-path-regex", "/live$"),  # answers as long as a run is open
-                *("--max-time", str(SECONDS), "--warnings", "off", "--rate-limit", "90/s"),
-            ],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS + 300,
-        )
-    assert made.returncode == 0, made.stdout[-20_000:] + made.stderr[-5_000:]
-    assert " generated" in made.stdout, made.stdout

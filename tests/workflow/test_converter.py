@@ -19,12 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from outlast_workflow.data.converter import DataConverter, PayloadCodec
 from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.data.writing import MOST_LEVELS, is_deep
 from outlast_workflow.errors import (
     InvalidOptionError,
     PayloadDecodeError,
     PayloadEncodeError,
     WorkflowTaskError,
 )
+from outlast_workflow.options.start import StartOptions
 from outlast_workflow.primitives.payloads import Payload
 
 RAW = b"\xff\x00raw"
@@ -350,7 +352,7 @@ UNWRITABLE = [
     ({"\ud800": 1}, "surrogate"),
     ({1: 1, "1": 2}, "the same as text"),
     ({None: 1}, "key of type NoneType"),
-    (cyclic(), "nested too deeply"),
+    (cyclic(), "nested more than 200 levels deep"),
     (Customer.model_construct(Name="a", scores="oops"), "model Customer"),
 ]
 
@@ -461,3 +463,66 @@ def test_an_empty_input_is_not_shared():
     converter = DataConverter()
     converter.decode_args(converter.encode_args([])).append(1)
     assert converter.decode_args(converter.encode_args([])) == []
+
+
+# --- nesting ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Nest:
+    inner: Any
+
+
+WRAPS: dict[str, Any] = {
+    "list": lambda value: [value, "]} text with brackets"],
+    "dict": lambda value: {"[{": value, "more": "}"},
+    "tuple": lambda value: (value,),
+    "dataclass": Nest,
+    "keys that are not text": lambda value: {1: value},
+    "by turns": None,
+}
+
+
+def nested(levels: int, wrap: str) -> Any:
+    value: Any = 1
+    for level in range(levels):
+        made = WRAPS[wrap]
+        value = made(value) if made is not None else ([value] if level % 2 else {"a": value})
+    return value
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_a_value_may_be_nested_so_deeply_and_no_deeper(wrap):
+    for levels in (MOST_LEVELS - 1, MOST_LEVELS):
+        payload = DataConverter().encode(nested(levels, wrap))
+        assert DataConverter().decode(payload) == orjson.loads(payload.json)
+    for levels in (MOST_LEVELS + 1, 250, 260, 600, 2_000):
+        for converter in CONVERTERS:
+            with pytest.raises(
+                PayloadEncodeError, match=r"nested more than 200 levels deep.*make it flatter"
+            ):
+                converter.encode(nested(levels, wrap))
+
+
+@given(
+    st.recursive(
+        st.text('[]{}"\\a'), lambda inner: st.lists(inner) | st.dictionaries(st.text("[]{}a"), inner)
+    )
+)
+def test_the_depth_of_json_text_is_told_from_brackets_in_texts(value):
+    def levels(value: Any) -> int:
+        if not isinstance(value, list | dict):
+            return 0
+        return 1 + max(map(levels, value if isinstance(value, list) else value.values()), default=0)
+
+    for most in range(6):
+        assert is_deep(orjson.dumps(value), most) is (levels(value) > most)
+
+
+def test_a_memo_that_is_too_deep_is_refused():
+    for levels in (250, 100_000):
+        memo: dict[str, Any] = {}
+        for _ in range(levels):
+            memo = {"a": memo}
+        with pytest.raises((InvalidOptionError, PayloadEncodeError), match=r"nested .* make it flatter"):
+            DataConverter().encode(StartOptions(memo=memo).memo, "the memo")

@@ -27,9 +27,23 @@ from outlast_workflow.primitives.payloads import Payload
 # Dataclasses pass through the hook because orjson skips fields that begin with an underscore; instants, because it
 # rounds offsets to the minute, and some historical offsets have seconds (Amsterdam in 1890).
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_NO_BRACKETS = bytes(sorted({*range(256)} - {*b"[]{}"}))
+_ALIKE = bytes.maketrans(b"{}", b"[]")
 _MINUTE = timedelta(minutes=1)
 _MIN_INTEGER = -(2**63)
 _MAX_INTEGER = 2**64 - 1
+
+
+MOST_LEVELS = 200
+"""How deep lists and objects may be nested in a value. orjson and pydantic write 254 levels, and what records or shows
+a value puts it into others: causes of failures, events, pages."""
+
+_MOST_READ = 1024  # by orjson
+_LITTLE = 2 * MOST_LEVELS
+_TOO_DEEP = (
+    f"it is nested more than {MOST_LEVELS} levels deep, or holds itself: make it flatter, or pass a part "
+    "of it as text"
+)
 
 
 class UnwritableError(TypeError):
@@ -50,9 +64,37 @@ def dump(value: Any) -> bytes:
         if isinstance(error.__cause__, UnwritableError):
             raise error.__cause__ from None
         data = _dump_slowly(value)
+    # So few bytes cannot be too deep. Sliced and not measured, because most values are small: a slice is no call.
+    if data[_LITTLE:] and is_deep(data):
+        raise UnwritableError(_TOO_DEEP)
     if b"null" in data:  # orjson writes NaN and infinities as null, without a word
         _refuse_non_finite(value)
     return data
+
+
+def is_deep(data: bytes, most: int = MOST_LEVELS) -> bool:
+    """Return whether JSON text is nested more deeply than a number of levels.
+
+    Args:
+        data: JSON text.
+        most: The number of levels.
+    """
+    bare = data.translate(_ALIKE, _NO_BRACKETS)
+    for _ in range(most):
+        # Each round removes the innermost pairs.
+        less = bare.replace(b"[]", b"")
+        if not less:
+            return False
+        if len(less) == len(bare):
+            break
+        bare = less
+    # It is deep, or its texts hold brackets. Parsing it is slow, but sure: orjson has a limit of its own.
+    more = _MOST_READ - most
+    try:
+        _ = orjson.loads(b"[" * more + data + b"]" * more)
+    except orjson.JSONDecodeError:
+        return True
+    return False
 
 
 def _dump_slowly(value: Any) -> bytes:
@@ -61,7 +103,7 @@ def _dump_slowly(value: Any) -> bytes:
     except UnwritableError:
         raise
     except RecursionError:
-        raise UnwritableError("it is nested too deeply, or holds itself") from None
+        raise UnwritableError(_TOO_DEEP) from None
     except TypeError as error:
         if isinstance(error.__cause__, UnwritableError):
             raise error.__cause__ from None
@@ -74,7 +116,7 @@ def _reason(message: str) -> str:
     if "64-bit" in message:
         return "it holds an integer beyond 64 bits: pass it as text or Decimal"
     if "ecursion" in message:
-        return "it is nested too deeply, or holds itself"
+        return _TOO_DEEP
     return message[:1].lower() + message[1:]
 
 

@@ -184,7 +184,12 @@ def _memo(memo: Any) -> dict[str, Any] | None:
         return None
     if not isinstance(memo, Mapping) or not all(isinstance(key, str) for key in memo):
         raise InvalidOptionError("memo must be a dict with text keys", field="memo")
-    return copy.deepcopy(dict(memo))
+    try:
+        return copy.deepcopy(dict(memo))
+    except RecursionError:
+        raise InvalidOptionError(
+            "memo is nested too deeply: make it flatter, or pass a part of it as text", field="memo"
+        ) from None
 
 
 def checked_policy(policy: Any) -> RetryPolicy:
