@@ -166,6 +166,6 @@ async def test_raw_bytes_that_are_no_text_get_an_answer(served: Served) -> None:
             b"a=%ff&workflow_type=%ff",
             b"1e999",
         ):
-            for path in ("/api/workflows", "/start", "/login", "/workflows/w/signal", "/bulk"):
-                answer = await served.web.post(path, content=body, headers={"content-type": kind})
-                assert answer.status_code < 500, (path, kind, body)
+            for form in ("/api/workflows", "/start", "/login", "/workflows/w/signal", "/bulk"):
+                answer = await served.web.post(form, content=body, headers={"content-type": kind})
+                assert answer.status_code < 500, (form, kind, body)

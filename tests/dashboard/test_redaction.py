@@ -29,7 +29,7 @@ CANARY = "s3cret-canary"
 READER = Principal("reader", frozenset({Scope.READ}))
 SEER = Principal("seer", frozenset({Scope.READ, Scope.PAYLOADS}))
 
-# Where users' text may be read without the scope: names, ids, reasons, search attributes, the messages of failures.
+# What may be read without the scope: names, ids, reasons, summaries, search attributes, the messages of failures.
 READABLE = {
     *(
         "command_id",
@@ -75,7 +75,7 @@ READABLE = {
         "options",
         "parent",
     ),
-    *("reset", "retry_policy"),
+    *("reset", "retry_policy", "summary"),
 }
 BY_NAME = {"attributes", "search_attributes", "buffered"}  # plain values by names that users chose
 SECRET = {"input", "result", "value", "memo", "headers", "details", "heartbeat_details", "last_result"}

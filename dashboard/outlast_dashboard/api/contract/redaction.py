@@ -27,14 +27,14 @@ _SHOWN: Final[dict[str, str]] = {
     "ActivityCancelled": "command_id by",
     "ActivityCompleted": "command_id attempt",
     "ActivityFailed": "command_id failure attempt retry_state",
-    "ActivityScheduled": "command_id activity_type task_queue options priority local",
+    "ActivityScheduled": "command_id activity_type task_queue options priority local summary",
     "ActivityTimedOut": "command_id timeout_kind deadline_at failure attempt retry_state",
     "ChildWorkflowCancelRequested": "command_id workflow_id run_id",
     "ChildWorkflowCancelled": "command_id reason",
     "ChildWorkflowCompleted": "command_id",
     "ChildWorkflowFailed": "command_id failure retry_state",
     "ChildWorkflowScheduled": (
-        "command_id workflow_id workflow_type task_queue options parent_close_policy priority"
+        "command_id workflow_id workflow_type task_queue options parent_close_policy priority summary"
     ),
     "ChildWorkflowStartFailed": "command_id failure",
     "ChildWorkflowStarted": "command_id run_id",
@@ -50,7 +50,7 @@ _SHOWN: Final[dict[str, str]] = {
     "SignalReceived": "name request_id",
     "TimerCancelled": "command_id by",
     "TimerFired": "command_id fire_at",
-    "TimerScheduled": "command_id fire_at",
+    "TimerScheduled": "command_id fire_at summary",
     "UpdateAccepted": "update_id name",
     "UpdateCompleted": "update_id failure by",
     "VersionMarkerRecorded": "patch_id deprecated",
@@ -65,7 +65,7 @@ _SHOWN: Final[dict[str, str]] = {
     "WorkflowStarted": (
         "workflow_id workflow_type task_queue first_run_id run_number attempt seed priority "
         "execution_timeout_seconds run_timeout_seconds execution_deadline_at run_deadline_at previous_run_id "
-        "start_delay_seconds retry_policy search_attributes last_failure parent reset"
+        "start_delay_seconds retry_policy search_attributes last_failure parent reset summary"
     ),
     "WorkflowTaskCompleted": (
         "through own at commands history_events history_bytes python build_id flags buffered suggested"
@@ -84,7 +84,7 @@ def _names(words: str) -> frozenset[str]:
 _OPTIONS: Final = _names(
     "task_queue schedule_to_start_timeout start_to_close_timeout schedule_to_close_timeout heartbeat_timeout "
     "retry_policy priority cancellation_type execution_timeout run_timeout start_delay search_attributes "
-    "duplicate_policy"
+    "duplicate_policy summary"
 )
 _RETRY_POLICY: Final = _names(
     "initial_interval backoff_coefficient max_interval max_attempts jitter non_retryable_error_types"
