@@ -11,6 +11,7 @@ from outlast_workflow.primitives.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from outlast import activity, workflow
+    from outlast.client.activity_ids import ActivityIds
     from outlast.client.client import Client
     from outlast.client.handle import WorkflowHandle
     from outlast.client.history_pages import HistoryEvent
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActivityError",
+    "ActivityIds",
     "ActivityOptions",
     "ActivityStatus",
     "ActivityTimeoutError",
@@ -120,6 +122,7 @@ __getattr__ = lazy_names(
             "activity",
             "workflow",
         ),
+        "outlast.client.activity_ids": ("ActivityIds",),
         "outlast.client.client": ("Client",),
         "outlast.client.handle": ("WorkflowHandle",),
         "outlast.client.history_pages": ("HistoryEvent",),

@@ -1,8 +1,12 @@
 """Interceptors and the calls that they see: ``from outlast.interceptors import Interceptor``."""
 
 from outlast.client.intercepted_calls import (
+    CancelActivity,
     CancelWorkflow,
+    CompleteActivity,
     DescribeWorkflow,
+    FailActivity,
+    HeartbeatActivity,
     QueryWorkflow,
     SignalWorkflow,
     StartWorkflow,
@@ -25,14 +29,18 @@ from outlast_workflow.run.interceptors import WorkflowInterceptor
 
 __all__ = [
     "ActivityInterceptor",
+    "CancelActivity",
     "CancelWorkflow",
     "ClientInterceptor",
+    "CompleteActivity",
     "ContinueAsNewCall",
     "DescribeWorkflow",
+    "FailActivity",
     "HandleQuery",
     "HandleSignal",
     "HandleUpdate",
     "Heartbeat",
+    "HeartbeatActivity",
     "Interceptor",
     "QueryWorkflow",
     "RunActivity",

@@ -237,9 +237,9 @@ async def test_the_last_failure_ends_it(outside: Outside, clock: StillClock):
         if attempt < 3:
             assert await outside.claim_again(clock) == attempt + 1
     assert outside.ends == ["ActivityFailed"]
-    for attempt in (2, 3, None):
+    for named in (2, 3, None):
         with pytest.raises(AttemptNotRunningError, match="its attempt has failed"):
-            await outside.complete(attempt)
+            await outside.complete(named)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 from tests.worker_thread import worker_in_a_thread
 
-from outlast import RunStatus, StartOptions, activity, workflow
+from outlast import ActivityIds, RunStatus, StartOptions, activity, workflow
 from outlast.blocking import BlockedLoopError, BlockingHandle, Client, StillRunningError
 from outlast.errors import (
+    AttemptNotRunningError,
     InvalidOptionError,
     InvalidUrlError,
     JournalClosedError,
     OutlastError,
+    RefusedError,
     StoreUnreachableError,
     WorkflowAlreadyStartedError,
     WorkflowCancelledError,
@@ -45,6 +47,16 @@ class Doubling:
     @workflow.run
     async def run(self, number: int) -> int:
         return await double(number)
+
+
+@activity.defn(start_to_close_timeout=30)
+def ask() -> str:
+    return activity.defer()
+
+
+@workflow.defn
+async def asks() -> str:
+    return await ask()
 
 
 @workflow.defn
@@ -86,7 +98,9 @@ def url(shared_url: str) -> str:
 @pytest.fixture
 def worker(url: str) -> Iterator[None]:
     """A worker in a thread of its own."""
-    with worker_in_a_thread(url, workflows=[Doubling, Till, fail, sleep_long], activities=[double]):
+    with worker_in_a_thread(
+        url, workflows=[Doubling, Till, asks, fail, sleep_long], activities=[double, ask]
+    ):
         yield
 
 
@@ -101,6 +115,23 @@ def _blocking_threads() -> int:
 
 
 @pytest.mark.usefixtures("worker")
+def test_an_activity_is_ended_from_outside(client: Client):
+    handle = client.start(asks, id="a", options=OPTIONS)
+    here = ActivityIds("a", 1)
+    while not any(one.deferred for one in handle.describe().pending_activities):
+        time.sleep(0.01)
+    client.heartbeat_activity(here, "half-way")
+    with pytest.raises(RefusedError, match="nobody has asked to cancel"):
+        client.cancel_activity(here)
+    client.fail_activity(here, "not yet")
+    while not any(one.deferred and one.attempt == 2 for one in handle.describe().pending_activities):
+        time.sleep(0.01)
+    client.complete_activity(here, "done")
+    assert handle.result() == "done"
+    with pytest.raises(AttemptNotRunningError):
+        client.complete_activity(here)
+
+
 def test_a_workflow_is_started_and_its_result_waited_for(client: Client) -> None:
     handle = client.start(Doubling.run, 21, id="d", options=OPTIONS)
     assert isinstance(handle, BlockingHandle)

@@ -17,6 +17,7 @@ from outlast_workflow import errors as tree
 
 PUBLIC = [
     "ActivityError",
+    "ActivityIds",
     "ActivityOptions",
     "ActivityStatus",
     "ActivityTimeoutError",

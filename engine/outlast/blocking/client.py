@@ -19,6 +19,7 @@ from outlast.blocking.bulk import BlockingBulk
 from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
 from outlast.blocking.thread import Caller, refuse_on_a_loop
 from outlast.client import client as asynchronous
+from outlast.client.activity_ids import ActivityIds
 from outlast.client.client import BULK_AT_ONCE
 from outlast.client.handle import WorkflowHandle
 from outlast.client.interceptors import Interceptor
@@ -334,6 +335,26 @@ class Client:
     def count(self, **filters: Unpack[Filters]) -> int:
         """Return how many runs match."""
         return self._caller.call(lambda: self._client.count(**filters))
+
+    # --- activities -------------------------------------------------------------------------------------------------
+
+    def complete_activity(self, activity: str | ActivityIds, result: Any = None) -> None:
+        """Complete an activity from outside."""
+        self._caller.call(lambda: self._client.complete_activity(activity, result))
+
+    def fail_activity(
+        self, activity: str | ActivityIds, error: Exception | str = "failed from outside"
+    ) -> None:
+        """Fail an attempt of an activity from outside; its retry policy decides what follows."""
+        self._caller.call(lambda: self._client.fail_activity(activity, error))
+
+    def cancel_activity(self, activity: str | ActivityIds) -> None:
+        """Acknowledge from outside that an activity was cancelled."""
+        self._caller.call(lambda: self._client.cancel_activity(activity))
+
+    def heartbeat_activity(self, activity: str | ActivityIds, *details: Any) -> None:
+        """Report from outside that an activity is alive, and how far it is."""
+        self._caller.call(lambda: self._client.heartbeat_activity(activity, *details))
 
     # --- histories --------------------------------------------------------------------------------------------------
 

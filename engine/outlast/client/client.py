@@ -1,17 +1,25 @@
 """The client: one connection to a database, through which workflows are started, messaged and observed.
 
-It composes three parts: its starts, its view of many workflows, and its histories. The parts and the database drivers
-are loaded by the first connection, so a program that only declares workflows imports this module cheaply.
+It composes four parts: its starts, its view of many workflows, its histories, and activities that others end. The parts
+and the database drivers are loaded by the first connection, so a program that only declares workflows imports this
+module cheaply.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, overload
 
-from outlast.client.connecting import Connecting
-from outlast.client.intercepted_calls import StartWorkflow
+from outlast.client.activity_ids import ActivityIds
+from outlast.client.connection import Connection
+from outlast.client.intercepted_calls import (
+    CancelActivity,
+    CompleteActivity,
+    FailActivity,
+    HeartbeatActivity,
+    StartWorkflow,
+)
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall, call_of
 from outlast_workflow.errors import WorkflowClosedError
@@ -30,7 +38,6 @@ if TYPE_CHECKING:
     from outlast.visibility.filters import Filters
     from outlast.visibility.listing import Listing
     from outlast.visibility.views import WorkerSummary, WorkflowDescription
-    from outlast_workflow.environment import Environment
     from outlast_workflow.options.validation import Seconds
 
 BULK_AT_ONCE: Final = 20
@@ -41,7 +48,7 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 
-class Client:
+class Client(Connection):
     """A connection to one database. Make it with :meth:`connect`; close it, or use it as a context manager.
 
     Attributes:
@@ -57,12 +64,9 @@ class Client:
         limits: StructuralLimits,
         interceptors: Sequence[Interceptor] = (),
     ) -> None:
-        self.url = url
-        self.runtime = runtime
-        self.converter = converter
-        self.limits = limits
-        self.interceptors = interceptors
+        super().__init__(url, runtime, converter, limits, interceptors)
         # A connection needs the engine. A process that only declares workflows never loads it.
+        from outlast.client.activities import Activities
         from outlast.client.context import ClientContext
         from outlast.client.histories import Histories
         from outlast.client.interceptors import ClientInterceptor
@@ -70,66 +74,11 @@ class Client:
         from outlast.client.visibility import Visibility
 
         chain = Chain(interceptors, ClientInterceptor)
-        self._starts = Starts(ClientContext(runtime, converter, limits, chain))
+        context = ClientContext(runtime, converter, limits, chain)
+        self._starts = Starts(context)
+        self._activities = Activities(context)
         self._visibility = Visibility(runtime, self.handle)
         self._histories = Histories(runtime)
-        self._closed = False
-
-    @classmethod
-    def connect(
-        cls,
-        url: str,
-        *,
-        converter: DataConverter | None = None,
-        limits: StructuralLimits | None = None,
-        environment: Environment | None = None,
-        interceptors: Iterable[Interceptor] = (),
-    ) -> Connecting[Client]:
-        """Connect to a database: ``await Client.connect(url)`` or ``async with Client.connect(url) as client``.
-
-        A SQLite file is created and migrated as needed; PostgreSQL is migrated by ``outlast migrate``.
-
-        Args:
-            url: ``sqlite:///file.db``, ``sqlite://`` (in memory, for tests) or ``postgresql://user@host/name``.
-            converter: How arguments and results become JSON.
-            limits: The structural limits that starts and messages are checked against.
-            environment: Another clock and other ids, for tests.
-            interceptors: What stands around this client's calls and around what its workers run, the outermost first.
-
-        Raises:
-            InvalidOptionError: One of the interceptors is none.
-            InvalidUrlError: The URL cannot be used.
-            StoreUnreachableError: No database answers.
-            SchemaMissingError: PostgreSQL has no Outlast tables; also SchemaTooOldError, SchemaTooNewError.
-            StoreReadOnlyError: The database cannot be written.
-        """
-        # The first connection loads the engine; see __init__.
-        from outlast.client.interceptors import checked_interceptors
-
-        around = checked_interceptors(interceptors)
-
-        async def connected() -> Client:
-            # The database drivers come with the runtime.
-            from outlast.runtime.runtime import Runtime
-            from outlast_store.database.urls import DatabaseUrl
-
-            runtime = await Runtime.open(DatabaseUrl.parse(url), environment)
-            runtime.measure()
-            return cls(url, runtime, converter or DataConverter(), limits or StructuralLimits(), around)
-
-        return Connecting(connected)
-
-    async def close(self) -> None:
-        """Commit what has been handed over, and close; the last client of a database closes its connections."""
-        if not self._closed:
-            self._closed = True
-            await self.runtime.leave()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
 
     @overload
     async def start(
@@ -523,6 +472,59 @@ class Client:
             **filters: As for :meth:`list`, as are the errors.
         """
         return self._visibility.bulk(cursor, at_once, filters)
+
+    async def complete_activity(self, activity: str | ActivityIds, result: Any = None) -> None:
+        """Complete an activity from outside, most likely one whose handler returned ``activity.defer()``.
+
+        When this returns, the result is durable. See ``docs/deferring.md``, also for the verbs that follow.
+
+        Args:
+            activity: Its ``activity.info().task_token``, or :class:`~outlast.ActivityIds`.
+            result: What the workflow's code gets.
+
+        Raises:
+            AttemptNotRunningError: The attempt has ended already, or none runs now; ``outcome`` says how it ended.
+            ActivityNotFoundError: There is no such activity; also RunNotFoundError, WorkflowNotFoundError.
+            RefusedError: The activity is local: only its worker ends it.
+            InvalidOptionError: This is no token, or no ids.
+            PayloadEncodeError: The result has no JSON form.
+            StructuralLimitError: The result is too large.
+        """
+        await self._activities.complete(CompleteActivity(activity, result))
+
+    async def fail_activity(
+        self, activity: str | ActivityIds, error: Exception | str = "failed from outside"
+    ) -> None:
+        """Fail an attempt of an activity from outside. Its retry policy decides whether a worker runs it again.
+
+        Args:
+            activity: As for :meth:`complete_activity`, as are the errors.
+            error: Why: an exception, such as :class:`~outlast.ApplicationError`, or a message.
+        """
+        await self._activities.fail(FailActivity(activity, error))
+
+    async def cancel_activity(self, activity: str | ActivityIds) -> None:
+        """Acknowledge from outside that the work of an activity was stopped, because its workflow asked for that.
+
+        Args:
+            activity: As for :meth:`complete_activity`, as are the errors.
+
+        Raises:
+            RefusedError: Nobody has asked to cancel it, or it is local.
+        """
+        await self._activities.cancel(CancelActivity(activity))
+
+    async def heartbeat_activity(self, activity: str | ActivityIds, *details: Any) -> None:
+        """Report from outside that an activity is alive and, optionally, how far it is. Each call is one write.
+
+        Args:
+            activity: As for :meth:`complete_activity`, as are the other errors.
+            *details: As for ``activity.heartbeat``. Without them, those of an earlier heartbeat stay.
+
+        Raises:
+            ActivityCancelRequestedError: The workflow no longer wants the activity. The heartbeat was recorded.
+        """
+        await self._activities.heartbeat(HeartbeatActivity(activity, details))
 
     async def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
         """Delete a closed workflow with all its runs, histories and requests, in small steps. This frees its id.

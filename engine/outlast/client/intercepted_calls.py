@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from outlast.client.activity_ids import ActivityIds
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall
 from outlast_workflow.options.options import StartOptions
@@ -95,3 +96,34 @@ class DescribeWorkflow:
 
     workflow_id: str
     run_id: str | None
+
+
+@dataclass(slots=True)
+class CompleteActivity:
+    """An activity is completed from outside. ``activity`` is a task token or ids, here and below."""
+
+    activity: str | ActivityIds
+    result: Any
+
+
+@dataclass(slots=True)
+class FailActivity:
+    """An attempt of an activity is failed from outside."""
+
+    activity: str | ActivityIds
+    error: Exception | str
+
+
+@dataclass(slots=True)
+class CancelActivity:
+    """The cancellation of an activity is acknowledged from outside."""
+
+    activity: str | ActivityIds
+
+
+@dataclass(slots=True)
+class HeartbeatActivity:
+    """An activity's heartbeat is sent from outside."""
+
+    activity: str | ActivityIds
+    details: tuple[Any, ...]

@@ -13,8 +13,12 @@ from typing import Any
 
 from outlast.client.handle import WorkflowHandle
 from outlast.client.intercepted_calls import (
+    CancelActivity,
     CancelWorkflow,
+    CompleteActivity,
     DescribeWorkflow,
+    FailActivity,
+    HeartbeatActivity,
     QueryWorkflow,
     SignalWorkflow,
     StartWorkflow,
@@ -76,6 +80,30 @@ class ClientInterceptor:
     ) -> WorkflowDescription:
         """Around a description of a workflow."""
         return await next(call)
+
+    async def complete_activity(
+        self, call: CompleteActivity, next: Callable[[CompleteActivity], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Around the completion of an activity from outside."""
+        await next(call)
+
+    async def fail_activity(
+        self, call: FailActivity, next: Callable[[FailActivity], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Around the failure of an attempt from outside."""
+        await next(call)
+
+    async def cancel_activity(
+        self, call: CancelActivity, next: Callable[[CancelActivity], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Around the acknowledgement from outside that an activity was cancelled."""
+        await next(call)
+
+    async def heartbeat_activity(
+        self, call: HeartbeatActivity, next: Callable[[HeartbeatActivity], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Around a heartbeat from outside."""
+        await next(call)
 
 
 class Interceptor(ClientInterceptor, WorkflowInterceptor, ActivityInterceptor):

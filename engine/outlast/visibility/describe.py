@@ -165,6 +165,7 @@ def _activity(
         worker=_worker(row.claimed_by, workers, now),
         cancel_requested=bool(row.cancel_requested),
         summary=row.summary,
+        deferred=row.is_deferred,
     )
 
 

@@ -152,6 +152,8 @@ class PendingActivity(View):
         worker: The worker that runs it.
         local: Whether only the worker that owns the run may run it.
         summary: What the call does, as it said.
+        deferred: Whether it runs without a worker, since ``started_at``, until somebody outside ends it or
+            ``next_deadline_at`` passes.
     """
 
     activity_id: int
@@ -176,6 +178,7 @@ class PendingActivity(View):
     worker: WorkerView | None
     cancel_requested: bool
     summary: str | None = None
+    deferred: bool = False
 
 
 class PendingTimer(View):

@@ -77,13 +77,12 @@ class AttemptNotRunningError(OutlastError):
 class ActivityCancelRequestedError(OutlastError):
     """The workflow no longer wants the activity that was heartbeaten from outside. The heartbeat was recorded."""
 
-    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "activity_id")
+    facts: ClassVar[tuple[str, ...]] = ("run_id", "activity_id")
 
-    def __init__(self, *, workflow_id: str, run_id: str, activity_id: int) -> None:
+    def __init__(self, *, run_id: str, activity_id: int) -> None:
         super().__init__(
-            f"activity {activity_id} of workflow {workflow_id!r} is to be cancelled: stop its work, then acknowledge "
-            "that with cancel_activity, or complete or fail it"
+            f"activity {activity_id} of run {run_id} is to be cancelled: stop its work, then say so with "
+            "cancel_activity, or complete or fail it"
         )
-        self.workflow_id = workflow_id
         self.run_id = run_id
         self.activity_id = activity_id
