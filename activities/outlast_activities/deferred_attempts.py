@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from outlast_activities.attempts import CANCELLED, TIMED_OUT, AttemptEnd, close_attempt, complete
 from outlast_activities.changes import AttemptChange
 from outlast_activities.deadlines import passed
-from outlast_activities.heartbeats import beat
+from outlast_activities.heartbeats import Due, beat
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.attempts import outcome_of_attempt
@@ -43,11 +43,9 @@ from outlast_workflow.primitives.payloads import Payload
 class DeferAttempt(AttemptChange):
     """Leave an attempt whose handler deferred it to the outside. At or after its deadline the timeout is enforced."""
 
-    def __init__(
-        self, run_id: str, activity_id: int, attempt: int, *, heartbeat_details: str | None = None
-    ) -> None:
+    def __init__(self, run_id: str, activity_id: int, attempt: int, heartbeat: Due | None) -> None:
         super().__init__(run_id, activity_id, attempt)
-        self.heartbeat_details = heartbeat_details
+        self.heartbeat = heartbeat
 
     def apply(self, batch: Batch) -> bool:
         """Take the claim away; return whether it was in time."""
@@ -57,8 +55,8 @@ class DeferAttempt(AttemptChange):
         if passed(row, batch.now) is not None:
             close_attempt(batch, run, row, TIMED_OUT)
             return False
-        if self.heartbeat_details is not None:
-            row.heartbeat_details = self.heartbeat_details
+        if self.heartbeat is not None:
+            beat(row, self.heartbeat.details, batch.now, self.heartbeat.beat_at)
         row.claimed_by = None
         return True
 

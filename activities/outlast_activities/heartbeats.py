@@ -193,6 +193,14 @@ class Heartbeats:
             pending = self._pending.pop((run_id, activity_id, attempt), None)
         return pending.details if pending is not None and pending.unwritten else None
 
+    def take_newest(self, key: AttemptKey) -> Due | None:
+        """Return the heartbeat that an attempt which goes on elsewhere has not written yet, and forget the attempt."""
+        with self._lock:
+            pending = self._pending.pop(key, None)
+        if pending is None or not (pending.newer or pending.unwritten):
+            return None
+        return Due(pending.details if pending.unwritten else None, pending.beat_at)
+
     def forget(self, key: AttemptKey) -> None:
         """Forget an attempt that ended."""
         if self._pending:

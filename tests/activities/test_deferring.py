@@ -15,6 +15,7 @@ from outlast_activities import context as activity
 from outlast_activities.attempts import AttemptEnd
 from outlast_activities.context import Deferred
 from outlast_activities.definitions import defn
+from outlast_activities.heartbeats import Due
 from outlast_activities.task_token import read_token
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors.context import NotInActivityError
@@ -83,16 +84,16 @@ async def test_a_handler_defers_in_place_and_in_another_process(
     elsewhere.runner.start(task)
     assert read_token(await elsewhere.end()) == task.key
 
-    taken: list[str | None] = []
+    taken: list[Due | None] = []
     told = elsewhere.runner._on_end
 
     def take(task: Any, outcome: Any) -> None:
-        taken.append(elsewhere.heartbeats.take_pending(*task.key))
+        taken.append(elsewhere.heartbeats.take_newest(task.key))
         told(task, outcome)
 
     elsewhere.runner._on_end = take
     assert isinstance(await elsewhere.run(jobs.ask, **BOUNDED), Deferred)
-    assert taken == ['["asked"]'], "its last heartbeat comes home"
+    assert [due and due.details for due in taken] == ['["asked"]'], "its last heartbeat comes home"
 
 
 async def test_the_token_names_the_attempt(bench: Any):

@@ -22,6 +22,7 @@ from outlast_activities.deferred_attempts import (
     HeartbeatFromOutside,
     NamedAttempt,
 )
+from outlast_activities.heartbeats import Due
 from outlast_runs.run_change import TerminateRun
 from outlast_store.database.database import Database
 from outlast_store.database.urls import DatabaseUrl
@@ -90,7 +91,8 @@ class Outside:
         return NamedAttempt(self.run.run_id, 1, attempt)
 
     async def defer(self, attempt: int = 1, details: str | None = None) -> bool:
-        change = DeferAttempt(self.run.run_id, 1, attempt, heartbeat_details=details)
+        heartbeat = Due(details, self.database.environment.clock.now()) if details is not None else None
+        change = DeferAttempt(self.run.run_id, 1, attempt, heartbeat)
         return bool(await self.journal.apply(change))
 
     async def complete(self, attempt: int | None = 1, result: Any = "yes") -> AttemptNotRunningError | None:
@@ -286,6 +288,17 @@ async def test_the_watchdog_ends_what_nobody_completes(outside: Outside, clock: 
     enforced = await outside.journal.apply(EnforceActivityDeadline(outside.run.run_id, 1))
     assert enforced is not None
     assert (enforced.kind.value, outside.open_row.status) == ("start_to_close", "pending")
+
+
+async def test_the_handlers_last_heartbeat_counts_from_when_it_beat(
+    journal: Journal, database: Database, clock: StillClock
+):
+    outside = await begun(journal, database, BEATING)
+    clock.advance(5)
+    heartbeat = Due(None, clock.us)
+    clock.advance(4)
+    assert await journal.apply(DeferAttempt(outside.run.run_id, 1, 1, heartbeat))
+    assert outside.open_row.heartbeat_deadline_at == heartbeat.beat_at + 10 * SECOND
 
 
 async def test_heartbeats_from_outside_count_from_their_write(

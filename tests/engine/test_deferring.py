@@ -86,6 +86,15 @@ async def ask_silently() -> tuple[int, list[Any]]:
     return activity.defer()
 
 
+@activity.defn(heartbeat_timeout=30)
+async def ask_slowly() -> str:
+    activity.heartbeat("at first")
+    await asyncio.sleep(20)
+    activity.heartbeat("at last")
+    tokens.append(activity.info().task_token)
+    return activity.defer()
+
+
 @activity.defn(retry_policy=RETRIED)
 async def ask_for_ever() -> str:
     return activity.defer()
@@ -109,6 +118,11 @@ async def asks_many(number: int) -> list[str]:
 @workflow.defn
 async def asks_silently() -> tuple[int, list[Any]]:
     return await ask_silently()
+
+
+@workflow.defn
+async def asks_slowly() -> str:
+    return await ask_slowly()
 
 
 @workflow.defn
@@ -146,12 +160,13 @@ WORKFLOWS = (
     asks_plainly,
     asks_many,
     asks_silently,
+    asks_slowly,
     asks_for_ever,
     asks_locally,
     gives_up,
     asks_again_and_again,
 )
-ACTIVITIES = (ask, ask_plainly, ask_silently, ask_for_ever)
+ACTIVITIES = (ask, ask_plainly, ask_silently, ask_slowly, ask_for_ever)
 
 
 @pytest.fixture
@@ -301,6 +316,19 @@ async def test_heartbeats_from_outside_keep_it_alive_and_their_details_reach_the
         assert found.last_failure.timeout_kind == "heartbeat"
         await env.client.complete_activity(token, (7, ["done"]))
         assert await handle.result() == (7, ["done"])
+
+
+async def test_the_handlers_last_heartbeat_counts_though_it_was_not_written_yet(
+    asking_in_memory: MakeEnvironment,
+) -> None:
+    async with asking_in_memory() as env:
+        handle = await env.client.start(asks_slowly, id="w")
+        token = await until_deferred(env, handle)
+        found = await pending(handle)
+        assert found.last_heartbeat_at == found.started_at + timedelta(seconds=20)
+        assert (found.attempt, found.heartbeat_details) == (1, ("at last",))
+        await env.client.complete_activity(token, "yes")
+        assert await handle.result() == "yes"
 
 
 async def test_the_last_silence_ends_it(asking_in_memory: MakeEnvironment) -> None:

@@ -252,6 +252,8 @@ class ActivityDispatcher:
         """A handler has ended and its slot is free: pass on the outcome, and claim again."""
         if isinstance(outcome, Payload):
             self._on_result(task, outcome)
+        elif isinstance(outcome, Deferred):
+            self._defer(task, outcome)
         else:
             self._end(task, outcome)
         if self.local.waiting:
@@ -261,12 +263,13 @@ class ActivityDispatcher:
         elif self.on_room is not None:
             self.on_room()
 
-    def _end(self, task: ActivityTask, end: AttemptEnd | Deferred) -> None:
-        change: EndAttempt | DeferAttempt
-        if isinstance(end, Deferred):
-            change = DeferAttempt(task.run_id, task.activity_id, task.attempt)
-        else:
-            change = EndAttempt(task.run_id, task.activity_id, task.attempt, end)
+    def _defer(self, task: ActivityTask, deferred: Deferred) -> None:
+        heartbeat = self.heartbeats.take_newest(task.key)
+        change = DeferAttempt(task.run_id, task.activity_id, task.attempt, heartbeat)
+        self._submit_end(task, deferred, change)
+
+    def _end(self, task: ActivityTask, end: AttemptEnd) -> None:
+        change = EndAttempt(task.run_id, task.activity_id, task.attempt, end)
         details = self.heartbeats.take_pending(task.run_id, task.activity_id, task.attempt)
         if details is not None:
             change.heartbeat_details = details
