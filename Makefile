@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench bench-floor bench-peers bench-loads bench-watchdog browser nightly fmt wheel-check clean
+.PHONY: help demo check test test-lowest bench bench-floor bench-peers bench-loads bench-watchdog browser nightly fmt wheel-check clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -30,6 +30,12 @@ check: $(STAMP) ## Check format, lint, types, import floors and docs
 
 test: $(STAMP) browser ## Run the tests, on SQLite and PostgreSQL, three at a time
 	$(BIN)/pytest -n 3 --dist worksteal
+
+test-lowest: browser ## Run the tests with the lowest version of each dependency that pyproject.toml allows
+	$(PYTHON) -m venv --clear $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[dev]'
+	$(VENV)-lowest/bin/pytest -n 3 --dist worksteal
 
 bench: bench-floor bench-peers bench-loads bench-watchdog ## Measure everything: about an hour; the next four are its parts
 
@@ -64,7 +70,7 @@ wheel-check: $(STAMP) ## Build the wheel and try it in an empty environment
 	$(BIN)/pytest tests/house/test_wheel.py
 
 clean: ## Remove everything that the other targets make
-	rm -rf $(VENV) .site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .schemathesis
+	rm -rf $(VENV) $(VENV)-lowest .site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is touched last, so an interrupted install is done again.

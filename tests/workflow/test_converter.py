@@ -344,6 +344,7 @@ UNWRITABLE = [
     (float("nan"), "NaN or infinite"),
     ([{"a": (1, float("inf"))}], "NaN or infinite"),
     ({1: float("inf")}, "NaN or infinite"),
+    (deque([float("nan")]), "NaN or infinite"),
     (Box(float("-inf")), "NaN or infinite"),
     (Customer(Name="a", ratio=float("nan")), "NaN or infinite"),
     (Decimal("NaN"), "Decimal"),

@@ -1,7 +1,7 @@
 """Writing Python values as JSON by their class: one pass of orjson, with a hook for classes that it does not know.
 
-Dataclasses become objects of their fields, models what pydantic serialises them to, bytes base64 text, sets and tuples
-arrays, enums their values, decimals text, timedeltas ISO 8601 durations. A second, slower path handles dicts whose keys
+Dataclasses become objects of their fields, models what pydantic serialises them to, bytes base64 text, sets, tuples and
+deques arrays, enums their values, decimals text, timedeltas ISO 8601 durations. A second, slower path handles dicts whose keys
 are not text.
 
 What is lost: the subclass of a str, list or dict; which member of a union it was, if two have the same JSON form
@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from base64 import urlsafe_b64encode
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -216,7 +217,7 @@ _BASES: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
     (Enum, lambda value: value.value),
     (str, lambda value: str.__str__(value)),
     (Mapping, dict),
-    ((set, frozenset, tuple), list),
+    ((set, frozenset, tuple, deque), list),
     (UUID, str),
     (datetime, _datetime),
     ((date, time), lambda value: value.isoformat()),
@@ -240,7 +241,7 @@ def _plain(value: Any) -> Any:
         if len(plain) != len(value):
             raise UnwritableError("it holds a dict with two keys that are the same as text")
         return plain
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset | deque):
         return [_plain(item) for item in value]
     known = _known(value)
     return known if isinstance(known, str | orjson.Fragment) else _plain(known)
@@ -288,7 +289,7 @@ def _refuse_non_finite(value: Any) -> None:
 def _children(item: Any) -> Iterable[Any]:
     if isinstance(item, Mapping):
         return item.values()
-    if isinstance(item, list | tuple | set | frozenset):
+    if isinstance(item, list | tuple | set | frozenset | deque):
         return item
     if isinstance(item, Enum):
         return (item.value,)
