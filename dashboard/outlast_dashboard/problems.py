@@ -90,8 +90,11 @@ class ProblemError(Exception):
 _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
     (errors.InvalidOptionError, 422),
     (errors.WorkflowNotFoundError, 404),
+    (errors.ActivityNotFoundError, 404),
     (errors.WorkflowAlreadyStartedError, 409),
     (errors.WorkflowClosedError, 409),
+    (errors.AttemptNotRunningError, 409),
+    (errors.ActivityCancelRequestedError, 409),
     (RefusedError, 409),
     (errors.StructuralLimitError, 422),
     (errors.WorkflowTaskError, 422),

@@ -26,6 +26,17 @@ async def hang() -> None:
     await asyncio.sleep(3600)
 
 
+@activity.defn(start_to_close_timeout=3600)
+def ask() -> dict[str, Any]:
+    activity.heartbeat(activity.info().task_token)
+    return activity.defer()
+
+
+@workflow.defn
+async def asking() -> dict[str, Any]:
+    return await ask()
+
+
 @workflow.defn
 class Doubling:
     @workflow.run
@@ -86,8 +97,8 @@ class Ledger:
         return self.entries[place]
 
 
-EVERYTHING = [Doubling, fail, sleep_long, hanging, Ledger, double, hang]
-WORKFLOWS = [Doubling, fail, sleep_long, hanging, Ledger]
-ACTIVITIES = [double, hang]
+EVERYTHING = [Doubling, fail, sleep_long, hanging, asking, Ledger, double, hang, ask]
+WORKFLOWS = [Doubling, fail, sleep_long, hanging, asking, Ledger]
+ACTIVITIES = [double, hang, ask]
 BORROWED = add.name  # what a module imports is not what it defines
 NUMBER = 7

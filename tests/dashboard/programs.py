@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from outlast import ApplicationError, activity, workflow
+from outlast import ApplicationError, RetryPolicy, activity, workflow
 
 
 @activity.defn(start_to_close_timeout=60)
@@ -18,6 +18,19 @@ async def crawl(secret: str) -> str:
     activity.heartbeat({"seen": secret})
     await asyncio.sleep(3600)
     return secret
+
+
+@activity.defn(start_to_close_timeout=600, retry_policy=RetryPolicy(initial_interval=0.001))
+async def ask() -> str:
+    activity.heartbeat(activity.info().task_token)
+    return activity.defer()
+
+
+@workflow.defn
+class Asking:
+    @workflow.run
+    async def run(self) -> str:
+        return await ask()
 
 
 @workflow.defn
@@ -97,5 +110,5 @@ class Echoing:
         return value
 
 
-WORKFLOWS = [Greeting, Waiting, Crawling, Importing, Failing, Echoing]
-ACTIVITIES = [greet, crawl, import_rows]
+WORKFLOWS = [Asking, Greeting, Waiting, Crawling, Importing, Failing, Echoing]
+ACTIVITIES = [ask, greet, crawl, import_rows]

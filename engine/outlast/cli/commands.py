@@ -87,6 +87,11 @@ COMMANDS: Final[dict[str, Listed]] = {
     "terminate": Listed(
         "End a workflow at once, without its code.", "outlast.cli.workflows.endings", "terminate"
     ),
+    "activity": Listed(
+        "Complete, fail, cancel or heartbeat an activity from outside.",
+        "outlast.cli.workflows.activity",
+        "app",
+    ),
     "reset": Listed(
         "Start a new run of a workflow from a point of its history.", "outlast.cli.workflows.reset", "reset"
     ),

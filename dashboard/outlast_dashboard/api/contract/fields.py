@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final
 from fastapi import Header, Path, Query
 from pydantic import AfterValidator, StrictFloat, StrictInt, StrictStr, WithJsonSchema
 
+from outlast_activities.task_token import MOST_CHARACTERS
 from outlast_dashboard.encoded_paths import decoded
 from outlast_workflow.options.search_attributes import MOST_TEXT_BYTES
-from outlast_workflow.options.validation import MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_SECONDS
+from outlast_workflow.options.validation import MAX_INTEGER, MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_SECONDS
 
 MAX_WAIT_S: Final = 60
 """The longest time that a request may wait, in seconds: proxies cut longer ones."""
@@ -42,6 +43,12 @@ Duration = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0
 Wait = Annotated[
     StrictFloat,
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_WAIT_S}),
+]
+Token = Annotated[
+    StrictStr, WithJsonSchema({"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": MOST_CHARACTERS})
+]
+ActivityNumber = Annotated[
+    StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_INTEGER})
 ]
 Priority = Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 9})]
 

@@ -15,9 +15,10 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from outlast import RetryPolicy, StartOptions
+from outlast import ActivityIds, ApplicationError, RetryPolicy, StartOptions
 from outlast.visibility.views import Instant, View
 from outlast_dashboard.api.contract.fields import (
+    ActivityNumber,
     Duration,
     Name,
     OwnName,
@@ -25,8 +26,10 @@ from outlast_dashboard.api.contract.fields import (
     Reason,
     SearchAttributes,
     Timeout,
+    Token,
     Wait,
 )
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import MAX_INTEGER, MAX_SECONDS, MAX_SUMMARY_LENGTH
 from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus, TimeoutKind
 
@@ -168,6 +171,62 @@ class UpdateState(View):
     update_id: str
     state: Literal["sent", "accepted", "completed"]
     answer: Any = None
+
+
+class ActivityBody(Body):
+    """An activity that runs, named by ``task_token``, or by ``workflow_id``, ``activity_id`` and perhaps ``run_id``."""
+
+    task_token: Token | None = None
+    workflow_id: Name | None = None
+    activity_id: ActivityNumber | None = None
+    run_id: Name | None = None
+
+    def named(self) -> str | ActivityIds:
+        """Return what the client calls it by.
+
+        Raises:
+            InvalidOptionError: It is named in neither way, or in both.
+        """
+        by_ids = (self.workflow_id, self.activity_id, self.run_id)
+        if self.task_token is not None and by_ids == (None, None, None):
+            return self.task_token
+        if self.task_token is None and self.workflow_id is not None and self.activity_id is not None:
+            return ActivityIds(self.workflow_id, self.activity_id, self.run_id)
+        raise InvalidOptionError(
+            "name the activity by its task_token, or by workflow_id and activity_id", field="task_token"
+        )
+
+
+class CompleteActivityBody(ActivityBody):
+    """The result of an activity."""
+
+    result: Any = None
+
+
+class FailActivityBody(ActivityBody):
+    """Why an attempt of an activity failed."""
+
+    message: StrictStr = "failed from outside"
+    type: Name | None = Field(default=None, description="The name that retry policies know the failure by.")
+    details: list[Any] = Field(default_factory=list)
+    non_retryable: StrictBool = False
+    next_retry_delay_seconds: Duration | None = None
+
+    def error(self) -> ApplicationError:
+        """Return the failure as an exception."""
+        return ApplicationError(
+            self.message,
+            *self.details,
+            type=self.type,
+            non_retryable=self.non_retryable,
+            next_retry_delay=self.next_retry_delay_seconds,
+        )
+
+
+class HeartbeatActivityBody(ActivityBody):
+    """A heartbeat."""
+
+    details: list[Any] = Field(default_factory=list)
 
 
 class ReasonBody(Body):

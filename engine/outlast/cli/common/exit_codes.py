@@ -4,7 +4,7 @@
 0    done
 1    the workflow failed, or the command could not do what was asked
 2    bad usage: an option, a name or a URL is not valid
-3    there is no such workflow or run
+3    there is no such workflow, run or activity
 4    the database does not answer, cannot be written, or its schema does not match this code
 5    the workflow did not end, or did not answer, within ``--timeout``; it continues
 130  interrupted
@@ -16,6 +16,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from outlast.errors import (
+    ActivityNotFoundError,
     InvalidOptionError,
     InvalidUrlError,
     OutlastError,
@@ -54,7 +55,7 @@ def exit_code(error: BaseException) -> Exit:
         return error.code
     if isinstance(error, InvalidOptionError | InvalidUrlError):
         return Exit.USAGE
-    if isinstance(error, WorkflowNotFoundError):
+    if isinstance(error, WorkflowNotFoundError | ActivityNotFoundError):
         return Exit.NOT_FOUND
     if isinstance(error, StoreError):
         return Exit.DATABASE

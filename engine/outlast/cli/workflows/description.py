@@ -194,7 +194,7 @@ def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
             str(activity.activity_id),
             activity.activity_type,
             *[Text(label(activity.summary)) for _ in labelled],
-            activity.status + (", to cancel" if activity.cancel_requested else ""),
+            _status(activity),
             f"{activity.attempt}{most}",
             f"{activity.task_queue}, {activity.priority}",
             ago(activity.started_at or activity.available_at, now),
@@ -204,6 +204,15 @@ def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
             activity.worker.worker_id if activity.worker is not None else "",
         )
     return made
+
+
+def _status(activity: PendingActivity) -> str:
+    parts = [activity.status.value]
+    if activity.deferred:
+        parts.append("deferred")
+    if activity.cancel_requested:
+        parts.append("to cancel")
+    return ", ".join(parts)
 
 
 def _deadlines(activity: PendingActivity, now: datetime) -> Text:
