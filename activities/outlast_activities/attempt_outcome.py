@@ -62,7 +62,7 @@ class OutcomeEncoder:
             return value
         if inspect.iscoroutine(value):
             value.close()
-        return self.unusable(_deferral_lost(running.task.row.activity_type))
+        return self.unusable(deferral_lost(running.task.row.activity_type))
 
     def raised(self, error: BaseException, running: RunningActivity | None) -> AttemptEnd:
         """Return the outcome of a handler that raised.
@@ -97,7 +97,8 @@ def _hidden_coroutine(activity_type: str) -> ApplicationError:
     )
 
 
-def _deferral_lost(activity_type: str) -> ApplicationError:
+def deferral_lost(activity_type: str) -> ApplicationError:
+    """Return the error of a handler that has called ``activity.defer()`` and returned something else."""
     return ApplicationError(
         f"{activity_type} called activity.defer(), but something else was returned: end the handler with "
         "`return activity.defer()`, and let interceptors return what next() gave them"

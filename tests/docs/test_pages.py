@@ -18,6 +18,7 @@ PROGRAMS = [
     "codecs.md",
     "concepts.md",
     "dashboard.md",
+    "deferring.md",
     "determinism.md",
     "from-dbos.md",
     "from-temporal.md",

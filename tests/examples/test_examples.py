@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples import agent_loop, approval, fan_out_import, order_saga, polling
+from examples import agent_loop, approval, approval_webhook, fan_out_import, order_saga, polling
 
 from outlast import WorkflowCancelledError, WorkflowFailedError
 from outlast.testing import TestEnvironment, VirtualLoop
@@ -18,6 +18,7 @@ NAMES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.st
 SAID = {
     "agent_loop": "who was Ada: 3 pages of the archive, 3 pages of the library, 3 pages of the web",
     "approval": "expired after 3 mails",
+    "approval_webhook": "and once more with 200",
     "codecs": "Ada: secret",
     "fan_out_import": "Report(rows=19000, failed=[13])",
     "order_saga": "released chair",
@@ -99,6 +100,20 @@ async def test_an_approval_hears_a_person(max_cached: int) -> None:
         assert await handle.query(approval.Approval.status) == "a chair: waiting"
         await handle.signal(approval.Approval.reject, "ada", "too dear")
         assert await handle.result() == "rejected by ada: too dear"
+
+
+async def test_a_webhook_may_come_early_late_and_twice(max_cached: int) -> None:
+    yes = {"decision": "approve", "by": "ada"}
+    async with environment(approval_webhook, max_cached) as env:
+        handle = await env.client.start(approval_webhook.expense, "a lamp", id="e")
+        _, first = await approval_webhook.service.asked.get()
+        await env.sleep(days=1.5)
+        question, second = await approval_webhook.service.asked.get()
+        assert question == "May we buy a lamp?"
+        assert await approval_webhook.webhook(env.client, first, yes) == 410
+        assert await approval_webhook.webhook(env.client, second, {**yes, "decision": "reject"}) == 200
+        assert await handle.result() == "a lamp: rejected by ada"
+        assert await approval_webhook.webhook(env.client, second, yes) == 200
 
 
 async def test_an_import_reports_the_part_that_failed(max_cached: int) -> None:

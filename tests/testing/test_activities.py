@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from outlast import activity
-from outlast.errors import PayloadDecodeError, PayloadEncodeError
+from outlast import ApplicationError, activity
+from outlast.errors import DeferRefusedError, PayloadDecodeError, PayloadEncodeError
 from outlast.testing import ActivityEnvironment
 from outlast_workflow.options.options import ActivityOptions
 
@@ -108,3 +108,31 @@ async def test_what_has_no_json_form_is_found() -> None:
     with pytest.raises(PayloadDecodeError):
         await env.run(copy_rows, three)
     assert not activity.in_activity()
+
+
+@activity.defn(start_to_close_timeout=60)
+async def ask(question: str) -> str:
+    activity.heartbeat(activity.info().task_token)
+    if question == "wrongly":
+        activity.defer()
+        return "nothing"
+    return activity.defer() if question else "no question"
+
+
+async def test_one_that_defers_says_so():
+    env = ActivityEnvironment()
+    returned: object = await env.run(ask, "may I?")
+    assert isinstance(returned, activity.Deferred)
+    assert env.deferred
+    assert env.heartbeats[0][0].isascii()
+    assert await env.run(ask, "") == "no question"
+    assert not env.deferred
+    with pytest.raises(ApplicationError, match=r"`return activity.defer\(\)`"):
+        await env.run(ask, "wrongly")
+    with pytest.raises(DeferRefusedError, match="nothing bounds unbounded"):
+        await ActivityEnvironment(options=ActivityOptions()).run(unbounded)
+
+
+@activity.defn
+def unbounded() -> str:
+    return activity.defer()

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, TypeVarTuple
 
 from outlast.testing.clock import EPOCH
-from outlast_activities.context import CURRENT, RunningActivity
+from outlast_activities.attempt_outcome import deferral_lost
+from outlast_activities.context import CURRENT, Deferred, RunningActivity
 from outlast_activities.definitions import definition_of
 from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask
@@ -47,6 +48,8 @@ class ActivityEnvironment:
 
     Attributes:
         heartbeats: The details of each heartbeat, in order.
+        deferred: Whether the activity returned ``activity.defer()``; then :meth:`run` returns a
+            :class:`~outlast.activity.Deferred`.
         on_heartbeat: Called with the details of each; may call :meth:`cancel`.
     """
 
@@ -64,6 +67,7 @@ class ActivityEnvironment:
         converter: DataConverter | None = None,
     ) -> None:
         self.heartbeats: list[tuple[Any, ...]] = []
+        self.deferred = False
         self.on_heartbeat: Callable[[tuple[Any, ...]], None] | None = None
         self._workflow_id = workflow_id
         self._workflow_type = workflow_type
@@ -88,6 +92,7 @@ class ActivityEnvironment:
         Raises:
             PayloadEncodeError: An argument, the result or heartbeat details have no JSON form.
             PayloadDecodeError: An argument does not fit its type hint.
+            ApplicationError: It called ``activity.defer()``, but returned something else.
             BaseException: Whatever the activity raises.
         """
         definition = definition_of(activity)
@@ -108,7 +113,11 @@ class ActivityEnvironment:
         finally:
             CURRENT.reset(token)
             self._running = self._task = None
-        self._converter.encode(result, f"the result of activity {definition.name}")
+        self.deferred = isinstance(result, Deferred)
+        if running.deferring and not self.deferred:
+            raise deferral_lost(definition.name)
+        if not self.deferred:
+            self._converter.encode(result, f"the result of activity {definition.name}")
         return result  # type: ignore[no-any-return]
 
     def cancel(self, reason: StopReason = StopReason.CANCEL_REQUESTED) -> None:
