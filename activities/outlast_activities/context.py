@@ -218,7 +218,7 @@ def heartbeat(*details: Any) -> None:
     _current("heartbeat").heartbeat(details)
 
 
-def defer() -> T:  # type: ignore[type-var, unused-ignore]  # it fits whatever type the handler returns
+def defer() -> T:  # type: ignore[type-var]  # pyright: ignore[reportInvalidTypeVarUse]
     """Leave the activity's end to somebody outside: ``return activity.defer()``, as the last thing that a handler does.
 
     The attempt goes on without a worker, and its slot is free. It ends when somebody who has

@@ -15,7 +15,7 @@ from outlast import ApplicationError, WorkflowFailedError
 VERBS = ("complete", "fail", "cancel", "heartbeat")
 
 
-async def post(served: Served, verb: str, token: str | None = None, **body: Any) -> httpx2.Response:
+async def post(served: Served, verb: str, token: Any = None, **body: Any) -> httpx2.Response:
     named = {"task_token": token} if token is not None else {}
     return await served.web.post(f"/api/activities/{verb}", json={**named, **body})
 
