@@ -21,7 +21,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outlast_activities.attempts import CANCELLED, TIMED_OUT, AttemptEnd, close_attempt, complete
+from outlast_activities.attempts import (
+    CANCELLED,
+    TIMED_OUT,
+    AttemptEnd,
+    close_attempt,
+    complete,
+    record_late_failure,
+)
 from outlast_activities.changes import AttemptChange
 from outlast_activities.deadlines import passed
 from outlast_activities.heartbeats import Due, beat
@@ -96,9 +103,26 @@ class OutsideChange(BaseChange):
         """Return the run and the activity if the attempt runs and has time left.
 
         Raises:
+            AttemptNotRunningError: The attempt is not running, or no longer.
+            RefusedError: The activity is local; the others of :meth:`found`, too.
+        """
+        run, row = self.found(batch)
+        found = open_run(batch, run)
+        if isinstance(found, Ended) and found.passed is not None:
+            return self._not_running(batch, run, row)
+        if row.status != ActivityStatus.RUNNING or self.named.attempt not in (None, row.attempt):
+            raise self._not_running(batch, run, row)
+        if passed(row, batch.now) is not None:
+            close_attempt(batch, run, row, TIMED_OUT)
+            return self._not_running(batch, run, row)
+        return run, row
+
+    def found(self, batch: Batch) -> tuple[RunRow, ActivityRow]:
+        """Return the run and the activity, whatever their state.
+
+        Raises:
             RunNotFoundError: There is no such run, or it is another workflow's.
             ActivityNotFoundError: The run has no such activity.
-            AttemptNotRunningError: The attempt is not running, or no longer.
             RefusedError: The activity is local.
         """
         named = self.named
@@ -112,14 +136,6 @@ class OutsideChange(BaseChange):
                 "local_activity",
                 f"activity {row.activity_id} is local, so only the worker that runs it can end it",
             )
-        found = open_run(batch, run)
-        if isinstance(found, Ended) and found.passed is not None:
-            return self._not_running(batch, run, row)
-        if row.status != ActivityStatus.RUNNING or named.attempt not in (None, row.attempt):
-            raise self._not_running(batch, run, row)
-        if passed(row, batch.now) is not None:
-            close_attempt(batch, run, row, TIMED_OUT)
-            return self._not_running(batch, run, row)
         return run, row
 
     def _not_running(self, batch: Batch, run: RunRow, row: ActivityRow) -> AttemptNotRunningError:
@@ -183,19 +199,31 @@ class CompleteFromOutside(OutsideChange):
 
 
 class FailFromOutside(OutsideChange):
-    """Fail an attempt from outside; its retry policy decides what follows."""
+    """Fail an attempt from outside; its retry policy decides what follows.
+
+    Where the activity was closed as cancelled meanwhile, alone or with its run, the failure is recorded all the same,
+    once: what could not be undone must be seen.
+    """
 
     def __init__(self, named: NamedAttempt, failure: Failure) -> None:
         super().__init__(named)
-        self.end = AttemptEnd(AttemptOutcome.FAILED, failure)
+        self.failure = failure
 
     def apply(self, batch: Batch) -> AttemptNotRunningError | None:
         """Close the attempt; return an error where a deadline came first."""
+        if self._fails_late(batch):
+            return None
         found = self.running(batch)
         if isinstance(found, AttemptNotRunningError):
-            return found
-        close_attempt(batch, *found, self.end)
+            return None if self._fails_late(batch) else found
+        close_attempt(batch, *found, AttemptEnd(AttemptOutcome.FAILED, self.failure))
         return None
+
+    def _fails_late(self, batch: Batch) -> bool:
+        _, row = self.found(batch)
+        if row.status != ActivityStatus.CANCELLED or self.named.attempt not in (None, row.attempt):
+            return False
+        return record_late_failure(batch, row, self.failure)
 
 
 class CancelFromOutside(OutsideChange):

@@ -355,6 +355,31 @@ async def test_the_end_of_its_run_closes_it(outside: Outside):
         assert caught.value.outcome == "cancelled"
 
 
+async def test_a_failure_after_a_cancellation_is_recorded_once(outside: Outside, database: Database):
+    """What the outside could not undo is seen, though the run has ended: the rows say it, and no event."""
+    await outside.defer()
+    await outside.journal.apply(TerminateRun("w", outside.run.run_id, None))
+    assert await outside.fail() is None
+    with database.reader() as connection:
+        found = connection.exec_driver_sql("SELECT outcome, failure FROM activity_attempts").fetchall()
+        failures = connection.exec_driver_sql("SELECT exception_class FROM workflow_failures").fetchall()
+    assert [outcome for outcome, _ in found] == ["failed"]
+    assert ("Refused",) in [tuple(row) for row in failures]
+    assert outside.ends == ["ActivityCancelled"]
+    with pytest.raises(AttemptNotRunningError):
+        await outside.fail()
+    with pytest.raises(AttemptNotRunningError):
+        await outside.complete()
+
+
+async def test_a_failure_after_a_cancel_request_is_not_retried(outside: Outside):
+    await outside.defer()
+    await outside.journal.apply(RequestCancel(outside.run.run_id))
+    assert await outside.fail() is None
+    assert outside.row is None
+    assert outside.ends == ["ActivityCancelled"], "the code has gone on: its rows say that it failed"
+
+
 async def test_a_run_past_its_deadline_is_ended_first(
     journal: Journal, database: Database, clock: StillClock
 ):
