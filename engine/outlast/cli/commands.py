@@ -76,6 +76,7 @@ COMMANDS: Final[dict[str, Listed]] = {
         "outlast.cli.workflows.messages",
         "query",
     ),
+    "stack": Listed("Show where the code of a workflow waits.", "outlast.cli.workflows.messages", "stack"),
     "update": Listed(
         "Send an update to a workflow and print its result.", "outlast.cli.workflows.messages", "update"
     ),

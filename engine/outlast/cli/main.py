@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -102,8 +102,18 @@ def _usage(error: Exception) -> int:
     # Without any command, the help has been shown.
     if not message:
         return Exit.USAGE
-    tell(f"{' '.join(message.split()).rstrip('.')}: see `{where} --help`")
+    advice = _input_advice(context, message)
+    tell(f"{' '.join(message.split()).rstrip('.')}: {advice}see `{where} --help`")
     return Exit.USAGE if isinstance(error, _UsageError) else Exit.FAILED
+
+
+def _input_advice(context: Any, message: str) -> str:
+    """Return what to do about arguments for a handler that were not given as ``--input``."""
+    command = getattr(context, "command", None)
+    options = [name for parameter in getattr(command, "params", ()) for name in parameter.opts]
+    if "unexpected extra argument" not in message or "--input" not in options:
+        return ""
+    return "what the workflow gets is given as JSON, as in --input 7 or --input '\"text\"'; "
 
 
 def _no_more_output() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -150,7 +151,7 @@ def _clean_up(wishes: Wishes, stage: Stage, console: Console, *, keep: bool) -> 
         f"kept {stage.folder}: orders.csv, warehouse.db, the workers' logs", highlight=False, soft_wrap=True
     )
     console.print(
-        f"to inspect it: outlast history {stage.workflow_id} --url {'…' if wishes.url else stage.url}",
+        f"to inspect it: outlast history {stage.workflow_id} --url {'…' if wishes.url else shlex.quote(stage.url)}",
         highlight=False,
         soft_wrap=True,
     )

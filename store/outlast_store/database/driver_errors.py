@@ -7,6 +7,7 @@ the server's primary message.
 from __future__ import annotations
 
 import re
+import shlex
 import sqlite3
 from typing import Final
 
@@ -259,4 +260,4 @@ def schema_missing(name: str) -> SchemaMissingError:
 def migrate_command(name: str) -> str:
     """Return the command that brings a schema up to date: ready to copy, if ``name`` is a URL that hides nothing."""
     known = "://" in name and "***" not in name
-    return f"run `outlast migrate --url {name if known else 'URL'}`"
+    return f"run `outlast migrate --url {shlex.quote(name) if known else 'URL'}`"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
 import orjson
 from pydantic import BaseModel
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
+from outlast.cli.common.tables import FittedTable, Paragraph
 from outlast.text.wording import clock, label, progress_words, words
 from outlast.visibility.views import RunProgress, RunSummary
 from outlast_workflow.primitives.enums import RunStatus
@@ -21,6 +21,8 @@ from outlast_workflow.primitives.enums import RunStatus
 WIDE: Final = 200
 """The width of tables in characters where the output, a file or a pipe, has no width."""
 NEAR_S: Final = 60.0
+MOST_NAMED: Final = 3
+"""How many workflows of one reason are named."""
 
 _COLOURS: Final = {
     RunStatus.PENDING: "cyan",
@@ -70,14 +72,18 @@ def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
         yield lambda done: bars.update(bar, completed=done)
 
 
-def table(*columns: str, title: str | None = None) -> Table:
-    """Return an empty table with these columns."""
-    made = Table(
-        box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="bold"
-    )
-    for name in columns:
-        made.add_column(name, overflow="fold")
-    return made
+def table(
+    *columns: str, title: str | None = None, drop: Sequence[str] = (), clip: str | None = None
+) -> FittedTable:
+    """Return an empty table that fits the terminal.
+
+    Args:
+        *columns: The names of its columns.
+        title: A line above it.
+        drop: The columns that are left out first where the terminal is narrow, in this order.
+        clip: A column whose cells are cut where the line ends.
+    """
+    return FittedTable(columns, title=title, drop=drop, clip=clip)
 
 
 def status(value: str) -> Text:
@@ -93,6 +99,20 @@ def left(deadline: datetime | None, now: datetime) -> Text:
     if seconds <= 0:
         return Text(f"passed {words(seconds)} ago", style="bold red")
     return Text(f"in {words(seconds)}", style="yellow" if seconds <= NEAR_S else "")
+
+
+def attention(runs: Iterable[RunSummary]) -> list[RenderableType]:
+    """Return why runs need attention and what to do about it: a paragraph for each reason, with its runs."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for reason in run.attention_reasons:
+            found.setdefault(f"{reason.cause}: {reason.remedy}", []).append(run.workflow_id)
+    return [Paragraph(Text.assemble((_some(ids), "bold"), f": {why}")) for why, ids in found.items()]
+
+
+def _some(ids: list[str]) -> str:
+    rest = f" and {len(ids) - MOST_NAMED:,} more" if len(ids) > MOST_NAMED else ""
+    return ", ".join(ids[:MOST_NAMED]) + rest
 
 
 def deadline(instant: datetime | None, now: datetime) -> Text:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Url
-from outlast.cli.common.output import console, document, label_columns, left, show, status, table
+from outlast.cli.common.output import attention, console, document, label_columns, left, show, status, table
 from outlast.client.client import Client
 from outlast.text.parsing import duration
 from outlast.text.wording import ago, words
@@ -93,6 +93,7 @@ def screen(found: Overview) -> RenderableType:
     parts: list[RenderableType] = [_head(found)]
     if found.attention:
         parts.append(_runs("NEEDS ATTENTION", found.attention, found.now))
+        parts += attention(found.attention[:LINES])
     parts += [
         _task_queues(found),
         _deadlines(found),
@@ -117,7 +118,15 @@ def _head(found: Overview) -> Text:
 
 
 def _task_queues(found: Overview) -> RenderableType:
-    made = table("TASK QUEUE", "WORKERS", "RUNS WAITING", "ACTIVITIES WAITING", "RUNNING", "OLDEST WAITS")
+    made = table(
+        "TASK QUEUE",
+        "WORKERS",
+        "RUNS WAITING",
+        "ACTIVITIES WAITING",
+        "RUNNING",
+        "OLDEST WAITS",
+        drop=("RUNNING",),
+    )
     for queue in found.task_queues[:LINES]:
         oldest = queue.oldest_waiting_seconds
         made.add_row(
@@ -139,7 +148,9 @@ def _deadlines(found: Overview) -> RenderableType:
 
 
 def _types(found: Overview) -> RenderableType:
-    made = table("TYPE", "RUNS", "OPEN", "PER MINUTE", "MEDIAN", "95 %", "FAILED", "TIMED OUT")
+    made = table(
+        "TYPE", "RUNS", "OPEN", "PER MINUTE", "MEDIAN", "95 %", "FAILED", "TIMED OUT", drop=("95 %", "MEDIAN")
+    )
     for kind in found.types[:LINES]:
         made.add_row(
             kind.workflow_type,
@@ -156,7 +167,8 @@ def _types(found: Overview) -> RenderableType:
 
 def _runs(title: str, runs: tuple[RunSummary, ...], now: datetime) -> RenderableType:
     labels = label_columns(runs)
-    made = table(title, "TYPE", "STATUS", *labels, "DEADLINE", "CREATED", "ATTENTION")
+    columns = (title, "TYPE", "STATUS", *labels, "DEADLINE", "CREATED", "ATTENTION")
+    made = table(*columns, drop=("CREATED", "TYPE", "DEADLINE"))
     for run in runs[:LINES]:
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
         made.add_row(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
 import typer
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
 from outlast.cli.common.output import deadline, document, left, progress_text, show, status, table
+from outlast.cli.common.tables import FittedTable, Paragraph
 from outlast.client.client import Client
 from outlast.client.history_pages import HistoryEvent
 from outlast.text.wording import ago, at, clock, counted, label, pretty, words
 from outlast.visibility.views import (
+    FailureCause,
     FailureView,
     PendingActivity,
     PendingChild,
@@ -66,8 +69,9 @@ def history(
     integer("after", after, 0)
 
     async def work(client: Client) -> None:
-        made = table("SEQ", "RECORDED", "", "EVENT", "PAYLOAD")
+        made = table("SEQ", "RECORDED", "", "EVENT", "PAYLOAD", drop=("", "RECORDED"), clip="PAYLOAD")
         before: datetime | None = None
+        shown = 0
         handle = client.handle(workflow_id, run_id=run_id)
         async for event in handle.history(after_seq=after):
             if json:
@@ -75,12 +79,15 @@ def history(
                 continue
             since = "" if before is None else f"+{words((event.recorded_at - before).total_seconds())}"
             before = event.recorded_at
-            made.add_row(
-                str(event.seq), clock(event.recorded_at), since, event.type, _shown(event, full=full)
-            )
+            if full:
+                show(f"{event.seq}  {clock(event.recorded_at)}  {since}  {event.type}".replace("    ", "  "))
+                show(*(f"    {line}" for line in _shown(event, full=True).plain.splitlines()))
+                shown += 1
+            else:
+                made.add_row(str(event.seq), clock(event.recorded_at), since, event.type, _shown(event))
         if not json and made.row_count:
             show(made)
-        elif not json:
+        elif not json and not shown:
             length = (await client.describe(workflow_id, run_id)).run.history_length
             show(f"no events after {after}: the history of {workflow_id} has {length}")
 
@@ -96,7 +103,7 @@ def _event_document(event: HistoryEvent) -> dict[str, Any]:
     }
 
 
-def _shown(event: HistoryEvent, *, full: bool) -> Text:
+def _shown(event: HistoryEvent, *, full: bool = False) -> Text:
     """Return an event's payload, under its summary if it has one."""
     payload = pretty(event.payload) if full else _short(event.payload)
     summary = label(event.payload.get("summary"))
@@ -116,6 +123,9 @@ def _show_description(found: WorkflowDescription) -> None:
     show(_summary(found, now))
     if found.pending_activities:
         show("", _activities(found.pending_activities, now))
+        for activity in found.pending_activities[:MOST_SHOWN]:
+            if activity.last_failure is not None:
+                show(*_last_failure(activity, activity.last_failure))
     if found.pending_timers:
         show("", _timers(found.pending_timers, now))
     if found.pending_children:
@@ -125,7 +135,9 @@ def _show_description(found: WorkflowDescription) -> None:
     if found.pending_signals:
         show("", _signals(found.pending_signals))
     if found.failures:
-        show("", _failures(found.failures, now))
+        show("", Text("latest failures", style="bold"))
+        for failure in found.failures:
+            show(*_failure(failure, now))
 
 
 def _summary(found: WorkflowDescription, now: datetime) -> Table:
@@ -140,7 +152,9 @@ def _summary(found: WorkflowDescription, now: datetime) -> Table:
     if run.progress is not None:
         summary.add_row("progress", progress_text(run.progress))
     if found.attention:
-        summary.add_row("attention", Text(", ".join(found.attention), style="bold red"))
+        for reason in found.attention_reasons:
+            kind = (f"{reason.kind}: ", "bold red")
+            summary.add_row("attention", Text.assemble(kind, f"{reason.cause}: {reason.remedy}"))
     summary.add_row(
         "run", f"{run.run_id}, number {run.run_number} of {found.run_count}, attempt {run.attempt}"
     )
@@ -180,16 +194,16 @@ def _worker(worker: WorkerView) -> str:
     return f"{worker.worker_id} ({where}{'' if worker.alive else ', dead'})"
 
 
-def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
+def _activities(activities: Sequence[PendingActivity], now: datetime) -> FittedTable:
     labelled = [] if all(one.summary is None for one in activities) else ["SUMMARY"]
     made = table(
         "ID", "ACTIVITY", *labelled, "STATUS", "ATTEMPT", "TASK QUEUE",
-        "SINCE", "DEADLINES", "HEARTBEAT", "LAST FAILURE", "WORKER",
+        "SINCE", "DEADLINES", "HEARTBEAT", "WORKER",
         title=_title("pending activity", len(activities)),
+        drop=("WORKER", "HEARTBEAT", "TASK QUEUE", "SINCE", "DEADLINES"),
     )  # fmt: skip
     for activity in activities[:MOST_SHOWN]:
         most = f" of {activity.max_attempts}" if activity.max_attempts else ""
-        failure = activity.last_failure
         made.add_row(
             str(activity.activity_id),
             activity.activity_type,
@@ -200,7 +214,6 @@ def _activities(activities: Sequence[PendingActivity], now: datetime) -> Table:
             ago(activity.started_at or activity.available_at, now),
             _deadlines(activity, now),
             _heartbeat(activity, now),
-            Text(f"{failure.exception_class}: {failure.message}" if failure is not None else ""),
             activity.worker.worker_id if activity.worker is not None else "",
         )
     return made
@@ -236,7 +249,7 @@ def _heartbeat(activity: PendingActivity, now: datetime) -> Text:
     return Text(f"{ago(activity.last_heartbeat_at, now)} {details}".strip())
 
 
-def _timers(timers: Sequence[PendingTimer], now: datetime) -> Table:
+def _timers(timers: Sequence[PendingTimer], now: datetime) -> FittedTable:
     labelled = [] if all(one.summary is None for one in timers) else ["SUMMARY"]
     made = table("ID", *labelled, "FIRES", title=_title("pending timer", len(timers)))
     for timer in timers[:MOST_SHOWN]:
@@ -246,7 +259,7 @@ def _timers(timers: Sequence[PendingTimer], now: datetime) -> Table:
     return made
 
 
-def _children(children: Sequence[PendingChild], now: datetime) -> Table:
+def _children(children: Sequence[PendingChild], now: datetime) -> FittedTable:
     labelled = [] if all(one.summary is None for one in children) else ["SUMMARY"]
     title = _title("open child workflow", len(children))
     made = table("WORKFLOW", "TYPE", *labelled, "STATUS", "STARTED", title=title)
@@ -261,7 +274,7 @@ def _children(children: Sequence[PendingChild], now: datetime) -> Table:
     return made
 
 
-def _updates(updates: Sequence[PendingUpdate], now: datetime) -> Table:
+def _updates(updates: Sequence[PendingUpdate], now: datetime) -> FittedTable:
     made = table("ID", "UPDATE", "STATUS", "REQUESTED", title=_title("open update", len(updates)))
     for update in updates[:MOST_SHOWN]:
         stage = "accepted" if update.accepted else "not yet accepted"
@@ -269,7 +282,7 @@ def _updates(updates: Sequence[PendingUpdate], now: datetime) -> Table:
     return made
 
 
-def _signals(signals: Sequence[PendingSignal]) -> Table:
+def _signals(signals: Sequence[PendingSignal]) -> FittedTable:
     made = table("SIGNAL", "NUMBER", "REASON", title="waiting signals")
     for signal in signals[:MOST_SHOWN]:
         why = "the workflow has no handler of this name" if signal.without_handler else "not yet handled"
@@ -277,20 +290,31 @@ def _signals(signals: Sequence[PendingSignal]) -> Table:
     return made
 
 
-def _failures(failures: Sequence[FailureView], now: datetime) -> Table:
-    made = table("WHEN", "OF", "CATEGORY", "THROUGH", "FAILURE", title="latest failures")
-    for failure in failures:
-        source = failure.source_kind.removeprefix("activity_").removeprefix("workflow_")
-        of = f"activity {failure.source_id}" if source == "execution" else source
-        kind = f" ({failure.timeout_kind})" if failure.timeout_kind is not None else ""
-        made.add_row(
-            ago(failure.recorded_at, now),
-            of,
-            failure.failure_category,
-            failure.propagation_kind,
-            Text(f"{failure.exception_class}{kind}: {failure.message}"),
-        )
-    return made
+def _last_failure(activity: PendingActivity, failure: FailureCause) -> Iterator[RenderableType]:
+    kind = f" ({failure.timeout_kind})" if failure.timeout_kind is not None else ""
+    said = f"{failure.exception_class}{kind}: {failure.message}"
+    yield Paragraph(f"activity {activity.activity_id} failed before: {said}")
+    yield from _stack(failure.stack)
+
+
+def _failure(failure: FailureView, now: datetime) -> Iterator[RenderableType]:
+    source = failure.source_kind.removeprefix("activity_").removeprefix("workflow_")
+    of = f"activity {failure.source_id}" if source == "execution" else source
+    kind = f" ({failure.timeout_kind})" if failure.timeout_kind is not None else ""
+    yield Paragraph(f"{ago(failure.recorded_at, now)}, {of}, {failure.failure_category}")
+    yield Paragraph(Text(f"{failure.exception_class}{kind}: {failure.message}", style="red"), 4)
+    yield from _stack(failure.stack)
+    cause = failure.cause
+    while cause is not None:
+        if cause.stack:
+            yield Paragraph(f"because of {cause.exception_class}: {cause.message}", 4)
+            yield from _stack(cause.stack)
+        cause = cause.cause
+
+
+def _stack(stack: str | None) -> Iterator[str]:
+    """Return the lines of a stack. They are not wrapped: a path is to be copied, or clicked."""
+    return (f"      {line}" for line in (stack or "").splitlines())
 
 
 def _title(noun: str, number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId
 from outlast.cli.common.output import document, show
+from outlast.cli.common.waiting import tell_lacks
 from outlast.client.client import Client
 from outlast.client.handle import WorkflowHandle
 from outlast.errors import WorkflowResultError
@@ -34,6 +36,7 @@ def result(
 
     async def work(client: Client) -> None:
         handle = client.handle(workflow_id, run_id=run_id)
+        await tell_lacks(client, workflow_id, run_id)
         await print_result(client, handle, longest, json=json, follow_runs=False if no_follow else None)
 
     with_client(url, work, codec=codec)
@@ -53,7 +56,8 @@ def cancel(
         if json:
             document({"workflow_id": workflow_id, "cancel_requested": True})
         else:
-            show(f"requested cancellation of {workflow_id}; `outlast result {workflow_id}` waits for its end")
+            command = shlex.join(["outlast", "result", workflow_id])
+            show(f"requested cancellation of {workflow_id}; `{command}` waits for its end")
 
     with_client(url, work)
 

@@ -11,7 +11,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.filters import Chosen, with_filters
 from outlast.cli.common.options import AsJson, Url
-from outlast.cli.common.output import document, label_columns, left, show, status, table
+from outlast.cli.common.output import attention, document, label_columns, left, show, status, table
 from outlast.client.client import Client
 from outlast.text.wording import ago
 from outlast.visibility.listing import MOST_PER_PAGE
@@ -79,17 +79,9 @@ def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:
         return
     labels = label_columns(runs)
     made = table(
-        "WORKFLOW ID",
-        "TYPE",
-        "STATUS",
-        *labels,
-        "RUN",
-        "TASK QUEUE",
-        "CREATED",
-        "CLOSED",
-        "DEADLINE",
-        "ATTENTION",
-    )
+        "WORKFLOW ID", "TYPE", "STATUS", *labels, "RUN", "TASK QUEUE", "CREATED", "CLOSED", "DEADLINE", "ATTENTION",
+        drop=("RUN", "TASK QUEUE", "CLOSED", "CREATED", "TYPE", "DEADLINE", "ATTENTION"),
+    )  # fmt: skip
     for run in runs:
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
         made.add_row(
@@ -105,6 +97,9 @@ def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:
             ", ".join(run.attention),
         )
     show(made)
+    needy = attention(runs)
+    if needy:
+        show("", *needy)
     if more:
         show(f"… and more: {len(runs)} shown; --limit 0 lists all, filters narrow the list")
 
@@ -128,8 +123,9 @@ def _show_workers(found: Sequence[WorkerSummary], now: datetime) -> None:
         show("no workers are registered: `outlast worker MODULE` starts one")
         return
     made = table(
-        "WORKER", "HOST", "PID", "LEASE", "STARTED", "TASK QUEUES", "RUNS", "ACTIVITIES", "SERVES", "BUILD"
-    )
+        "WORKER", "HOST", "PID", "LEASE", "STARTED", "TASK QUEUES", "RUNS", "ACTIVITIES", "SERVES", "BUILD",
+        drop=("BUILD", "STARTED", "SERVES", "PID", "HOST", "ACTIVITIES", "RUNS", "TASK QUEUES"),
+    )  # fmt: skip
     for worker in found:
         made.add_row(
             worker.worker_id,

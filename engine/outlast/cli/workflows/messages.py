@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, RunId, Timeout, Url, WorkflowId
 from outlast.cli.common.output import document, show
+from outlast.cli.common.waiting import tell_lacks
 from outlast.client.client import Client
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S
 from outlast.client.update_handle import WaitFor
@@ -52,6 +54,7 @@ def signal(
             document({"workflow_id": workflow_id, "signal": name, "delivered": True})
         else:
             show(f"sent {name} to {workflow_id}")
+        await tell_lacks(client, workflow_id, run_id)
 
     with_client(url, work, codec=codec)
 
@@ -78,6 +81,27 @@ def query(
             show(answer if isinstance(answer, str) else pretty(answer))
 
     with_client(url, work, codec=codec)
+
+
+def stack(
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    timeout: Timeout = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Show where the code of a workflow waits."""
+    longest = waiting_time(timeout) or DEFAULT_TIMEOUT_S
+
+    async def work(client: Client) -> None:
+        handle = client.handle(workflow_id, run_id=run_id)
+        found = await handle.query("__stack_trace", timeout=longest, result_type=str)
+        if json:
+            document({"workflow_id": workflow_id, "stack": found})
+        else:
+            show(found or f"no task of {workflow_id} waits")
+
+    with_client(url, work)
 
 
 class Stage(StrEnum):
@@ -111,6 +135,7 @@ def update(
     async def work(client: Client) -> None:
         handle = client.handle(workflow_id, run_id=run_id)
         stage: WaitFor = "accepted" if wait is Stage.ACCEPTED else "completed"
+        await tell_lacks(client, workflow_id, run_id)
         made = await handle.start_update(name, *arguments, id=update_id, wait_for=stage, timeout=longest)
         known = {"workflow_id": workflow_id, "update": name, "update_id": made.id}
         if wait is Stage.COMPLETED:
@@ -122,8 +147,7 @@ def update(
         elif json:
             document({**known, "accepted": True})
         else:
-            show(
-                f"{workflow_id} accepted {name}; `outlast update {workflow_id} {name} --id {made.id}` waits for it"
-            )
+            command = shlex.join(["outlast", "update", workflow_id, name, "--id", made.id])
+            show(f"{workflow_id} accepted {name}; `{command}` waits for it")
 
     with_client(url, work, codec=codec)

@@ -9,6 +9,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, Timeout, Url
 from outlast.cli.common.output import document, show
+from outlast.cli.common.waiting import tell_lacks
 from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
 from outlast.text.attributes import attributes
@@ -122,6 +123,7 @@ def start(
     async def work(client: Client) -> None:
         handle = await client.start(workflow_type, *arguments, id=id, task_queue=task_queue, options=options)
         if wait:
+            await tell_lacks(client, handle.workflow_id, handle.run_id)
             await print_result(client, handle, longest, json=json)
         elif json:
             document(
@@ -135,5 +137,8 @@ def start(
         else:
             there = f"{handle.workflow_id} is already open:"
             show(f"{there if handle.existed else f'started {handle.workflow_id},'} run {handle.run_id}")
+
+        if not wait:
+            await tell_lacks(client, handle.workflow_id, handle.run_id)
 
     with_client(url, work, codec=codec, makes=True)
