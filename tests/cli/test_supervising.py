@@ -137,7 +137,7 @@ def test_bad_usage_is_not_tried_twice(process: Command, sqlite_url: str) -> None
     ("options", "url_", "message"),
     [
         (["--processes", "0"], "sqlite:///x.db", "Invalid value for '--processes'"),
-        (["--processes", "2"], "sqlite://", "a database in memory has one process"),
+        (["--processes", "2"], "sqlite://", "names no file"),
         (["--processes", "2"], "nothing", "that is not a database URL"),
     ],
 )

@@ -95,6 +95,18 @@ def test_looking_does_not_make_a_file(bare: Command, sqlite_url: str) -> None:
     assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
 
 
+def test_a_database_in_memory_is_refused_since_nobody_else_would_see_it(bare: Command) -> None:
+    for url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
+        for arguments in (
+            *(["start", "X"], ["worker", "json"], ["worker", "json", "--processes", "2"], ["migrate"]),
+            *(["list"], ["result", "x"], ["watchdog", "--once"], ["top", "--once"], ["ui"]),
+        ):
+            done = bare(*arguments, "--url", url)
+            assert (done.code, done.out) == (2, ""), (arguments, done)
+            assert "names no file" in done.err
+            assert "sqlite:///orders.db" in done.err
+
+
 @pytest.mark.postgresql
 def test_a_database_without_tables_says_so(bare: Command, new_postgresql_url: Callable[..., str]) -> None:
     empty = new_postgresql_url(migrated=False)

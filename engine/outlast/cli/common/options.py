@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
 
 Url = Annotated[
@@ -44,11 +45,18 @@ def database_url(url: str | None) -> str:
     """Return the URL that was given.
 
     Raises:
-        InvalidOptionError: None was given; the message says how to give one.
+        InvalidOptionError: None was given, or it names no file: the database would end with the command.
+        InvalidUrlError: It is no URL of a database.
     """
     if not url:
         raise InvalidOptionError(
             "no database: give --url or set OUTLAST_URL, for example --url sqlite:///orders.db", field="url"
+        )
+    if DatabaseUrl.parse(url).memory:
+        raise InvalidOptionError(
+            f"{url} names no file: it is a database in memory, which no other process sees and which ends with this "
+            "command; name a file, for example sqlite:///orders.db",
+            field="url",
         )
     return url
 

@@ -27,7 +27,6 @@ from outlast.text.parsing import duration
 from outlast.watchdog import TaskWatchdog, WatchdogReport
 from outlast.worker.tuning import tune_process
 from outlast.worker.worker import Worker
-from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 
@@ -168,10 +167,6 @@ def _supervise(
     context: typer.Context, count: int, url: str, codec: str | None, *, grace_s: float, json: bool
 ) -> int:
     """Run this command in several processes. The environment passes on what may hold a secret: the URL, the codec."""
-    if DatabaseUrl.parse(url).memory:
-        raise InvalidOptionError(
-            "a database in memory has one process: leave --processes out, or name a file", field="processes"
-        )
     command = [
         sys.executable,
         "-m",
