@@ -1,13 +1,14 @@
 """Starting a workflow: the rows of a chain's first run, and what the duplicate policy makes of an id in use.
 
-=================== ====================== ==================
-policy              the id is open         the id is closed
-=================== ====================== ==================
-allow_duplicate     error                  a new chain
-reject_duplicate    error                  error
-return_existing     its handle             a new chain
-terminate_existing  terminated, then new   a new chain
-=================== ====================== ==================
+=========================== ====================== ============================
+policy                      the id is open         the id is closed
+=========================== ====================== ============================
+allow_duplicate             error                  a new chain
+allow_duplicate_failed_only error                  a new chain, unless completed
+reject_duplicate            error                  error
+return_existing             its handle             a new chain
+terminate_existing          terminated, then new   a new chain
+=========================== ====================== ============================
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from outlast_store.transitions.run_ends import Ended, open_run, terminate
 from outlast_workflow.errors import WorkflowAlreadyStartedError
 from outlast_workflow.history.events import SignalReceived, WorkflowStarted
 from outlast_workflow.options.limits import DEFAULT_LIMITS
-from outlast_workflow.primitives.enums import DuplicatePolicy
+from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus
+
+_NEW_IF_CLOSED = frozenset({DuplicatePolicy.ALLOW_DUPLICATE, DuplicatePolicy.ALLOW_DUPLICATE_FAILED_ONLY})
+"""The policies that make an open id an error, and a closed one a new chain."""
 
 
 @dataclass(slots=True)
@@ -118,7 +122,10 @@ class StartRun(BaseChange):
                 if self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
                     raise self._refused(current)
                 terminate(batch, current, "replaced by a new start of the same id")
-            elif self.policy is DuplicatePolicy.REJECT_DUPLICATE:
+            elif self.policy is DuplicatePolicy.REJECT_DUPLICATE or (
+                self.policy is DuplicatePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+                and current.status == RunStatus.COMPLETED
+            ):
                 raise self._refused(current)
         instance.workflow_type = run.workflow_type
         instance.current_run_id = run.run_id
@@ -139,7 +146,7 @@ class StartRun(BaseChange):
         Raises:
             WorkflowAlreadyStartedError: The policy refuses this start: then it enforces nothing either.
         """
-        only_starts = self.policy is DuplicatePolicy.ALLOW_DUPLICATE and not self._has_message
+        only_starts = self.policy in _NEW_IF_CLOSED and not self._has_message
         refuses = only_starts or self.policy is DuplicatePolicy.REJECT_DUPLICATE
         if refuses and current.is_open and deadline_passed(current, batch.now) is not None:
             raise self._refused(current)

@@ -177,7 +177,7 @@ USAGE = [
     (["start", "X", "--memo", "{"], "memo is not JSON: '{'; it must be a JSON object, as in '{\"customer\":"),
     (
         ["start", "X", "--policy", "maybe"],
-        "duplicate policy must be one of allow_duplicate, reject_duplicate",
+        "duplicate policy must be one of allow_duplicate, allow_duplicate_failed_only",
     ),
     (["start", "X", "--wait", "--timeout", "0"], "timeout must be positive"),
     (["start", "X", "--timeout", "5"], "timeout limits --wait: give both"),

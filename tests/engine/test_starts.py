@@ -10,6 +10,7 @@ from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.programs import Sleeper, Sum
 
+from outlast import ApplicationError, workflow
 from outlast.client.client import Client
 from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
@@ -17,6 +18,7 @@ from outlast_workflow.errors import (
     InvalidOptionError,
     WorkflowAlreadyStartedError,
     WorkflowNotFoundError,
+    WorkflowResultError,
     WorkflowTerminatedError,
 )
 from outlast_workflow.options.options import StartOptions
@@ -32,12 +34,14 @@ async def row_of(client: Client, run_id: str | None) -> RunRow:
 
 OPEN = {
     DuplicatePolicy.ALLOW_DUPLICATE: "error",
+    DuplicatePolicy.ALLOW_DUPLICATE_FAILED_ONLY: "error",
     DuplicatePolicy.REJECT_DUPLICATE: "error",
     DuplicatePolicy.RETURN_EXISTING: "existing",
     DuplicatePolicy.TERMINATE_EXISTING: "replaced",
 }
 CLOSED = {
     DuplicatePolicy.ALLOW_DUPLICATE: "new",
+    DuplicatePolicy.ALLOW_DUPLICATE_FAILED_ONLY: "error",
     DuplicatePolicy.REJECT_DUPLICATE: "error",
     DuplicatePolicy.RETURN_EXISTING: "new",
     DuplicatePolicy.TERMINATE_EXISTING: "new",
@@ -87,7 +91,7 @@ async def test_an_id_whose_run_is_past_its_deadline(
             return await env.client.start("Sum", id="w", options=options)
 
         if policy is DuplicatePolicy.REJECT_DUPLICATE or (
-            policy is DuplicatePolicy.ALLOW_DUPLICATE and not speaks
+            policy.startswith("allow_duplicate") and not speaks
         ):
             with pytest.raises(WorkflowAlreadyStartedError):
                 await again()
@@ -113,6 +117,33 @@ async def test_a_closed_id(engine: MakeEnvironment, policy: DuplicatePolicy) -> 
         assert await second.result() == 2
         assert await first.result() == 1, "a handle follows its own chain, never a later one of the same id"
         assert await env.client.handle("w").result() == 2
+
+
+@pytest.mark.parametrize("end", ["failed", "cancelled", "terminated", "timed_out"])
+async def test_an_id_that_did_not_complete_may_be_started_anew(engine: MakeEnvironment, end: str) -> None:
+    """With ``allow_duplicate_failed_only``, and until it has completed."""
+
+    @workflow.defn
+    async def errand(how: str) -> str:
+        if how == "failed":
+            raise ApplicationError("no")
+        if how != "completed":
+            await workflow.sleep(1000)
+        return "done"
+
+    async with engine(workflows=[errand]) as env:
+        options = StartOptions.allow_duplicate_failed_only().with_run_timeout(60)
+        first = await env.client.start(errand, end, id="w", options=options)
+        if end in ("cancelled", "terminated"):
+            await (first.cancel() if end == "cancelled" else first.terminate())
+        with pytest.raises(WorkflowResultError):
+            await first.result()
+        assert (await row_of(env.client, str(first.run_id))).status == end
+        second = await env.client.start(errand, "completed", id="w", options=options)
+        assert await second.result() == "done"
+        with pytest.raises(WorkflowAlreadyStartedError) as refused:
+            await env.client.start(errand, "completed", id="w", options=options)
+        assert (refused.value.run_id, refused.value.status) == (second.run_id, "completed")
 
 
 async def test_of_many_starts_of_one_id_in_one_batch_one_wins(engine: MakeEnvironment) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.runs.test_task_commit import DONE, commit
 from tests.watchdog.stage import POLICY, Stage
 
 from outlast_runs.run_change import TerminateRun
@@ -19,20 +20,23 @@ async def start(stage: Stage, policy: str, **options: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("policy", "while_open", "when_closed"),
+    ("policy", "while_open", "when_completed", "when_closed"),
     [
-        ("allow_duplicate", "refused", "new"),
-        ("reject_duplicate", "refused", "refused"),
-        ("return_existing", "existing", "new"),
-        ("terminate_existing", "new", "new"),
+        ("allow_duplicate", "refused", "new", "new"),
+        ("allow_duplicate_failed_only", "refused", "refused", "new"),
+        ("reject_duplicate", "refused", "refused", "refused"),
+        ("return_existing", "existing", "new", "new"),
+        ("terminate_existing", "new", "new", "new"),
     ],
 )
 async def test_a_start_of_an_id_that_exists(
-    memory_stage: Stage, policy: str, while_open: str, when_closed: str
+    memory_stage: Stage, policy: str, while_open: str, when_completed: str, when_closed: str
 ) -> None:
-    for closed, expected in ((False, while_open), (True, when_closed)):
-        first = await memory_stage.start(workflow_id=f"w-{closed}")
-        if closed:
+    for closed, expected in (("", while_open), ("completed", when_completed), ("terminated", when_closed)):
+        first = await memory_stage.start(workflow_id=f"w-{closed}", owner_id="worker-1")
+        if closed == "completed":
+            await commit(memory_stage, first, commands=[DONE])
+        elif closed:
             await memory_stage.apply(TerminateRun(f"w-{closed}", first, None))
         options = StartOptions(duplicate_policy=DuplicatePolicy(policy))
         if expected == "refused":
@@ -43,7 +47,7 @@ async def test_a_start_of_an_id_that_exists(
         assert (found == first) is (expected == "existing")
 
 
-@pytest.mark.parametrize("policy", ["allow_duplicate", "reject_duplicate"])
+@pytest.mark.parametrize("policy", ["allow_duplicate", "allow_duplicate_failed_only", "reject_duplicate"])
 async def test_a_start_that_is_refused_enforces_no_deadline(memory_stage: Stage, policy: str) -> None:
     first = await start(memory_stage, "allow_duplicate", run_timeout=60)
     memory_stage.clock.advance(60)

@@ -128,6 +128,11 @@ class StartOptions(Value):
         return cls(duplicate_policy=DuplicatePolicy.ALLOW_DUPLICATE)
 
     @classmethod
+    def allow_duplicate_failed_only(cls) -> Self:
+        """Start if the id is free or its run has ended without completing; an open or completed one is an error."""
+        return cls(duplicate_policy=DuplicatePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+
+    @classmethod
     def reject_duplicate(cls) -> Self:
         """Start only if the id was never used."""
         return cls(duplicate_policy=DuplicatePolicy.REJECT_DUPLICATE)

@@ -107,6 +107,7 @@ class DuplicatePolicy(StrEnum):
     """What starting an existing workflow id does."""
 
     ALLOW_DUPLICATE = "allow_duplicate"
+    ALLOW_DUPLICATE_FAILED_ONLY = "allow_duplicate_failed_only"
     REJECT_DUPLICATE = "reject_duplicate"
     RETURN_EXISTING = "return_existing"
     TERMINATE_EXISTING = "terminate_existing"

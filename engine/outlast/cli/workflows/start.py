@@ -91,7 +91,8 @@ def start(
         str,
         typer.Option(
             "--policy",
-            help="If the id exists: allow_duplicate, reject_duplicate, return_existing or terminate_existing.",
+            help="If the id exists: allow_duplicate, allow_duplicate_failed_only, reject_duplicate, return_existing or "
+            "terminate_existing.",
         ),
     ] = "allow_duplicate",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it.")] = False,
