@@ -155,7 +155,6 @@ def test_a_memo_is_not_shown():
     ("cls", "field", "value", "why"),
     [
         (RetryPolicy, "initial_interval", 0, "positive"),
-        (RetryPolicy, "initial_interval", 101, "at least the initial interval"),
         (RetryPolicy, "max_interval", 0.5, "at least the initial interval"),
         (RetryPolicy, "backoff_coefficient", 0.9, "at least 1"),
         (RetryPolicy, "backoff_coefficient", float("nan"), "finite"),
@@ -198,6 +197,28 @@ def test_the_default_policy_is_one_second_doubled_to_a_hundred_without_end():
     assert delays == [s * 1_000_000 for s in (1, 2, 4, 8, 16, 32, 64, 100, 100)]
     assert DEFAULT_RETRY_POLICY.allows(10**9)
     assert DEFAULT_RETRY_POLICY.delay_us(10**6, 0.5) == 100_000_000
+
+
+@given(st.floats(0.000_001, FOREVER))
+def test_the_longest_wait_is_usually_a_hundred_times_the_first(initial):
+    policy = RetryPolicy(initial_interval=initial)
+    assert policy == RetryPolicy(initial_interval=initial, max_interval=None)
+    assert policy.max_us == min(100 * policy.initial_us, FOREVER * 1_000_000)
+    assert RetryPolicy.from_document(policy.to_document()).max_us == policy.max_us
+
+
+def test_a_usual_longest_wait_follows_the_first():
+    assert RetryPolicy(initial_interval=500).max_interval == 50_000
+    assert RetryPolicy(max_attempts=3).replace(initial_interval=500).max_interval == 50_000
+    assert RetryPolicy(max_interval=30).replace(initial_interval=20).max_interval == 30
+    assert RetryPolicy(initial_interval=5).replace(max_attempts=3).max_interval == 500
+    with pytest.raises(InvalidOptionError, match="at least the initial interval"):
+        RetryPolicy(max_interval=30).replace(initial_interval=500)
+
+
+def test_a_stored_policy_keeps_the_longest_wait_that_it_was_stored_with():
+    stored = {**RetryPolicy(max_interval=100).to_document(), "initial_interval": 20}
+    assert RetryPolicy.from_document(stored).max_us == 100_000_000
 
 
 policies = st.builds(

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any, Self
 
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import integer, number, timeout_seconds
-from outlast_workflow.primitives.times import microseconds
+from outlast_workflow.options.validation import MAX_SECONDS, integer, number, timeout_seconds
+from outlast_workflow.primitives.times import microseconds, seconds
 from outlast_workflow.primitives.value_object import Value
 
 
@@ -19,7 +19,7 @@ class RetryPolicy(Value):
     Args:
         initial_interval: The first wait, in seconds or a timedelta.
         backoff_coefficient: The factor by which each wait exceeds the one before; at least 1.
-        max_interval: The longest wait, in seconds or a timedelta.
+        max_interval: The longest wait, in seconds or a timedelta; ``None`` is 100 times the first.
         max_attempts: The number of attempts in all; 0 is unlimited.
         jitter: The fraction (0 to 1) by which a wait is spread at random, both ways, never beyond ``max_interval``.
         non_retryable_error_types: Class names (or classes) of errors that are not retried.
@@ -61,17 +61,21 @@ class RetryPolicy(Value):
         *,
         initial_interval: float | timedelta = 1,
         backoff_coefficient: float = 2,
-        max_interval: float | timedelta = 100,
+        max_interval: float | timedelta | None = None,
         max_attempts: int = 0,
         jitter: float = 0,
         non_retryable_error_types: Iterable[str | type[BaseException]] = (),
     ) -> None:
         initial = timeout_seconds("retry initial interval", initial_interval)
-        longest = timeout_seconds("retry max interval", max_interval)
+        longest = (
+            _usual_cap(initial)
+            if max_interval is None
+            else timeout_seconds("retry max interval", max_interval)
+        )
         if longest < initial:
             raise InvalidOptionError(
                 f"retry max interval ({longest:g} s) must be at least the initial interval ({initial:g} s): "
-                "give max_interval too",
+                "give a longer one, or none for 100 times the initial interval",
                 field="retry_max_interval",
             )
         self._fill(
@@ -104,6 +108,12 @@ class RetryPolicy(Value):
                 "max_us": microseconds(longest),
             }
         )
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole; a usual cap follows the initial interval."""
+        if "initial_interval" in changes and self.max_interval == _usual_cap(self.initial_interval):
+            changes.setdefault("max_interval", None)
+        return super().replace(**changes)
 
     def allows(self, attempt_just_made: int) -> bool:
         """Return whether another attempt may follow this one (counted from 1)."""
@@ -153,6 +163,11 @@ class RetryPolicy(Value):
             tuple(document["non_retryable_error_types"]),
         )
         return policy
+
+
+def _usual_cap(initial: float) -> int | float:
+    """Return the longest wait of a policy that names none, in seconds: as in Temporal, 100 times the first."""
+    return min(seconds(100 * microseconds(initial)) or 0, MAX_SECONDS)
 
 
 def _type_names(types: Iterable[str | type[BaseException]]) -> tuple[str, ...]:

@@ -41,7 +41,10 @@ class Body(BaseModel):
 
 
 class RetryPolicyBody(Body):
-    """When a new run follows a failed one. ``max_attempts`` 0 means unlimited."""
+    """When a new run follows a failed one.
+
+    ``max_attempts`` 0 means unlimited. Without ``max_interval_seconds`` the longest wait is 100 times the first.
+    """
 
     initial_interval_seconds: Annotated[
         StrictFloat,
@@ -50,10 +53,13 @@ class RetryPolicyBody(Body):
     backoff_coefficient: Annotated[
         StrictFloat, WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_INTEGER})
     ] = 2
-    max_interval_seconds: Annotated[
-        StrictFloat,
-        WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
-    ] = 100
+    max_interval_seconds: (
+        Annotated[
+            StrictFloat,
+            WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
+        ]
+        | None
+    ) = None
     max_attempts: Annotated[
         StrictInt, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_INTEGER})
     ] = 0
