@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from outlast.errors import OutlastError
 from outlast_dashboard.authorization import principal_of
-from outlast_dashboard.pages import bulk, login, operations, run, runs, start
+from outlast_dashboard.pages import bulk, login, operations, run, run_actions, runs, start
 from outlast_dashboard.pages.rendering import page
 from outlast_dashboard.pages.streaming import wants_stream
 from outlast_dashboard.problems import Problem, ProblemError, problem_of, problem_of_http, unforeseen_problem
@@ -27,7 +27,10 @@ STATIC: Final = Path(__file__).parent.parent / "static"
 def make_pages() -> FastAPI:
     """Return the application of the pages, which serves all control planes of the process."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    for router in (login.router, runs.router, bulk.router, start.router, run.router, operations.router):
+    for router in (
+        *(login.router, runs.router, bulk.router, start.router),
+        *(run.router, run_actions.router, operations.router),
+    ):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_exception_handler(ProblemError, _refused)

@@ -1,198 +1,133 @@
-"""The page of one run: its state, what it waits for, and what is due."""
+"""The page of one run: its state and outcome, what it waits for, what is due, and its history."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Form, Query, Request
-from starlette.responses import RedirectResponse, Response
+import orjson
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response, StreamingResponse
 
 from outlast import Client
 from outlast.client.run_rows import row_of
-from outlast_activities.deadlines import options_of
+from outlast.visibility.describe import cause_of
 from outlast_dashboard.api.contract.fields import WorkflowId
-from outlast_dashboard.api.contract.redaction import HIDDEN, description, event_view
-from outlast_dashboard.authorization import Reader, TheWeb, Writer, check
-from outlast_dashboard.encoded_paths import quoted
-from outlast_dashboard.pages.forms import arguments, progress
-from outlast_dashboard.pages.rendering import base_of, page, seconds
+from outlast_dashboard.api.contract.redaction import description, event_view
+from outlast_dashboard.authorization import Reader, TheWeb
+from outlast_dashboard.pages.run_choice import MOST_SEQ, Chosen, RunChoice
+from outlast_dashboard.pages.run_history import history_of, read_slice
+from outlast_dashboard.pages.run_outcome import outcome_of
+from outlast_dashboard.pages.run_work import most_pressing, open_activities, others, run_deadlines
 from outlast_dashboard.pages.streaming import live_page
-from outlast_dashboard.pages.timeline import timeline
-from outlast_dashboard.security.principals import Principal, Scope
+from outlast_dashboard.pages.timeline import parts_of, timeline
+from outlast_dashboard.pages.timeline_folding import fold
+from outlast_dashboard.problems import Problem, ProblemError
+from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web
-from outlast_store.reads.timeline import RunTimeline, run_timeline
-from outlast_workflow.history.events import REGISTRY
-from outlast_workflow.options.activity import ActivityOptions
+from outlast_store.reads.activities import find_activities
+from outlast_store.reads.failure_groups import find_failure_groups
+from outlast_store.reads.timeline import RunTimeline, find_attempts, run_timeline
 
 router = APIRouter()
 
-EVENTS_PER_PAGE: Final = 200
-PATIENCE_S: Final = 10.0
+MOST_FAILURE_GROUPS: Final = 20
 
 
 @router.get("/workflows/{workflow_id}")
 async def run_page(
-    request: Request,
-    web: TheWeb,
-    principal: Reader,
-    workflow_id: WorkflowId,
-    run_id: Annotated[str, Query()] = "",
-    after: Annotated[int | None, Query(ge=0, description="Show the events after this seq.")] = None,
+    request: Request, web: TheWeb, principal: Reader, workflow_id: WorkflowId, choice: Chosen
 ) -> Response:
     """Show a run, live."""
     client = web.client
 
     async def values() -> dict[str, Any]:
-        return await _values(web, client, principal, workflow_id, run_id or None, after)
+        return await _values(web, client, principal, workflow_id, choice)
 
-    return await live_page(request, web, principal, "run", values, asked_run_id=run_id, after=after)
+    return await live_page(request, web, principal, "run", values)
 
 
 async def _values(
-    web: Web, client: Client, principal: Principal, workflow_id: str, run_id: str | None, after: int | None
+    web: Web, client: Client, principal: Principal, workflow_id: str, choice: RunChoice
 ) -> dict[str, Any]:
-    found = description(await client.describe(workflow_id, run_id), principal)
-    pinned = client.handle(workflow_id, run_id=found.run.run_id)
-    row = await row_of(client.runtime, workflow_id, found.run.run_id)
-    record: RunTimeline = await client.runtime.read(run_timeline, row.run_id, workflow_id, row.parent_run_id)
-    if after is None:
-        after = max(0, found.run.history_length - EVENTS_PER_PAGE)
-    events = [event_view(event, principal) for event in await pinned.history_page(after)][:EVENTS_PER_PAGE]
-    open_rows = {activity.activity_id: activity for activity in record.activities if activity.is_open}
+    runtime = client.runtime
+    found = description(await client.describe(workflow_id, choice.run_id or None), principal)
+    row = await row_of(runtime, workflow_id, found.run.run_id)
+    now = runtime.environment.clock.now()
+    record: RunTimeline = await runtime.read(run_timeline, row.run_id, workflow_id, row.parent_run_id)
+    span = choice.span
+    within = None if span is None else (row.created_at + span[0], row.created_at + span[1])
+    parts = parts_of(record, now)
+    folded = fold(parts, now, within)
+    ids = folded.activity_ids
+    rows = await runtime.read(find_activities, row.run_id, ids) if ids else []
+    attempts = await runtime.read(find_attempts, row.run_id, ids) if ids else []
+    children = {part.id: part.workflow_id for part in parts if part.kind == "child"}
+    events = await runtime.read(read_slice, row.run_id, choice)
+    pressing = most_pressing(found.pending_activities)
+    chosen = [activity.activity_id for activity in pressing]
+    pending = await runtime.read(find_activities, row.run_id, chosen) if chosen else []
     return {
         "found": found,
         "run": found.run,
         "row": row,
         "record": record,
-        "drawing": timeline(row, record, client.runtime.environment.clock.now()),
-        "activities": [
-            (activity, policy_words(options), timeouts(options))
-            for activity in found.pending_activities
-            if activity.activity_id in open_rows
-            for options in [options_of(open_rows[activity.activity_id])]
+        "choice": choice,
+        "outcome": await outcome_of(client, row, principal),
+        "activities": open_activities(pressing, {row.activity_id: row for row in pending}),
+        "others": others(found.pending_activities, pressing),
+        "deadlines": run_deadlines(found),
+        "drawing": timeline(row, record, folded, rows, attempts, now, span),
+        "failures": [
+            (group, cause_of(orjson.loads(group.document)) if group.document is not None else None)
+            for group in await runtime.read(find_failure_groups, row.run_id, MOST_FAILURE_GROUPS)
         ],
-        "progress": {
-            activity.activity_id: progress(activity.heartbeat_details)
-            for activity in found.pending_activities
-        },
-        "events": events,
-        "earlier": max(0, after - EVENTS_PER_PAGE) if after > 0 else None,
-        "later": events[-1].seq if events and events[-1].seq < found.run.history_length else None,
-        "ended": bool(events) and REGISTRY[events[-1].type].terminal,
+        "history": history_of(events, choice, principal, children),
         "now": web.now(),
     }
 
 
-def timeouts(options: ActivityOptions) -> dict[str, float | None]:
-    """Return an activity's four timeouts by kind, in seconds."""
-    return {
-        "schedule-to-start": options.schedule_to_start_timeout,
-        "start-to-close": options.start_to_close_timeout,
-        "heartbeat": options.heartbeat_timeout,
-        "schedule-to-close": options.schedule_to_close_timeout,
-    }
+@router.get("/workflows/{workflow_id}/history.json")
+async def download(web: TheWeb, principal: Reader, workflow_id: WorkflowId, choice: Chosen) -> Response:
+    """Download a run's whole history as JSON."""
+    found = await web.client.describe(workflow_id, choice.run_id or None)
+    handle = web.client.handle(workflow_id, run_id=found.run.run_id)
 
+    async def written() -> AsyncIterator[bytes]:
+        head = {
+            "workflow_id": workflow_id,
+            "run_id": found.run.run_id,
+            "workflow_type": found.workflow_type,
+            "status": found.run.status,
+        }
+        yield orjson.dumps(head)[:-1] + b',"events":['
+        separator = b"\n"
+        async for event in handle.history():
+            yield separator + orjson.dumps(event_view(event, principal).model_dump(mode="json"))
+            separator = b",\n"
+        yield b"\n]}\n"
 
-def policy_words(options: ActivityOptions) -> list[tuple[str, str]]:
-    """Return an activity's four timeouts and its retry policy, in words."""
-    policy = options.policy
-    attempts = "unlimited attempts" if policy.max_attempts == 0 else f"at most {policy.max_attempts} attempts"
-    backoff = (
-        f"after {seconds(policy.initial_interval)} × {policy.backoff_coefficient:g} each, "
-        f"{seconds(policy.max_interval)} at most"
-    )
-    return [
-        *((kind, seconds(timeout)) for kind, timeout in timeouts(options).items()),
-        ("retries", f"{attempts}, {backoff}"),
-    ]
-
-
-# --- actions --------------------------------------------------------------------------------------------------------
-
-
-@router.post("/workflows/{workflow_id}/cancel")
-async def cancel(
-    request: Request, web: TheWeb, _: Writer, workflow_id: WorkflowId, reason: Annotated[str, Form()] = ""
-) -> Response:
-    """Request cancellation of a workflow."""
-    await web.client.handle(workflow_id).cancel(reason or None)
-    return _back(request, workflow_id)
-
-
-@router.post("/workflows/{workflow_id}/terminate")
-async def terminate(
-    request: Request, web: TheWeb, _: Writer, workflow_id: WorkflowId, reason: Annotated[str, Form()] = ""
-) -> Response:
-    """Terminate a workflow."""
-    await web.client.handle(workflow_id).terminate(reason or None)
-    return _back(request, workflow_id)
-
-
-@router.post("/workflows/{workflow_id}/reset")
-async def reset(
-    request: Request,
-    web: TheWeb,
-    _: Writer,
-    workflow_id: WorkflowId,
-    to: Annotated[str, Form()] = "last-workflow-task",
-    reason: Annotated[str, Form()] = "",
-) -> Response:
-    """Start a new run from a point of the history."""
-    await web.client.handle(workflow_id).reset(to, reason=reason or None)
-    return _back(request, workflow_id)
-
-
-@router.post("/workflows/{workflow_id}/delete")
-async def delete(request: Request, web: TheWeb, _: Writer, workflow_id: WorkflowId) -> Response:
-    """Delete a closed workflow."""
-    await web.client.delete(workflow_id)
-    return RedirectResponse(f"{base_of(request)}/", 303)
-
-
-@router.post("/workflows/{workflow_id}/signal")
-async def signal(
-    request: Request,
-    web: TheWeb,
-    _: Writer,
-    workflow_id: WorkflowId,
-    name: Annotated[str, Form()],
-    args: Annotated[str, Form()] = "",
-) -> Response:
-    """Send a signal; ``args`` is a JSON array."""
-    await web.client.handle(workflow_id).signal(name, *arguments(args))
-    return _back(request, workflow_id)
-
-
-@router.get("/workflows/{workflow_id}/query")
-async def query(
-    request: Request, web: TheWeb, principal: Reader, workflow_id: WorkflowId, name: str, args: str = ""
-) -> Response:
-    """Send a query, and show its result."""
-    check(principal, Scope.PAYLOADS)
-    answer = await web.client.handle(workflow_id).query(name, *arguments(args), timeout=PATIENCE_S)
-    return page(
-        "answer.html", request, principal, what=f"Query {name}", workflow_id=workflow_id, answer=answer
+    name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in workflow_id)[:100]
+    disposition = f'attachment; filename="{name.encode("ascii", "replace").decode().replace("?", "_")}.json"'
+    return StreamingResponse(
+        written(), media_type="application/json", headers={"content-disposition": disposition}
     )
 
 
-@router.post("/workflows/{workflow_id}/update")
-async def update(
-    request: Request,
+@router.get("/workflows/{workflow_id}/events/{seq}.json")
+async def event_document(
     web: TheWeb,
-    principal: Writer,
+    principal: Reader,
     workflow_id: WorkflowId,
-    name: Annotated[str, Form()],
-    args: Annotated[str, Form()] = "",
+    choice: Chosen,
+    seq: Annotated[int, Path(ge=1, le=MOST_SEQ)],
 ) -> Response:
-    """Send an update, and show its result."""
-    handle = web.client.handle(workflow_id)
-    answer = await handle.execute_update(name, *arguments(args), timeout=PATIENCE_S)
-    if not principal.sees_payloads:
-        answer = HIDDEN
-    return page(
-        "answer.html", request, principal, what=f"Update {name}", workflow_id=workflow_id, answer=answer
-    )
-
-
-def _back(request: Request, workflow_id: str) -> Response:
-    return RedirectResponse(f"{base_of(request)}/workflows/{quoted(workflow_id)}", 303)
+    """Show one event as JSON: for payloads that are too large for the page."""
+    found = await web.client.describe(workflow_id, choice.run_id or None)
+    handle = web.client.handle(workflow_id, run_id=found.run.run_id)
+    async for event in handle.history(after_seq=seq - 1):
+        if event.seq == seq:
+            view = event_view(event, principal).model_dump(mode="json")
+            return Response(orjson.dumps(view, option=orjson.OPT_INDENT_2), media_type="application/json")
+        break
+    raise ProblemError(Problem.of(404, "event-not-found", f"The run has no event {seq}"))

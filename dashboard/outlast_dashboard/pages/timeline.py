@@ -1,42 +1,34 @@
 """A run as a drawing to scale: how long each part took, and when timers and deadlines are due.
 
-The functions are pure: rows in, lanes out. Times are microseconds; a drawing is :data:`WIDTH` units wide. The future is
-drawn as it is planned: timers until they fire, deadlines as marks.
+The functions are pure: rows in, lanes out. Times are microseconds. The future is drawn as it is planned: timers until
+they fire, deadlines as marks. A run with many parts is folded first (:mod:`~outlast_dashboard.pages.timeline_folding`).
 
 ::
 
-    run        ██████████████████████▒▒▒▒▒▒▒│ run deadline
-    charge     ──██✗──██████████▒▒▒▒▒▒│ start-to-close
-    timer 3        ██████████████▒▒▒▒▒▒▒▒▒▒│ fires
-                                 now
+    run            ██████████████████████▒▒▒▒▒▒▒▒▒▒│ run deadline
+    charge         ──██✗──██████████▒▒▒▒▒▒│ start-to-close
+    fetch × 3,000  ▁▂▅▇▇▇▅▂▁
+    timer 3            ██████████████▒▒▒▒▒▒▒▒▒▒│ fires
+                                     now
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from outlast_dashboard.pages.rendering import nearness
+from outlast_dashboard.pages.timeline_axis import WIDTH, Axis
+from outlast_dashboard.pages.timeline_folding import Folded, Part
 from outlast_store.reads.timeline import Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
 from outlast_workflow.primitives.enums import ActivityStatus, TimeoutKind
+from outlast_workflow.primitives.times import seconds, to_datetime
 
-WIDTH: Final = 1000.0
-LEAST_SPAN_US: Final = 1_000
 LEAST_WIDTH: Final = 3.0
-MOST_TICKS: Final = 5
-FARTHEST_AHEAD: Final = 4
-"""How many times longer than the past the future may be; later instants are drawn at the edge."""
-
-_SECOND: Final = 1_000_000
-_STEPS: Final = tuple(
-    [unit * number for unit in (1_000, 10_000, 100_000) for number in (1, 2, 5)]
-    + [_SECOND * number for number in (1, 2, 5, 10, 15, 30)]
-    + [_SECOND * 60 * number for number in (1, 2, 5, 10, 15, 30)]
-    + [_SECOND * 3600 * number for number in (1, 2, 3, 6, 12)]
-    + [_SECOND * 86400 * number for number in (1, 2, 5, 10, 30, 100, 365, 1000, 3650, 36500)]
-)
-"""The possible distances between marks of the axis, in microseconds."""
+HEIGHT: Final = 20.0
+BUCKETS: Final = 120
 
 _DEADLINES: Final = (
     ("schedule_to_start_deadline_at", TimeoutKind.SCHEDULE_TO_START),
@@ -52,6 +44,7 @@ _CHILD_ENDS: Final = {
     "ChildWorkflowCancelled": "cancelled",
     "ChildWorkflowTerminated": "terminated",
 }
+_TIMER_ENDS: Final = {"TimerFired": "fired", "TimerCancelled": "cancelled"}
 
 
 @dataclass(slots=True)
@@ -75,15 +68,31 @@ class Mark:
 
 @dataclass(slots=True)
 class Lane:
-    """One line of the drawing."""
+    """One line of the drawing.
+
+    Attributes:
+        kind: ``run``, ``messages``, ``activity``, ``timer``, ``child`` or ``group``.
+        label: What it is about.
+        state: How that stands.
+        summary: What the workflow's code says of it.
+        inner: Whether it is one of a group, drawn below it.
+        note: Why it is drawn by itself, if its state does not say it.
+        workflow_id: The child workflow that the lane is about.
+        anchor: The id of the element of the page that tells more.
+        bars: For a group, how many of its parts were at work in each bucket of the past, and how many failed in it.
+    """
 
     kind: str
     label: str
     state: str
     spans: list[Span] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    summary: str = ""
+    inner: bool = False
+    note: str = ""
     workflow_id: str | None = None
-    """The child workflow that the lane is about."""
+    anchor: str = ""
+    bars: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,83 +103,175 @@ class Drawn:
     width: float
     look: str
     words: str
+    y: float = 4.0
+    height: float = 12.0
 
 
 @dataclass(slots=True)
 class Timeline:
-    """The lanes of a run between two instants."""
+    """The lanes of a run on their axis. ``left_out`` is how many parts lie outside the part that is shown."""
 
-    start: int
-    end: int
-    now: int
+    axis: Axis
     lanes: list[Lane]
-
-    def x(self, at: int) -> float:
-        """Return where an instant is drawn. Instants outside the drawing are at its edge."""
-        share = (at - self.start) / (self.end - self.start)
-        return round(min(max(share, 0.0), 1.0) * WIDTH, 2)
-
-    @property
-    def ticks(self) -> list[tuple[float, float]]:
-        """The marks of the axis: their places, and their distances from the start in seconds."""
-        span = self.end - self.start
-        step = next((step for step in _STEPS if span // step <= MOST_TICKS), _STEPS[-1])
-        # The last mark needs room for its label.
-        room = span - span // 25
-        return [(self.x(self.start + at), at / _SECOND) for at in range(step, room, step)]
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether a mark is later than the end of the drawing."""
-        return any(mark.at > self.end for lane in self.lanes for mark in lane.marks)
+    left_out: int = 0
 
     def drawn(self, lane: Lane) -> list[Drawn]:
         """Return the rectangles of a lane: the past, the future, and the marks over them."""
-        found: list[Drawn] = []
-        for span in lane.spans:
-            end = span.end if span.end is not None else self.now
-            found.append(self._rectangle(span.start, min(end, self.now), span.look, span.words))
-            if end > self.now:
-                found.append(self._rectangle(max(span.start, self.now), end, "ahead", span.words))
+        axis = self.axis
+        found: list[Drawn] = list(self._bars(lane))
+        # Waiting comes first, so that a short attempt is drawn over it.
+        for span in sorted(lane.spans, key=lambda span: span.look != "waiting"):
+            end = span.end if span.end is not None else axis.now
+            if end < axis.start or span.start > axis.end:
+                continue
+            self._add(found, span.start, min(end, axis.now), span.look, span.words)
+            if end > axis.now:
+                self._add(found, max(span.start, axis.now), end, "ahead", span.words)
         for mark in lane.marks:
-            found.append(Drawn(min(self.x(mark.at), WIDTH - LEAST_WIDTH), LEAST_WIDTH, mark.look, mark.words))
+            if mark.at >= axis.start and axis.shows(mark.at):
+                x = min(axis.x(mark.at), WIDTH - LEAST_WIDTH)
+                found.append(Drawn(x, LEAST_WIDTH, mark.look, mark.words, 0.0, HEIGHT))
         return found
 
-    def _rectangle(self, start: int, end: int, look: str, words: str) -> Drawn:
-        left = self.x(start)
-        return Drawn(left, max(self.x(end) - left, LEAST_WIDTH), look, words)
+    def _add(self, found: list[Drawn], start: int, end: int, look: str, words: str) -> None:
+        """Add a rectangle. One that would cover another of its look, both too short to see, makes it longer."""
+        left = self.axis.x(start)
+        right = max(self.axis.x(end), left + LEAST_WIDTH)
+        last = found[-1] if found else None
+        if last is not None and last.look == look and left < last.x + last.width:
+            found[-1] = Drawn(last.x, max(right, last.x + last.width) - last.x, look, last.words)
+            return
+        found.append(
+            Drawn(
+                min(left, WIDTH - LEAST_WIDTH),
+                min(right, WIDTH) - min(left, WIDTH - LEAST_WIDTH),
+                look,
+                words,
+            )
+        )
+
+    def _bars(self, lane: Lane) -> Iterable[Drawn]:
+        most = max((count for count, _ in lane.bars), default=0)
+        if not most:
+            return
+        left, right = self.axis.x(self.axis.start), self.axis.x(min(self.axis.now, self.axis.end))
+        width = max((right - left) / len(lane.bars), 0.5)
+        for number, (count, failed) in enumerate(lane.bars):
+            x = round(left + number * width, 2)
+            if count:
+                height = max(round((HEIGHT - 2) * count / most, 1), 2.0)
+                yield Drawn(x, round(width, 2), "busy", f"{count} at a time", HEIGHT - 1 - height, height)
+            if failed:
+                yield Drawn(
+                    x, round(max(width, LEAST_WIDTH), 2), "failed", f"{failed} failed", HEIGHT - 6, 5.0
+                )
 
 
-def timeline(run: RunRow, found: RunTimeline, now: int) -> Timeline:
+def parts_of(found: RunTimeline, now: int) -> list[Part]:
+    """Return the parts of a run: its activities, timers and children, in the order in which they began.
+
+    Args:
+        found: What happened in the run.
+        now: The current time.
+    """
+    parts = [
+        Part("activity", row.activity_type, row.activity_id, row.status, row.scheduled_at, row.closed_at,
+             row.started_at, row.attempt)
+        for row in found.activities
+    ]  # fmt: skip
+    open_parts: dict[int, Part] = {}
+    for event in found.events:
+        payload = event.payload
+        id = payload.get("command_id")
+        if event.type == "TimerScheduled":
+            part = Part("timer", "timer", payload["command_id"], "open", event.recorded_at, None,
+                        event.recorded_at, 1, payload.get("summary") or "", ends=payload["fire_at"])  # fmt: skip
+        elif event.type == "ChildWorkflowScheduled":
+            part = Part("child", payload["workflow_type"], payload["command_id"], "running", event.recorded_at, None,
+                        event.recorded_at, 1, payload.get("summary") or "", payload["workflow_id"])  # fmt: skip
+        else:
+            end = _CHILD_ENDS.get(event.type) or _TIMER_ENDS.get(event.type)
+            if end is not None and id in open_parts:
+                open_parts[id].status, open_parts[id].closed_at = end, event.recorded_at
+            continue
+        open_parts[part.id] = part
+        parts.append(part)
+    parts.sort(key=lambda part: (part.began_at, part.id))
+    return parts
+
+
+def timeline(
+    run: RunRow,
+    found: RunTimeline,
+    folded: Folded,
+    rows: Sequence[ActivityRow],
+    attempts: Sequence[AttemptRow],
+    now: int,
+    span: tuple[int, int] | None = None,
+) -> Timeline:
     """Return the drawing of a run.
 
     Args:
         run: The run.
-        found: Its activities, attempts and events.
-        now: The current time, in microseconds.
+        found: What happened in it.
+        folded: Which of its parts are drawn by themselves, and which together.
+        rows: The activities among those that are drawn by themselves.
+        attempts: Their attempts that did not succeed.
+        now: The current time.
+        span: The part of the time that is shown, in microseconds since the run was created; all if ``None``.
     """
-    lanes = [_run_lane(run)]
-    attempts: dict[int, list[AttemptRow]] = {}
-    for attempt in found.attempts:
-        attempts.setdefault(attempt.activity_id, []).append(attempt)
-    by_start: list[tuple[int, Lane]] = [
-        (row.scheduled_at, _activity_lane(row, attempts.get(row.activity_id, []))) for row in found.activities
-    ]
-    by_start += _timer_lanes(found.events)
-    by_start += _child_lanes(found.events)
-    by_start.sort(key=lambda pair: pair[0])
-    lanes += [lane for _, lane in by_start]
+    by_activity: dict[int, list[AttemptRow]] = {}
+    for attempt in attempts:
+        by_activity.setdefault(attempt.activity_id, []).append(attempt)
+    known = {row.activity_id: row for row in rows}
+    lanes = [_run_lane(run, now)]
     messages = _message_lane(found.events)
     if messages.marks:
-        lanes.insert(1, messages)
-    start = run.created_at
+        lanes.append(messages)
+    groups: list[tuple[Lane, Sequence[Part]]] = []
+    for item in folded.items:
+        if isinstance(item, Part):
+            lanes.append(_lane(item, known.get(item.id), by_activity.get(item.id, []), now))
+            continue
+        lane = Lane("group", f"{item.label} × {len(item.parts):,}", item.state)
+        groups.append((lane, item.parts))
+        lanes.append(lane)
+        for part, note in item.notable:
+            one = _lane(part, known.get(part.id), by_activity.get(part.id, []), now)
+            one.inner, one.note = True, note
+            lanes.append(one)
     last = run.closed_at if run.closed_at is not None else now
-    end = max(last, start + LEAST_SPAN_US)
-    if run.closed_at is None:
-        ahead = [at for lane in lanes for at in _ahead(lane, now)]
-        end = min(max([end, *ahead]), end + FARTHEST_AHEAD * max(end - start, 1_000_000))
-        end += (end - start) // 50
-    return Timeline(start=start, end=end, now=min(now, last), lanes=lanes)
+    ahead = [at for lane in lanes for at in _ahead(lane, now)] if run.closed_at is None else []
+    axis = Axis.of(run.created_at, last, ahead, span)
+    for lane, parts in groups:
+        lane.bars = _bars(parts, axis)
+    return Timeline(axis, lanes, folded.left_out)
+
+
+def _bars(parts: Sequence[Part], axis: Axis) -> list[tuple[int, int]]:
+    """Return how many parts were at work in each bucket of the past, and how many failed in it."""
+    end = min(axis.now, axis.end)
+    length = max(end - axis.start, 1)
+    busy, failed = [0] * (BUCKETS + 1), [0] * BUCKETS
+
+    def bucket(at: int) -> int:
+        return min(max((at - axis.start) * BUCKETS // length, 0), BUCKETS - 1)
+
+    for part in parts:
+        began = part.started_at if part.started_at is not None else part.closed_at
+        over = part.closed_at if part.closed_at is not None else end
+        if began is None or over < axis.start or began > end:
+            continue
+        busy[bucket(began)] += 1
+        busy[bucket(over) + 1] -= 1
+        if part.failed and part.closed_at is not None and part.closed_at <= end:
+            failed[bucket(over)] += 1
+    found: list[tuple[int, int]] = []
+    count = 0
+    for change, bad in zip(busy, failed, strict=False):
+        count += change
+        found.append((count, bad))
+    return found
 
 
 def _ahead(lane: Lane, now: int) -> Iterable[int]:
@@ -182,7 +283,7 @@ def _ahead(lane: Lane, now: int) -> Iterable[int]:
             yield mark.at
 
 
-def _run_lane(run: RunRow) -> Lane:
+def _run_lane(run: RunRow, now: int) -> Lane:
     lane = Lane("run", "run", run.status)
     begun = run.started_at
     if begun is None:
@@ -192,17 +293,49 @@ def _run_lane(run: RunRow) -> Lane:
         if begun > run.created_at:
             lane.spans.append(Span(run.created_at, begun, "waiting", "waited to start"))
         lane.spans.append(Span(begun, run.closed_at, run.status, run.status))
-    for at, words in (
-        (run.execution_deadline_at, "execution deadline"),
-        (run.run_deadline_at, "run deadline"),
+    for at, whole, words in (
+        (run.execution_deadline_at, run.execution_timeout, "execution deadline"),
+        (run.run_deadline_at, run.run_timeout, "run deadline"),
     ):
         if at is not None:
-            lane.marks.append(Mark(at, "deadline", words))
+            lane.marks.append(_deadline(at, now if run.closed_at is None else None, whole, words))
     return lane
 
 
-def _activity_lane(row: ActivityRow, attempts: list[AttemptRow]) -> Lane:
-    lane = Lane("activity", f"{row.activity_type} #{row.activity_id}", row.status)
+def _deadline(at: int, now: int | None, whole: int | None, words: str) -> Mark:
+    """Return the mark of a deadline, which has no colour until it is near."""
+    near = "far" if now is None else nearness(to_datetime(at), to_datetime(now), seconds(whole))
+    return Mark(at, f"deadline {near}", words)
+
+
+def _lane(part: Part, row: ActivityRow | None, attempts: Sequence[AttemptRow], now: int) -> Lane:
+    if part.kind == "activity":
+        return _activity_lane(part, row, attempts, now)
+    if part.kind == "timer":
+        lane = Lane("timer", f"timer #{part.id}", part.status, summary=part.summary)
+        words = "waits" if part.closed_at is None else part.status
+        look = "cancelled" if part.status == "cancelled" else "timer"
+        lane.spans.append(Span(part.began_at, part.closed_at or part.ends, look, words))
+        return lane
+    lane = Lane(
+        "child",
+        part.workflow_id,
+        part.status,
+        summary=part.summary or part.type,
+        workflow_id=part.workflow_id,
+    )
+    lane.spans.append(Span(part.began_at, part.closed_at, part.status, f"{part.type}: {part.status}"))
+    return lane
+
+
+def _activity_lane(part: Part, row: ActivityRow | None, attempts: Sequence[AttemptRow], now: int) -> Lane:
+    lane = Lane("activity", f"{part.type} #{part.id}", part.status)
+    if row is None:
+        # It was deleted between two reads.
+        return lane
+    lane.summary = row.summary or ""
+    if row.closed_at is None:
+        lane.anchor = f"activity-{row.activity_id}"
     at = row.scheduled_at
     for attempt in attempts:
         began = attempt.started_at if attempt.started_at is not None else attempt.ended_at
@@ -226,7 +359,9 @@ def _activity_lane(row: ActivityRow, attempts: list[AttemptRow]) -> Lane:
         for column, kind in _DEADLINES:
             deadline = getattr(row, column)
             if deadline is not None and _applies(row, kind):
-                lane.marks.append(Mark(deadline, "deadline", kind.value.replace("_", "-")))
+                begun = row.heartbeat_at if kind is TimeoutKind.HEARTBEAT else row.started_at
+                whole = deadline - (begun if begun is not None else row.scheduled_at)
+                lane.marks.append(_deadline(deadline, now, whole, kind.value.replace("_", "-")))
     return lane
 
 
@@ -241,42 +376,7 @@ def _attempt_look(attempt: AttemptRow) -> str:
     return "timed_out" if attempt.timeout_kind is not None else "failed"
 
 
-def _timer_lanes(events: list[Happening]) -> Iterable[tuple[int, Lane]]:
-    lanes: dict[int, tuple[int, Lane]] = {}
-    for event in events:
-        id = event.payload.get("command_id")
-        if event.type == "TimerScheduled":
-            lane = Lane("timer", f"timer #{id}", "open")
-            lane.spans.append(Span(event.recorded_at, event.payload["fire_at"], "timer", "waits"))
-            lanes[event.payload["command_id"]] = (event.recorded_at, lane)
-        elif event.type in ("TimerFired", "TimerCancelled") and id in lanes:
-            lane = lanes[id][1]
-            lane.state = "fired" if event.type == "TimerFired" else "cancelled"
-            lane.spans[0].end = event.recorded_at
-            lane.spans[0].words = lane.state
-            if event.type == "TimerCancelled":
-                lane.spans[0].look = "cancelled"
-    return lanes.values()
-
-
-def _child_lanes(events: list[Happening]) -> Iterable[tuple[int, Lane]]:
-    lanes: dict[int, tuple[int, Lane]] = {}
-    for event in events:
-        payload = event.payload
-        if event.type == "ChildWorkflowScheduled":
-            lane = Lane(
-                "child", f"child {payload['workflow_id']}", "running", workflow_id=payload["workflow_id"]
-            )
-            lane.spans.append(Span(event.recorded_at, None, "running", payload["workflow_type"]))
-            lanes[payload["command_id"]] = (event.recorded_at, lane)
-        elif event.type in _CHILD_ENDS and payload["command_id"] in lanes:
-            lane = lanes[payload["command_id"]][1]
-            lane.state = lane.spans[0].look = _CHILD_ENDS[event.type]
-            lane.spans[0].end = event.recorded_at
-    return lanes.values()
-
-
-def _message_lane(events: list[Happening]) -> Lane:
+def _message_lane(events: Sequence[Happening]) -> Lane:
     lane = Lane("messages", "signals and updates", "")
     for event in events:
         if event.type == "SignalReceived":

@@ -161,7 +161,7 @@ def _activity(
         next_deadline_at=instant(row.next_deadline_at),
         last_heartbeat_at=instant(row.heartbeat_at),
         heartbeat_details=_details(decoded(row.heartbeat_details, converter)),
-        last_failure=_cause(orjson.loads(row.last_failure)) if row.last_failure is not None else None,
+        last_failure=cause_of(orjson.loads(row.last_failure)) if row.last_failure is not None else None,
         worker=_worker(row.claimed_by, workers, now),
         cancel_requested=bool(row.cancel_requested),
         summary=row.summary,
@@ -197,7 +197,8 @@ def _update(row: RequestRow) -> PendingUpdate:
     )
 
 
-def _cause(document: Mapping[str, Any]) -> FailureCause:
+def cause_of(document: Mapping[str, Any]) -> FailureCause:
+    """Return the view of a failure's document, with its causes."""
     inner = document.get("cause")
     return FailureCause(
         category=FailureCategory(document.get("category", FailureCategory.APPLICATION)),
@@ -206,7 +207,7 @@ def _cause(document: Mapping[str, Any]) -> FailureCause:
         timeout_kind=_timeout_kind(document.get("timeout_kind")),
         deadline_at=_moment(document.get("deadline_at")),
         stack=document.get("stack") or None,
-        cause=_cause(inner) if inner else None,
+        cause=cause_of(inner) if inner else None,
     )
 
 
@@ -233,7 +234,7 @@ def _failure(row: FailureRow, events: Mapping[int, str]) -> FailureView:
         timeout_kind=_timeout_kind(row.timeout_kind),
         deadline_at=instant(row.deadline_at),
         stack=document.get("stack") or None,
-        cause=_cause(inner) if inner else None,
+        cause=cause_of(inner) if inner else None,
     )
 
 

@@ -32,6 +32,13 @@ def find_open_activities(connection: Connection, run_id: str) -> list[ActivityRo
     return [ActivityRow(*row) for row in fetch(connection, text, (run_id,))]
 
 
+def find_activities(connection: Connection, run_id: str, activity_ids: Sequence[int]) -> list[ActivityRow]:
+    """Return some activities of a run (a few hundred at most), open and closed."""
+    where = f"run_id = ? AND activity_id IN ({marks(activity_ids)}) ORDER BY activity_id"
+    text = select(tables.activity_executions, where)
+    return [ActivityRow(*row) for row in fetch(connection, text, (run_id, *activity_ids))]
+
+
 def next_available(queues: Sequence[str], types: Sequence[str], now: int) -> tuple[str, Values]:
     """Return what follows SELECT, and its values, to read when the next claimable activity is available.
 

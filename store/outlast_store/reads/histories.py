@@ -41,6 +41,41 @@ def read_events(connection: Connection, run_id: str, after_seq: int, limit: int)
     return fetch(connection, text, (run_id, after_seq, limit))
 
 
+def read_event_slice(
+    connection: Connection,
+    run_id: str,
+    *,
+    after_seq: int | None = None,
+    before_seq: int | None = None,
+    types: Sequence[str] = (),
+    limit: int,
+) -> list[Values]:
+    """Return ``(seq, type, recorded_at, payload)`` of some of a run's events, in order.
+
+    Args:
+        connection: Where to read.
+        run_id: Which run.
+        after_seq: Only events after this one: the first of them.
+        before_seq: Only events before this one: the last of them. Without either, the last events of all.
+        types: Only events of these types; of all types if empty.
+        limit: How many events at most.
+    """
+    conditions = ["run_id = ?"]
+    bound = after_seq if after_seq is not None else before_seq
+    if bound is not None:
+        conditions.append("seq > ?" if after_seq is not None else "seq < ?")
+    if types:
+        conditions.append(f"type IN ({marks(types)})")
+    order = "ASC" if after_seq is not None else "DESC"
+    text = (
+        f"SELECT seq, type, recorded_at, payload FROM history_events WHERE {' AND '.join(conditions)} "
+        f"ORDER BY seq {order} LIMIT ?"
+    )
+    bounds = () if bound is None else (bound,)
+    rows = fetch(connection, text, (run_id, *bounds, *types, limit))
+    return rows if after_seq is not None else rows[::-1]
+
+
 def find_event(connection: Connection, run_id: str, seq: int) -> tuple[str, str] | None:
     """Return ``(type, payload)`` of one event."""
     text = "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?"

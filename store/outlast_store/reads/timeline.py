@@ -1,11 +1,12 @@
 """The timeline of one run: its activities with all attempts, what else took time, and its chain.
 
-It is bounded, so that a run of 20,000 events is shown as quickly as a short one: it holds the latest of each kind, and
-says whether there are more.
+Of each activity it reads only how long it took; the rows of those that are drawn by themselves are read afterwards. Of
+other events it reads the latest, and says whether there are more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,12 +14,11 @@ import orjson
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.sql_text import fetch, marks, select
+from outlast_store.database.sql_text import columns_of, fetch, marks
 from outlast_store.schema import tables
-from outlast_store.schema.rows import ActivityRow, AttemptRow
+from outlast_store.schema.rows import AttemptRow
 
-MOST_ACTIVITIES: Final = 100
-MOST_EVENTS: Final = 300
+MOST_EVENTS: Final = 600
 MOST_RUNS: Final = 50
 SHOWN_EVENTS: Final = (
     "TimerScheduled",
@@ -63,17 +63,25 @@ class ChainLink:
     closed_at: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ActivitySpan:
+    """How long an activity took."""
+
+    activity_id: int
+    activity_type: str
+    status: str
+    attempt: int
+    scheduled_at: int
+    started_at: int | None
+    closed_at: int | None
+
+
 @dataclass(slots=True)
 class RunTimeline:
-    """What happened in a run, each list in order.
+    """What happened in a run, each list in order. ``more_events`` says whether there are earlier ones."""
 
-    ``more_activities`` and ``more_events`` say whether there are earlier ones.
-    """
-
-    activities: list[ActivityRow]
-    attempts: list[AttemptRow]
+    activities: list[ActivitySpan]
     events: list[Happening]
-    more_activities: bool
     more_events: bool
     runs: list[ChainLink]
     parent_workflow_id: str | None
@@ -91,9 +99,12 @@ def run_timeline(
         parent_run_id: The run that started it, if one did.
     """
     with snapshot(connection):
-        activities = _latest_activities(connection, run_id)
-        shown = activities[:MOST_ACTIVITIES][::-1]
-        attempts = _attempts_from(connection, run_id, shown[0].activity_id) if shown else []
+        activities = fetch(
+            connection,
+            "SELECT activity_id, activity_type, status, attempt, scheduled_at, started_at, closed_at "
+            "FROM activity_executions WHERE run_id = ? ORDER BY activity_id",
+            (run_id,),
+        )
         events = fetch(
             connection,
             "SELECT seq, type, recorded_at, payload FROM history_events "
@@ -112,24 +123,26 @@ def run_timeline(
             else []
         )
     return RunTimeline(
-        activities=shown,
-        attempts=attempts,
+        activities=[ActivitySpan(*row) for row in activities],
         events=[
             Happening(seq, kind, at, orjson.loads(payload))
             for seq, kind, at, payload in events[:MOST_EVENTS][::-1]
         ],
-        more_activities=len(activities) > MOST_ACTIVITIES,
         more_events=len(events) > MOST_EVENTS,
         runs=[ChainLink(*row) for row in runs],
         parent_workflow_id=parent[0][0] if parent else None,
     )
 
 
-def _latest_activities(connection: Connection, run_id: str) -> list[ActivityRow]:
-    text = select(tables.activity_executions, "run_id = ? ORDER BY activity_id DESC LIMIT ?")
-    return [ActivityRow(*row) for row in fetch(connection, text, (run_id, MOST_ACTIVITIES + 1))]
+_ATTEMPT: Final = ", ".join(
+    "NULL" if name == "failure" else name for name in columns_of(tables.activity_attempts)
+)
 
 
-def _attempts_from(connection: Connection, run_id: str, activity_id: int) -> list[AttemptRow]:
-    text = select(tables.activity_attempts, "run_id = ? AND activity_id >= ? ORDER BY activity_id, attempt")
-    return [AttemptRow(*row) for row in fetch(connection, text, (run_id, activity_id))]
+def find_attempts(connection: Connection, run_id: str, activity_ids: Sequence[int]) -> list[AttemptRow]:
+    """Return the unsuccessful attempts of some activities (a few hundred at most), without their failures."""
+    text = (
+        f"SELECT {_ATTEMPT} FROM activity_attempts WHERE run_id = ? AND activity_id IN ({marks(activity_ids)}) "
+        "ORDER BY activity_id, attempt"
+    )
+    return [AttemptRow(*row) for row in fetch(connection, text, (run_id, *activity_ids))]
