@@ -55,6 +55,7 @@ READABLE = {
         "local",
     ),
     *("wait", "build_id", "patch_id", "policy", "by", "fire_at", "request_id", "update_id", "name", "reason"),
+    "summary",
     *(
         "workflow_id",
         "workflow_type",

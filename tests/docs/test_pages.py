@@ -23,6 +23,7 @@ PROGRAMS = [
     "from-dbos.md",
     "from-temporal.md",
     "interceptors.md",
+    "labels.md",
     "logging.md",
     "queries.md",
     "replaying.md",
