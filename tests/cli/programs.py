@@ -64,8 +64,9 @@ async def sleep_long() -> None:
 
 @workflow.defn
 async def hanging() -> None:
-    timer = asyncio.create_task(workflow.sleep(7200))
-    await hang()
+    workflow.set_progress(1, 4, "waiting\nfor an answer")
+    timer = asyncio.create_task(workflow.sleep(7200, summary="two [red] hours"))
+    await hang.with_options(summary="hang on the line")()
     timer.cancel()
 
 

@@ -212,7 +212,8 @@ def test_an_id_that_is_taken_follows_the_policy(outlast: Command) -> None:
 
 
 def test_describe_shows_people_what_is_open(outlast: Command) -> None:
-    outlast("start", "hanging", "--id", "h", "--execution-timeout", "2h", "--memo", '{"a": 1}')
+    labels = ("--memo", '{"a": 1}', "--summary", "calls [bold]\033[31mnobody")
+    outlast("start", "hanging", "--id", "h", "--execution-timeout", "2h", *labels)
     found: dict[str, Any] = {}
     while not found.get("pending_activities") or not found["pending_activities"][0]["heartbeat_details"]:
         found = outlast("describe", "h", "--json").json
@@ -221,8 +222,16 @@ def test_describe_shows_people_what_is_open(outlast: Command) -> None:
     done = outlast("describe", "h")
     assert done.code == 0
     for words in ("h (hanging)", "running", "2 h in total", "1 pending activity", "hang", "start-to-close in 59 min",
-                  '["hanging"]', "1 pending timer", '{"a":1}', "1 of 1"):  # fmt: skip
+                  '["hanging"]', "1 pending timer", '{"a":1}', "1 of 1", "calls [bold] [31mnobody", "two [red] hours",
+                  "hang on the line", "1 of 4 (25 %): waiting for an answer"):  # fmt: skip
         assert words in done.out, words
+    assert found["run"]["progress"] == {"done": 1, "total": 4, "message": "waiting\nfor an answer"}
+    for seen in (outlast("list").out, outlast("top", "--once").out):
+        assert "calls [bold] [31mnobody" in seen
+        assert "1 of 4 (25 %): waiting for an answer" in seen
+    history = outlast("history", "h").out
+    for words in ("calls [bold] [31mnobody", "two [red] hours", "hang on the line"):
+        assert f" {words} " in history, words
     workers = outlast("workers", "--json").lines
     assert [(one["alive"], one["runs_held"], one["activities_held"]) for one in workers] == [(True, 1, 1)]
     assert workers[0]["activity_slots"] == 100

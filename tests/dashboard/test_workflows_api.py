@@ -54,6 +54,7 @@ async def test_every_start_option_arrives(served: Served) -> None:
         start_delay_seconds=20,
         priority=2,
         memo={"customer": "c-7"},
+        summary="the order of Ada",
         search_attributes={"amount": 7, "tags": ["new", "big"]},
         retry_policy={
             "initial_interval_seconds": 2,
@@ -65,6 +66,9 @@ async def test_every_start_option_arrives(served: Served) -> None:
     run = (await served.client.describe(id)).run
     assert (run.task_queue, run.priority, run.memo) == ("elsewhere", 2, {"customer": "c-7"})
     assert run.start_delayed
+    assert run.summary == "the order of Ada"
+    found = (await served.web.get("/api/workflows")).json()["runs"]
+    assert [one["summary"] for one in found] == ["the order of Ada"]
     assert run.search_attributes == {"amount": 7, "tags": ["new", "big"]}
     row = await latest_row(served.client.handle(id))
     assert row.retry_policy is not None
@@ -95,6 +99,8 @@ def quoted(id: str) -> bytes:
         ({"workflow_type": "Waiting", "execution_timeout_seconds": True}, "body.execution_timeout_seconds"),
         ({"workflow_type": "Waiting", "run_timeout_seconds": "60"}, "body.run_timeout_seconds"),
         ({"workflow_type": "Waiting", "priority": 10}, "priority"),
+        ({"workflow_type": "Waiting", "summary": "x" * 201}, "body.summary"),
+        ({"workflow_type": "Waiting", "summary": "\0"}, "summary"),
         ({"workflow_type": "Waiting", "workflow_id": " "}, "workflow_id"),
         ({"workflow_type": "outlast_cleanup"}, "workflow"),
         ({"workflow_type": "Waiting", "task_queue": "outlast.x"}, "task_queue"),

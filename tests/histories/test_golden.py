@@ -58,6 +58,10 @@ def test_every_type_of_event_is_in_some_history() -> None:
         ("ExternalSignalRequested", "headers"),
         ("ActivityScheduled", "headers"),
         ("ActivityScheduled", "local"),
+        ("ActivityScheduled", "summary"),
+        ("ChildWorkflowScheduled", "summary"),
+        ("TimerScheduled", "summary"),
+        ("WorkflowStarted", "summary"),
     ],
 )
 def test_what_events_may_say_is_in_some_history(kind: str, field: str) -> None:

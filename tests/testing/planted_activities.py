@@ -52,6 +52,7 @@ PLANTED: Planted = [
     (change_activity("busy", "closed_at = 1"), "is running with closed_at=1"),
     (change_activity("flaky", "activity_type = 'x'"), "has activity_type='x'"),
     (change_activity("flaky", "priority = 1"), "has priority=1"),
+    (change_activity("flaky", "summary = 'another'"), "has summary='another'"),
     (change_activity("flaky", "task_queue = 'x'"), "waits in 'x'"),
     (change_activity("flaky", "local = 1"), "waits in 'default'"),
     (change_activity("impatient", "task_queue = 'default'", 5), "waits in 'default'"),

@@ -24,6 +24,7 @@ SAID_AT_THE_START = (
     "attempt",
     "priority",
     "previous_run_id",
+    "summary",
 )
 
 HISTORIES: Planted = [
@@ -117,6 +118,7 @@ PLANTED: Planted = [
     (change_events("timers", "TimerFired", "recorded_at = recorded_at - 1"), "fired early"),
     (remove("timers", "asleep"), "the open timers are"),
     ("UPDATE timers SET fire_at = fire_at + 1", "the open timers are"),
+    ("UPDATE timers SET summary = 'another'", "the open timers are"),
     (f"INSERT INTO timers VALUES ({run_of('timers')}, 99, 5, NULL)", "is completed but has open timers"),
     (remove("activity_executions", "busy"), "rows of activities [1] or their events, not both"),
     (remove("activity_executions", "terminated"), "rows of activities [1] or their events, not both"),

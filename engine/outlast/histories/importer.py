@@ -38,6 +38,7 @@ SAME_IN_STARTED = (
     "run_number",
     "attempt",
     "previous_run_id",
+    "summary",
 )
 
 Progress = Callable[[str, int], None]

@@ -60,7 +60,7 @@ def check_activity(
 def _as_scheduled(row: ActivityRow, seq: int, event: events.ActivityScheduled) -> list[str]:
     found = [
         f"has {name}={getattr(row, name)!r}, it was scheduled with {getattr(event, name)!r}"
-        for name in ("activity_type", "priority")
+        for name in ("activity_type", "priority", "summary")
         if getattr(row, name) != getattr(event, name)
     ]
     if (

@@ -41,7 +41,11 @@ SAME_IN_STARTED = (
     "attempt",
     "priority",
     "previous_run_id",
+    "summary",
 )
+
+Timer = tuple[int, str | None]
+"""When a timer fires, and its summary."""
 
 
 def check_database(connection: Connection, *, deleting: bool = False) -> list[str]:
@@ -104,9 +108,9 @@ class _Checker:
         self.failures: dict[str, list[FailureRow]] = defaultdict(list)
         for row in _all(connection, tables.workflow_failures):
             self.failures[row[1]].append(FailureRow(*row))
-        self.timers: dict[str, dict[int, int]] = defaultdict(dict)
-        for run_id, timer_id, fire_at, _ in _all(connection, tables.timers):
-            self.timers[run_id][timer_id] = fire_at
+        self.timers: dict[str, dict[int, Timer]] = defaultdict(dict)
+        for run_id, timer_id, *timer in _all(connection, tables.timers):
+            self.timers[run_id][timer_id] = (timer[0], timer[1])
         self.indexed: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for run_id, name, value in _all(connection, tables.search_attributes):
             self.indexed[run_id].add((name, value))
@@ -307,13 +311,13 @@ class _Checker:
     # --- what a run has open ----------------------------------------------------------------------------------------
 
     def check_timers(self, where: str, run: RunRow, history: History) -> None:
-        open_timers: dict[int, int] = {}
+        open_timers: dict[int, Timer] = {}
         kinds = (events.TimerScheduled, events.TimerFired, events.TimerCancelled)
         for seq, event in history.of_type(*kinds):
             if isinstance(event, events.TimerScheduled):
-                open_timers[event.command_id] = event.fire_at
+                open_timers[event.command_id] = (event.fire_at, event.summary)
             else:
-                fire_at = open_timers.pop(event.command_id, None)
+                fire_at, _ = open_timers.pop(event.command_id, (None, None))
                 if isinstance(event, events.TimerFired) and fire_at != event.fire_at:
                     self.say(
                         where, f"timer {event.command_id} was set for {fire_at} and fired for {event.fire_at}"
