@@ -52,8 +52,10 @@ async def test_the_watchdog_page_counts_deadlines_by_kind_and_window(served: Ser
     assert found["open"]["run_timeout"]["within_a_minute"] == 1
     assert found["open"]["heartbeat"]["within_a_minute"] == 1
     assert found["open"]["execution_timeout"]["within_a_day"] == 1
-    assert found["nearest"][0]["kind"] == "heartbeat"
-    assert [due["workflow_id"] for due in found["nearest"]] == ["c-1", "n-1", "c-1"]
+    assert [(due["workflow_id"], due["kind"], due["name"]) for due in found["heartbeats"]] == [
+        ("c-1", "heartbeat", "crawl")
+    ]
+    assert [due["workflow_id"] for due in found["nearest"]] == ["n-1", "c-1"]
     assert not found["more"]
 
 
@@ -73,7 +75,7 @@ async def test_counting_deadlines_stops_at_a_bound_and_says_so(
         "within_a_day": 0,
         "later": 0,
     }
-    assert len(found["nearest"]) == 5
+    assert [due["workflow_id"] for due in found["nearest"]] == ["n-0", "n-1", "n-2"]
 
 
 async def test_what_was_enforced_is_told_with_its_lateness(served: Served) -> None:

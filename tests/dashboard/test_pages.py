@@ -12,12 +12,15 @@ from tests.dashboard.conftest import Served
 from tests.rows import latest_row
 
 from outlast import Client, StartOptions
-from outlast.errors import WorkflowCancelledError
+from outlast.errors import StoreUnreachableError, WorkflowCancelledError
+from outlast.visibility.overview import DueView
 from outlast_dashboard import Token, WebSettings, control_plane
 from outlast_dashboard.notifications import ChangeSignal
 from outlast_dashboard.pages.forms import arguments, progress
 from outlast_dashboard.pages.login import _local
-from outlast_dashboard.pages.rendering import ahead, nearness, until
+from outlast_dashboard.pages.operations import by_workflow
+from outlast_dashboard.pages.rendering import ahead, database_label, nearness, until, used
+from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
 
 PAGES = ["/", "/start", "/watchdog", "/workers", "/types", "/workflows/w%2F1"]
@@ -140,12 +143,14 @@ async def test_a_workflow_is_started_from_a_page(served: Served) -> None:
 
 async def test_every_start_option_is_on_the_page_too(served: Served) -> None:
     typed = {"start_delay": "5m", "priority": "2", "max_attempts": "3", "memo": '{"by": "hand"}'}
+    typed["summary"] = "Order of Ada"
     more = {**typed, "search_attributes": '{"amount": 7}', "duplicate_policy": "reject_duplicate"}
     answer = await served.web.post("/start", data={"workflow_type": "Nobody", "workflow_id": "n-1", **more})
     assert answer.status_code == 303, answer.text
     run = (await served.client.describe("n-1")).run
     assert (run.priority, run.memo, run.search_attributes) == (2, {"by": "hand"}, {"amount": 7})
-    assert run.start_delayed
+    assert (run.start_delayed, run.summary) == (True, "Order of Ada")
+    assert "Order of Ada" in (await served.web.get("/")).text
     row = await latest_row(served.client.handle("n-1"))
     assert row.retry_policy is not None
     assert '"max_attempts":3' in row.retry_policy
@@ -350,6 +355,55 @@ async def test_what_is_wrong_is_told_on_a_page(served: Served) -> None:
         assert 'role="alert"' in answer.text
 
 
+async def test_what_went_wrong_is_told_with_the_way_back(served: Served) -> None:
+    lost = await served.web.get("/workflows/order-77")
+    assert lost.status_code == 404
+    assert 'href="/?id_prefix=order-77"' in lost.text
+    for path in ("/nothing", "/watchdog/nothing"):
+        answer = await served.web.get(path)
+        assert "There is no page at this address." in answer.text
+        assert re.search(r'<a href="/watchdog">Watchdog</a>', answer.text)
+    refused = await served.web.get("/start", headers=served.bearing("reader"))
+    assert (refused.status_code, "Not allowed" in refused.text) == (403, True)
+    assert "You are signed in as reader." in refused.text
+    unknown = await served.web.get("/nothing", headers={"authorization": "Bearer wrong"})
+    assert "Watchdog" not in unknown.text
+    assert ".db" not in unknown.text, "who is not known does not learn the database's name"
+
+
+async def test_the_database_that_does_not_answer_is_told_with_navigation(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(*_: object, **__: object) -> None:
+        raise StoreUnreachableError("the database is locked by another program")
+
+    monkeypatch.setattr(type(served.client.runtime), "read", unavailable)
+    answer = await served.web.get("/watchdog")
+    assert answer.status_code == 503
+    assert "The database does not answer" in answer.text
+    assert 'href="/watchdog"' in answer.text
+
+
+def test_the_bar_names_a_database_without_users_and_passwords() -> None:
+    for url, label in (
+        ("sqlite://", ("SQLite", "in memory")),
+        ("sqlite:////var/lib/orders.db", ("SQLite", "orders.db")),
+        ("postgresql://app:s3cret@db.example.com:5433/orders", ("PostgreSQL", "db.example.com/orders")),
+    ):
+        assert database_label(DatabaseUrl.parse(url)) == label
+
+
+def test_what_is_due_is_grouped_by_workflow_with_the_nearest_first() -> None:
+    now = datetime(2026, 1, 31, tzinfo=UTC)
+
+    def due(run_id: str, seconds: int) -> DueView:
+        at = now + timedelta(seconds=seconds)
+        return DueView(kind="timer", due_at=at, workflow_id=run_id, run_id=run_id, command_id=1, name=None)
+
+    a, b, more = due("a", 1), due("b", 2), due("a", 3)
+    assert by_workflow([a, b, more]) == [[a, more], [b]]
+
+
 async def test_runs_are_filtered_and_paged(served: Served) -> None:
     for number in range(55):
         await served.client.start("Waiting", id=f"p-{number:02}")
@@ -507,3 +561,12 @@ def test_a_deadline_is_coloured_as_it_nears_and_what_is_meant_to_happen_only_whe
     assert ('class="until near"' in until(soon, now), ">9 s left<" in until(soon, now)) == (True, True)
     assert ('class="ahead far"' in ahead(soon, now), ">in 9 s<" in ahead(soon, now)) == (True, True)
     assert ('class="ahead passed"' in ahead(gone, now), ">9 s over<" in ahead(gone, now)) == (True, True)
+
+
+def test_a_deadline_is_a_bar_of_what_is_used() -> None:
+    now = datetime(2026, 1, 31, tzinfo=UTC)
+    bar = used(now + timedelta(seconds=20), now - timedelta(seconds=60), now, "run timeout")
+    assert 'class="meter near" value="60.0" max="80.0"' in bar
+    assert 'aria-label="Run timeout: 1 min of 1 min 20 s used"' in bar
+    over = used(now - timedelta(seconds=20), now - timedelta(seconds=60), now)
+    assert 'class="meter passed" value="40.0" max="40.0"' in over

@@ -45,7 +45,10 @@ def _page(request: Request, problem: Problem) -> Response:
     web = web_of(request.scope)
     # Whoever may see the pages gets their navigation, too.
     known = principal_of(request, web) if problem.status != 401 else None
-    return page("problem.html", request, known or login.NOBODY, problem.status, problem=problem)
+    sought = str(problem.facts.get("workflow_id", "")) if problem.status == 404 else ""
+    return page(
+        "problem.html", request, known or login.NOBODY, problem.status, problem=problem, sought=sought
+    )
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -74,7 +77,10 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    answer = _page(request, problem_of_http(error))
+    problem = problem_of_http(error)
+    if problem.status == 404:
+        problem = problem.model_copy(update={"detail": "There is no page at this address"})
+    answer = _page(request, problem)
     answer.headers.update(error.headers or {})
     return answer
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from outlast.visibility.overview import WINDOWS, task_queue_views, type_views, watchdog_view
+from outlast.visibility.overview import WINDOWS, DueView, task_queue_views, type_views, watchdog_view
 from outlast_dashboard.authorization import Reader, TheWeb
 from outlast_dashboard.pages.streaming import live_page
 
@@ -21,9 +22,23 @@ async def watchdog(request: Request, web: TheWeb, principal: Reader) -> Response
     async def values() -> dict[str, Any]:
         view = await watchdog_view(web.client.runtime)
         overdue = (await web.client.list(page_size=20, overdue=True).page()).runs
-        return {"view": view, "windows": (*WINDOWS, "later"), "overdue": overdue, "now": view.now}
+        return {
+            "view": view,
+            "windows": (*WINDOWS, "later"),
+            "overdue": overdue,
+            "due": by_workflow(view.nearest),
+            "now": view.now,
+        }
 
     return await live_page(request, web, principal, "watchdog", values)
+
+
+def by_workflow(nearest: Sequence[DueView]) -> list[list[DueView]]:
+    """Return what is due by runs: the run with the nearest deadline first, each with its own in order."""
+    groups: dict[str, list[DueView]] = {}
+    for due in nearest:
+        groups.setdefault(due.run_id, []).append(due)
+    return list(groups.values())
 
 
 @router.get("/workers")

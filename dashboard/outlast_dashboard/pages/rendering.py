@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from outlast import __version__
-from outlast.text.wording import clock, counted, words
+from outlast.text.wording import clock, counted, label, progress_words, words
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from outlast_dashboard.web import web_of
@@ -209,7 +209,20 @@ _environment = Environment(
 _filters: dict[str, Any] = _environment.filters
 for _filter in (
     *(until, nearness, used, ahead, since, instant, lasted, clock, moment),
-    *(seconds, share, figure, counted, badge, pretty, source, quoted, coded, moment_or_text),
+    *(
+        seconds,
+        share,
+        figure,
+        counted,
+        badge,
+        pretty,
+        source,
+        quoted,
+        coded,
+        label,
+        progress_words,
+        moment_or_text,
+    ),
 ):
     _filters[_filter.__name__] = _filter
 _globals: dict[str, Any] = _environment.globals

@@ -13,6 +13,7 @@ from outlast.visibility.overview import StatusCounts, status_counts
 from outlast.visibility.views import RunSummary
 from outlast_dashboard.authorization import Reader, TheWeb
 from outlast_dashboard.pages.forms import field_of
+from outlast_dashboard.pages.known import known_names
 from outlast_dashboard.pages.rendering import page
 from outlast_dashboard.pages.run_filters import PERIODS, Choice, Chosen, ChosenRuns
 from outlast_dashboard.pages.streaming import live_page
@@ -65,25 +66,15 @@ async def runs(
         "live_url": request.url.query,
         "typed": chosen.fields,
     }
+    around |= await known_names(web)
     try:
-        known = await _known(web)
-        return await live_page(request, web, principal, "runs", values, **around, **known, wrong={})
+        return await live_page(request, web, principal, "runs", values, **around, wrong={})
     except InvalidOptionError as error:
         field = field_of(error, chosen.fields)
         if field is None:
             raise
         wrong = {field: error.message}
-        known = await _known(web)
-        return page("runs.html", request, principal, 422, **around, **known, wrong=wrong)
-
-
-async def _known(web: Web) -> dict[str, list[str]]:
-    """Return what live workers serve, which the form suggests."""
-    alive = [worker for worker in await web.client.workers() if worker.alive]
-    return {
-        "known_types": sorted({name for worker in alive for name in worker.workflows}),
-        "known_queues": sorted({name for worker in alive for name in worker.task_queues}),
-    }
+        return page("runs.html", request, principal, 422, **around, wrong=wrong)
 
 
 class _Counts:

@@ -13,6 +13,7 @@ from outlast.text.parsing import duration
 from outlast_dashboard.authorization import TheWeb, Writer
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.pages.forms import arguments, document, field_of, whole
+from outlast_dashboard.pages.known import known_names
 from outlast_dashboard.pages.rendering import base_of, page
 from outlast_dashboard.problems import problem_of
 from outlast_dashboard.security.principals import Principal
@@ -22,7 +23,7 @@ from outlast_workflow.primitives.enums import DuplicatePolicy
 router = APIRouter()
 
 Text = Annotated[str, Form()]
-_MORE: Final = ("start_delay", "priority", "max_attempts", "search_attributes", "memo")
+_MORE: Final = ("start_delay", "priority", "max_attempts", "search_attributes", "memo", "summary")
 
 
 def _typed(
@@ -38,13 +39,14 @@ def _typed(
     max_attempts: Text = "",
     search_attributes: Text = "",
     memo: Text = "",
+    summary: Text = "",
 ) -> dict[str, str]:
     return dict(locals())
 
 
 @router.get("/start")
 async def ask(request: Request, web: TheWeb, principal: Writer) -> Response:
-    """Show the form. It offers the workflow types that live workers serve."""
+    """Show the form. It suggests the workflow types and task queues that are known."""
     return await _form(request, web, principal, _typed("", duplicate_policy="allow_duplicate"))
 
 
@@ -78,6 +80,7 @@ def _options(typed: dict[str, str]) -> StartOptions:
         duplicate_policy=typed["duplicate_policy"],
         memo=document("memo", typed["memo"]),
         search_attributes=document("search_attributes", typed["search_attributes"]),
+        summary=typed["summary"].strip() or None,
         retry_policy=None if attempts is None else RetryPolicy(max_attempts=attempts),
     )
     return options if priority is None else options.replace(priority=priority)
@@ -90,12 +93,12 @@ async def _form(
     typed: dict[str, str],
     error: OutlastError | None = None,
 ) -> Response:
-    types = {name for worker in await web.client.workers() if worker.alive for name in worker.workflows}
+    known = await known_names(web)
     problem = problem_of(error) if error is not None else None
     field = field_of(error, typed) if error is not None else None
     values: dict[str, Any] = {
         "typed": typed,
-        "types": sorted(types),
+        **known,
         "policies": [*DuplicatePolicy],
         "wrong": {field: problem.detail} if problem is not None and field is not None else {},
         "other": problem.detail if problem is not None and field is None else "",

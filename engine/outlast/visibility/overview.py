@@ -150,13 +150,17 @@ def _type_view(share: overview.TypeShare, now: int) -> TypeView:
 
 
 class DueView(View):
-    """A deadline or a timer that lies ahead, or is overdue. ``kind`` is one of the six timeouts, or ``timer``."""
+    """A deadline or a timer that lies ahead, or is overdue. ``kind`` is one of the six timeouts, or ``timer``.
+
+    ``name`` is the type of the workflow or the activity, or the timer's summary.
+    """
 
     kind: str
     due_at: Instant
     workflow_id: str
     run_id: str
     command_id: int | None
+    name: str | None
 
 
 class EnforcedView(View):
@@ -179,7 +183,8 @@ class WatchdogView(View):
         open: By kind, how many deadlines fall due in which window: ``overdue``, ``within_a_minute``,
             ``within_an_hour``, ``within_a_day``, ``later``; of the nearest 10,000 of runs, activities and timers each.
         more: Whether there are more than were counted.
-        nearest: The nearest fifty.
+        nearest: The nearest fifty, without heartbeats.
+        heartbeats: The nearest fifty heartbeats.
         enforced: Timeouts among the latest failures, newest first, fifty at most.
         worst_lateness_seconds: The greatest lateness among those.
     """
@@ -187,9 +192,21 @@ class WatchdogView(View):
     open: dict[str, dict[str, int]]
     more: bool
     nearest: list[DueView]
+    heartbeats: list[DueView]
     enforced: list[EnforcedView]
     worst_lateness_seconds: float | None
     now: Instant
+
+
+def _due_view(due: overview.Due) -> DueView:
+    return DueView(
+        kind=due.kind,
+        due_at=to_datetime(due.due_at),
+        workflow_id=due.workflow_id,
+        run_id=due.run_id,
+        command_id=due.command_id,
+        name=due.name,
+    )
 
 
 async def watchdog_view(runtime: Runtime) -> WatchdogView:
@@ -215,16 +232,8 @@ async def watchdog_view(runtime: Runtime) -> WatchdogView:
     return WatchdogView(
         open={kind: dict(zip(windows, counts, strict=True)) for kind, counts in sorted(ahead.counts.items())},
         more=ahead.more,
-        nearest=[
-            DueView(
-                kind=due.kind,
-                due_at=to_datetime(due.due_at),
-                workflow_id=due.workflow_id,
-                run_id=due.run_id,
-                command_id=due.command_id,
-            )
-            for due in ahead.nearest
-        ],
+        nearest=[_due_view(due) for due in ahead.nearest],
+        heartbeats=[_due_view(due) for due in ahead.heartbeats],
         enforced=enforced,
         worst_lateness_seconds=max((one.lateness_seconds for one in enforced), default=None),
         now=now,

@@ -141,30 +141,35 @@ _ACTIVITY_KIND: Final = (
 )
 _AHEAD: Final = (
     (
-        f"SELECT {_RUN_KIND} AS kind, next_deadline_at AS due_at, run_id, NULL AS command_id FROM workflow_runs "
+        f"SELECT {_RUN_KIND} AS kind, next_deadline_at AS due_at, run_id, NULL AS command_id, "
+        "workflow_type AS name FROM workflow_runs "
         "WHERE next_deadline_at IS NOT NULL ORDER BY next_deadline_at LIMIT ?"
     ),
     (
-        f"SELECT {_ACTIVITY_KIND} AS kind, next_deadline_at AS due_at, run_id, activity_id AS command_id "
-        "FROM activity_executions "
+        f"SELECT {_ACTIVITY_KIND} AS kind, next_deadline_at AS due_at, run_id, activity_id AS command_id, "
+        "activity_type AS name FROM activity_executions "
         "WHERE next_deadline_at IS NOT NULL ORDER BY next_deadline_at LIMIT ?"
     ),
     (
-        f"SELECT '{TIMER}' AS kind, fire_at AS due_at, run_id, timer_id AS command_id "
-        "FROM timers ORDER BY fire_at LIMIT ?"
+        f"SELECT '{TIMER}' AS kind, fire_at AS due_at, run_id, timer_id AS command_id, "
+        "summary AS name FROM timers ORDER BY fire_at LIMIT ?"
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A deadline or a timer that lies ahead, or is past and not enforced yet."""
+    """A deadline or a timer that lies ahead, or is past and not enforced yet.
+
+    ``name`` is the type of the workflow or the activity, or the timer's summary.
+    """
 
     kind: str
     due_at: int
     run_id: str
     workflow_id: str
     command_id: int | None
+    name: str | None
 
 
 @dataclass(slots=True)
@@ -174,12 +179,14 @@ class Outlook:
     Attributes:
         counts: By kind, how many fall due before each of the given bounds, and how many later. Of runs, activities and
             timers the nearest 10,000 each are counted.
-        nearest: The nearest ones.
+        nearest: The nearest ones, without heartbeats.
+        heartbeats: The nearest heartbeats. They stand aside: each activity that works moves its own all the time.
         more: Whether counting stopped at that limit, so that there may be more.
     """
 
     counts: dict[str, list[int]]
     nearest: list[Due]
+    heartbeats: list[Due]
     more: bool
 
 
@@ -191,7 +198,7 @@ def outlook(connection: Connection, bounds: Sequence[int]) -> Outlook:
         bounds: Instants in microseconds since the epoch, rising.
     """
     counts: dict[str, list[int]] = {}
-    nearest: list[tuple[int, str, str, int | None]] = []
+    rows: list[tuple[int, str, str, int | None, str | None]] = []
     more = False
     passed = " + ".join(["CASE WHEN due_at < ? THEN 0 ELSE 1 END"] * len(bounds)) or "0"
     with snapshot(connection):
@@ -202,14 +209,25 @@ def outlook(connection: Connection, bounds: Sequence[int]) -> Outlook:
             for kind, place, count in found:
                 counts.setdefault(kind, [0] * (len(bounds) + 1))[place] = count
             more = more or sum(count for _, _, count in found) == MOST_COUNTED
-            rows = fetch(connection, ahead, (MOST_LISTED,))
-            nearest += [(due_at, kind, run_id, of) for kind, due_at, run_id, of in rows]
-        nearest.sort(key=lambda row: row[:3])
-        listed = nearest[:MOST_LISTED]
-        ids = _workflow_ids(connection, {run_id for _, _, run_id, _ in listed})
+            for sign in ("=", "<>") if _ACTIVITY_KIND in ahead else ("<>",):
+                text = (
+                    f"SELECT due_at, kind, run_id, command_id, name FROM ({ahead}) AS ahead "
+                    f"WHERE kind {sign} '{TimeoutKind.HEARTBEAT.value}' ORDER BY due_at LIMIT ?"
+                )
+                rows += fetch(connection, text, (MOST_COUNTED, MOST_LISTED))
+        rows.sort(key=lambda row: row[:3])
+        beating = [row for row in rows if row[1] == TimeoutKind.HEARTBEAT][:MOST_LISTED]
+        nearest = [row for row in rows if row[1] != TimeoutKind.HEARTBEAT][:MOST_LISTED]
+        ids = _workflow_ids(connection, {row[2] for row in (*beating, *nearest)})
+
+    def due(row: tuple[int, str, str, int | None, str | None]) -> Due:
+        at, kind, run_id, of, name = row
+        return Due(kind, at, run_id, ids.get(run_id, ""), of, name)
+
     return Outlook(
         counts=counts,
-        nearest=[Due(kind, at, run_id, ids.get(run_id, ""), of) for at, kind, run_id, of in listed],
+        nearest=[due(row) for row in nearest],
+        heartbeats=[due(row) for row in beating],
         more=more,
     )
 
