@@ -428,8 +428,7 @@ class Client(Connection):
         Args:
             page_size: How many runs are read at a time, 1 to 1000.
             order: ``newest`` or ``oldest`` first, or by ``deadline``: open runs that have one, the nearest first.
-            status: A status or several: pending, running, completed, failed, timed_out, cancelled, terminated,
-                continued_as_new.
+            status: A :class:`RunStatus` or its value (``failed``), or several.
             workflow_type: The workflow's name.
             task_queue: The task queue that the run is on.
             workflow_id: The workflow id; lists all of its runs.
