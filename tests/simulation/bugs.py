@@ -12,7 +12,7 @@ from outlast.histories import retention
 from outlast.histories.deletion import delete_chain
 from outlast.worker import lease
 from outlast.worker.runs import locked_close
-from outlast_activities import attempts, changes, heartbeats
+from outlast_activities import attempts, changes, deferred_attempts, heartbeats
 from outlast_activities.attempts import CANCELLED, RESCUED, TIMED_OUT, claim, close_attempt, complete
 from outlast_activities.deadlines import passed, refresh
 from outlast_runs import resets, signals, start, task_commit, terminal_commands
@@ -345,6 +345,38 @@ def retried_after_cancel(stack: ExitStack) -> None:
             row.cancel_requested = asked
 
     _patch(stack, attempts, "_fail", wrong)
+
+
+# --- answers from outside ---------------------------------------------------------------------------------------------
+
+
+@bug
+def answers_to_earlier_attempts_count(stack: ExitStack) -> None:
+    """A token is taken for whatever attempt runs now."""
+    right = deferred_attempts.OutsideChange.__init__
+
+    def wrong(self: Any, named: Any, *rest: Any) -> None:
+        right(self, replace(named, attempt=None), *rest)
+
+    _patch(stack, deferred_attempts.OutsideChange, "__init__", wrong)
+
+
+@bug
+def early_answers_are_lost(stack: ExitStack) -> None:
+    """An answer that comes before the deferral is acknowledged and dropped."""
+    right = deferred_attempts.CompleteFromOutside.apply
+
+    def wrong(self: Any, batch: Batch) -> Any:
+        row = batch.activity(*self.activities[0])
+        return None if row is not None and row.is_open and row.claimed_by else right(self, batch)
+
+    _patch(stack, deferred_attempts.CompleteFromOutside, "apply", wrong)
+
+
+@bug
+def late_answers_count(stack: ExitStack) -> None:
+    """An answer that comes after the attempt's deadline is taken."""
+    _patch(stack, deferred_attempts, "passed", lambda row, now: None)
 
 
 # --- resets and retention ---------------------------------------------------------------------------------------------

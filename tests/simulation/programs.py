@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from outlast import ActivityError, ApplicationError, ChildWorkflowError, activity, workflow
@@ -24,6 +25,20 @@ UNHEARD = "unheard"
 """A signal that has no handler: it waits for one, from run to run."""
 
 
+@dataclass
+class Question:
+    """What an activity has asked of the party outside before it deferred; see :mod:`tests.simulation.outside`."""
+
+    token: str
+    key: tuple[str, int, int]
+    behaviour: Step
+    answer: int
+    tries: int = 0
+    settled: bool = False
+    acknowledged: bool = False
+    """Whether the first try was acknowledged."""
+
+
 class Executions:
     """What activities of the simulation returned, each with a token of its own."""
 
@@ -36,6 +51,8 @@ class Executions:
         """When each activity was last heard of, by the clocks of its handlers: claimed, or beating."""
         self.failed_after_cancel: dict[tuple[str, int, int], Any] = {}
         """The attempts that failed after they were asked to stop, with the clock of their process."""
+        self.questions: list[Question] = []
+        """What the party outside was asked; each question has the token that its answer is to return."""
 
     def beat(self, details: Any) -> None:
         running = CURRENT.get()
@@ -53,6 +70,12 @@ class Executions:
         if how != "ok" and running.stopped is StopReason.CANCEL_REQUESTED:
             heartbeats: Any = running._heartbeats
             self.failed_after_cancel[running.task.key] = heartbeats._clock
+
+    def ask(self, behaviour: Step) -> None:
+        running = CURRENT.get()
+        assert running is not None
+        key = running.task.key
+        self.questions.append(Question(activity.info().task_token, key, behaviour, self.token()))
 
     def token(self) -> int:
         running = CURRENT.get()
@@ -114,6 +137,15 @@ def plain(script: list[Step]) -> int:
     if behaviour.get("beats"):
         executions.beat("plain")
     return _end(behaviour["end"])
+
+
+@activity.defn
+async def ask(script: list[Step]) -> int:
+    """Leaves its end to the party outside, which may answer before this has returned."""
+    behaviour = _behaviour(script)
+    executions.ask(behaviour)
+    await asyncio.sleep(behaviour["for"] / 3)
+    return activity.defer()
 
 
 # --- the workflow -----------------------------------------------------------------------------------------------------
@@ -278,7 +310,7 @@ class Program:
 
 
 WORKFLOWS = [Program]
-ACTIVITIES = [work, stubborn, plain]
+ACTIVITIES = [work, stubborn, plain, ask]
 
 
 def options_of(step: Step) -> ActivityOptions:
@@ -365,6 +397,9 @@ def _call(rng: random.Random) -> Step:
         given["cancellation_type"] = rng.choice(("try", "wait", "abandon"))
     if rng.random() < 0.2:
         given["priority"] = rng.randint(0, 9)
+    # Nothing is drawn for this: the other seeds stay as they were.
+    if name == "plain" and not local and script[0]["for"] >= 0.5:
+        name = "ask"
     return {"do": "call", "activity": name, "script": script, "options": given, "local": local}
 
 

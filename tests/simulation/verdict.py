@@ -55,6 +55,7 @@ def judge(
     found += check_queries(story, ledger)
     found += check_results(story, ledger)
     found += check_executions(story, executions)
+    found += check_answers(story, executions)
     found += check_heartbeats(connection, executions)
     found += check_failures_after_cancel(connection, executions, alive)
     return found
@@ -228,6 +229,24 @@ def check_executions(story: Story, executions: Executions) -> Iterator[str]:
                     f"activity {key[1]} of run {run_id} completed in attempt {attempts.get(key)} with a result "
                     f"that {returned} returned"
                 )
+
+
+def check_answers(story: Story, executions: Executions) -> Iterator[str]:
+    """An answer from outside that was acknowledged is the result of its activity."""
+    for question in executions.questions:
+        run_id, activity_id, _ = question.key
+        if not question.acknowledged or question.behaviour["end"] != "ok" or run_id not in story.events:
+            continue
+        completed = [
+            payload["result"]
+            for kind, _, payload in story.events[run_id]
+            if kind == "ActivityCompleted" and payload["command_id"] == activity_id
+        ]
+        if completed != [question.answer]:
+            yield (
+                f"the answer {question.answer} to activity {activity_id} of run {run_id} was acknowledged, "
+                f"and the history has {completed}"
+            )
 
 
 def check_heartbeats(connection: Connection, executions: Executions) -> Iterator[str]:

@@ -399,6 +399,22 @@ class Model:
         self.say(run, "ActivityCompleted", activity.number, activity.charged)
         run.wake(self.now)
 
+    def loses_to_a_deadline(self, run: Run, activity: Activity) -> bool:
+        """Whether a deadline has passed that ends the run or the attempt first."""
+        if self.time_out_run(run):
+            return True
+        if activity.passed(self.now) is None:
+            return False
+        self.end_attempt(run, activity, "timed_out")
+        return True
+
+    def defer(self, run: Run, activity: Activity) -> bool:
+        """Its handler leaves it to others: it runs on without a worker, and what bounds it bounds it."""
+        if self.loses_to_a_deadline(run, activity):
+            return False
+        activity.worker = None
+        return True
+
     def beat(self, activity: Activity, details: Any, ago: int) -> bool:
         """A heartbeat of so long ago, as its handler's clock has it, is written now; it counts from when it was."""
         if activity.passed(self.now) is not None:

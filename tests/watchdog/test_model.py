@@ -30,6 +30,14 @@ from outlast.runtime.runtime import Runtime
 from outlast.testing import check_database
 from outlast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
 from outlast_activities.changes import EndAttempt
+from outlast_activities.deferred_attempts import (
+    CancelFromOutside,
+    CompleteFromOutside,
+    DeferAttempt,
+    FailFromOutside,
+    HeartbeatFromOutside,
+    NamedAttempt,
+)
 from outlast_runs.claims import ClaimRuns, ReleaseRuns
 from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.run_change import RequestCancellation, TerminateRun
@@ -46,7 +54,12 @@ from outlast_watchdog.passes import apply_all
 from outlast_watchdog.report import WatchdogReport
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.environment import Environment
-from outlast_workflow.errors import InvalidOptionError, RefusedError, WorkflowClosedError
+from outlast_workflow.errors import (
+    AttemptNotRunningError,
+    InvalidOptionError,
+    RefusedError,
+    WorkflowClosedError,
+)
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 from outlast_workflow.options.limits import StructuralLimits
@@ -701,6 +714,80 @@ class WatchdogMachine(RuleBasedStateMachine):
             activity.details = ["last words"]
         self.model.end_attempt(run, activity, how, **facts)
 
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def a_handler_defers(self, data: st.DataObject) -> None:
+        """It leaves its attempt to somebody outside, if a timeout of its own bounds it."""
+        run, activity = self.pick(data, self.running(), "activity")
+        if set(activity.limits) <= {"schedule_to_start"}:
+            return
+        deferred = self.apply(DeferAttempt(self.id_of(run), activity.number, activity.attempt, None))
+        assert deferred is self.model.defer(run, activity)
+
+    def named(self, data: st.DataObject, run: Run, activity: Activity) -> NamedAttempt:
+        by_token = data.draw(st.booleans(), label="by token")
+        return NamedAttempt(self.id_of(run), activity.number, activity.attempt if by_token else None)
+
+    def outside(self, change: Any) -> Any:
+        """What a client gets: an error that says how the attempt ended is raised or returned."""
+        try:
+            return self.apply(change)
+        except AttemptNotRunningError as error:
+            return error
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), verb=st.sampled_from(["complete", "complete", "fail", "cancel", "beat"]))
+    def somebody_outside_acts(self, data: st.DataObject, verb: str) -> None:
+        """Whether the attempt was deferred already or its worker is about to: it runs, and that is all it takes."""
+        model = self.model
+        run, activity = self.pick(data, self.running(), "activity")
+        named = self.named(data, run, activity)
+        late = run.passed(model.now) is not None or activity.passed(model.now) is not None
+        if verb == "complete":
+            found = self.outside(CompleteFromOutside(named, Payload.of("done")))
+            model.complete(run, activity)
+        elif verb == "fail":
+            failure = {"category": "application", "type": "Flaky", "message": "not this time"}
+            found = self.outside(FailFromOutside(named, failure))
+            if model.time_out_run(run):
+                model.fail_late(run, activity)
+                assert found is None
+                return
+            model.end_attempt(run, activity, "failed")
+        elif verb == "cancel" and not late and not activity.cancel_requested:
+            with pytest.raises(RefusedError, match="nobody has asked to cancel"):
+                self.apply(CancelFromOutside(named))
+            return
+        elif verb == "cancel":
+            found = self.outside(CancelFromOutside(named))
+            if not model.loses_to_a_deadline(run, activity):
+                model.end_attempt(run, activity, "cancelled")
+        else:
+            found = self.outside(HeartbeatFromOutside(named, "[7]"))
+            if not model.loses_to_a_deadline(run, activity):
+                model.beat(activity, [7], 0)
+                assert found is activity.cancel_requested
+        assert isinstance(found, AttemptNotRunningError) is late
+
+    def somebody_outside_is_too_late(self, data: st.DataObject) -> None:
+        """With the token of an attempt that has ended: that is refused, and the refusal says how it ended."""
+        ended = [
+            (run, one, attempt, how)
+            for run in self.model.runs.values()
+            for one in run.activities.values()
+            for attempt, how, _ in one.attempts
+        ]
+        if not ended:
+            return
+        run, activity, attempt, how = self.pick(data, ended, "attempt")
+        named = NamedAttempt(self.id_of(run), activity.number, attempt)
+        last = attempt == activity.attempt and not activity.open
+        found = self.outside(CompleteFromOutside(named, Payload.of("too late")))
+        if run.open:
+            last |= self.model.time_out_run(run) and attempt == activity.attempt
+        assert isinstance(found, AttemptNotRunningError)
+        assert found.outcome == (activity.status if last else how)
+
     def a_zombie_speaks(self, data: st.DataObject) -> None:
         """The result of an attempt that is not the current one (any more) is refused."""
         attempts = [
@@ -837,7 +924,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         outcomes = self.wait(apply_all(self.stage.runtime.journal, changes)) if changes else []
         assert outcomes == [None] * len(changes)
 
-    @rule(data=st.data(), number=st.integers(0, 9))
+    @rule(data=st.data(), number=st.integers(0, 10))
     def something_rare_happens(self, data: st.DataObject, number: int) -> None:
         (
             self.the_wall_clock_is_set,
@@ -849,6 +936,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             self.a_client_is_too_late,
             self.a_zombie_speaks,
             self.a_cancelled_handler_fails,
+            self.somebody_outside_is_too_late,
             self.a_watchdog_looks_too_early,
         )[number](data)
 
@@ -883,7 +971,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         family = (row.parent_run_id, row.parent_command_id, row.parent_close_policy, row.cascade_at)
         assert family == (parent, run.command, run.close_policy, run.cascade_at)
         assert row.last_event_at == run.last_time
-        timers = {timer_id: at for _, timer_id, at in self.stage.rows("timers", "run_id = ?", row.run_id)}
+        timers = {timer_id: at for _, timer_id, at, *_ in self.stage.rows("timers", "run_id = ?", row.run_id)}
         assert timers == run.timers
         updates = {
             request.request_id: ACCEPTED if request.state == OPEN and request.answer_seq else request.state
