@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Form, Request
@@ -16,6 +16,7 @@ from outlast_dashboard.security.tokens import whose
 
 router = APIRouter()
 
+MOST_TARGET: Final = 4_000
 NOBODY = Principal("", frozenset())
 
 
@@ -65,7 +66,9 @@ def _local(target: str) -> str:
         parts = urlsplit(target)
     except ValueError:
         return "/"
-    if parts.scheme or parts.netloc or not target.startswith("/") or target.startswith(("//", "/\\")):
+    # Browsers read a backslash as a slash, and skip control characters.
+    odd = not target.isprintable() or "\\" in target or len(target) > MOST_TARGET
+    if odd or parts.scheme or parts.netloc or not target.startswith("/") or target.startswith("//"):
         return "/"
     return target
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from outlast_dashboard.pages.rendering import fragment, page
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web
 
+_LINE_BREAK: Final = re.compile(r"\r\n|\r|\n")
 KEEP_ALIVE: Final = b": still here\n\n"
 UNCHANGED_BEFORE_KEEP_ALIVE: Final = 30
 REST: Final = 4
@@ -81,7 +83,8 @@ def live(web: Web, render: Callable[[], Awaitable[str]], stands: Callable[[], bo
 
 
 def _event(text: str) -> bytes:
-    lines = "".join(f"data: {line}\n" for line in text.splitlines())
+    # Not `splitlines`: for a server-sent event U+2028 and its like, which an id may hold, do not end a line.
+    lines = "".join(f"data: {line}\n" for line in _LINE_BREAK.split(text))
     return f"{lines}\n".encode()
 
 

@@ -21,11 +21,13 @@ from outlast_runs.imported_runs import ImportWorkflow
 from outlast_store.reads.export_format import PortableRun, read_run
 from outlast_store.reads.runs import find_known_workflows, find_runs
 from outlast_store.schema.rows import ActivityRow
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryError
 from outlast_workflow.history.events import REGISTRY, ActivityTimedOut, Event, WorkflowStarted, from_json
 from outlast_workflow.history.transitions import STATUS_AFTER, check_history
 from outlast_workflow.options.progress import progress_json
 from outlast_workflow.options.search_attributes import checked_attributes, from_document
+from outlast_workflow.options.validation import validate_workflow_id
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
 from outlast_workflow.primitives.times import from_iso
 
@@ -122,6 +124,10 @@ def check_run(found: PortableRun, place: str) -> None:
         InvalidHistoryError: The run is open, its history is invalid, or a row disagrees with it.
     """
     run, events = found.run, _events(found, place)
+    try:
+        _ = validate_workflow_id(run["workflow_id"])
+    except InvalidOptionError as error:
+        raise InvalidHistoryError(f"run.workflow_id: {error.message}", place=place) from None
     problems = check_history(events)
     if problems:
         raise InvalidHistoryError(
@@ -136,7 +142,12 @@ def check_run(found: PortableRun, place: str) -> None:
         )
     for what in _disagreements(run, events[0], last):
         raise InvalidHistoryError(f"run.{what} is not what its history says", place=place)
-    _check_attributes(run, place)
+    if run["search_attributes"] is not None:
+        _check_attributes("run.search_attributes", orjson.loads(run["search_attributes"]), place)
+    for seq, event in enumerate(events, 1):
+        document = getattr(event, _ATTRIBUTES.get(event.type, ""), None)
+        if document is not None:
+            _check_attributes(f"the search attributes of event {seq}", document, place)
     _check_progress(run, place)
     columns = list(ActivityRow.__dataclass_fields__)
     status, closed_at = columns.index("status"), columns.index("closed_at")
@@ -147,13 +158,19 @@ def check_run(found: PortableRun, place: str) -> None:
         raise InvalidHistoryError(f"a request to run {run['run_id']} is open", place=place)
 
 
-def _check_attributes(run: dict[str, Any], place: str) -> None:
-    if run["search_attributes"] is None:
-        return
+_ATTRIBUTES: Final = {
+    "WorkflowStarted": "search_attributes",
+    "WorkflowContinuedAsNew": "search_attributes",
+    "SearchAttributesUpserted": "attributes",
+}
+"""The fields of events that hold search attributes: a reset writes them to the index again."""
+
+
+def _check_attributes(what: str, document: Any, place: str) -> None:
     try:
-        checked_attributes(from_document(orjson.loads(run["search_attributes"])), reserved=True)
+        _ = checked_attributes(from_document(document), reserved=True)
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise InvalidHistoryError("run.search_attributes are not what they must be", place=place) from None
+        raise InvalidHistoryError(f"{what} are not what they must be", place=place) from None
 
 
 def _check_progress(run: dict[str, Any], place: str) -> None:

@@ -18,7 +18,7 @@ from outlast_store.reads import run_listing
 from outlast_store.reads.attention import Need
 from outlast_store.reads.run_listing import ListedRun, Order, Position, RunFilter
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import integer
+from outlast_workflow.options.validation import integer, validate_name
 from outlast_workflow.primitives.enums import RunStatus
 from outlast_workflow.primitives.times import to_datetime
 
@@ -102,6 +102,11 @@ class Listing:
             raise _bad_cursor("is of another version")
         if digest != self._digest():
             raise _bad_cursor("belongs to other filters")
+        try:
+            _ = validate_name("run id", position[0])
+            _ = [integer("deadline", at, 0) for at in position[1:]]
+        except InvalidOptionError:
+            raise _bad_cursor("is not one that a page gave") from None
         return Position(*position)
 
     def _digest(self) -> str:

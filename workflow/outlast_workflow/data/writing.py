@@ -1,8 +1,8 @@
 """Writing Python values as JSON by their class: one pass of orjson, with a hook for classes that it does not know.
 
 Dataclasses become objects of their fields, models what pydantic serialises them to, bytes base64 text, sets, tuples and
-deques arrays, enums their values, decimals text, timedeltas ISO 8601 durations. A second, slower path handles dicts whose keys
-are not text.
+deques arrays, enums their values, decimals text, timedeltas ISO 8601 durations. A second, slower path handles dicts
+whose keys are not text.
 
 What is lost: the subclass of a str, list or dict; which member of a union it was, if two have the same JSON form
 (``bytes | str``); an enum whose value is a tuple; the name of a time zone (its offset does).

@@ -67,6 +67,10 @@ def checked_name(name: Any) -> str:
         raise _bad(f"a search attribute's name must be text, not {type(name).__name__}")
     if not name.strip() or any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
         raise _bad("a search attribute's name must not be empty or hold control characters")
+    if name != name.strip() or any(sign in name for sign in "=<>"):
+        raise _bad(
+            f"a search attribute's name must not hold =, < or >, or spaces around it: no filter could name {name!r:.60}"
+        )
     if len(_utf8("a search attribute's name", name)) > MOST_NAME_BYTES:
         raise _bad(f"a search attribute's name must be at most {MOST_NAME_BYTES} bytes of UTF-8: {name:.40}…")
     return str.__str__(name)

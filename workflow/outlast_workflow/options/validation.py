@@ -193,9 +193,25 @@ def refuse_reserved(what: str, name: str, *, field: str | None = None) -> None:
         )
 
 
+def validate_segment(field: str, value: Any) -> str:
+    """Return a name or id that becomes a segment of a path in URLs: a workflow id, a handler's name.
+
+    Args:
+        field: What messages call it, in words.
+        value: The name.
+
+    Raises:
+        InvalidOptionError: It is not a valid name, or it is ``.`` or ``..``, which every browser and proxy resolves.
+    """
+    name = validate_name(field, value)
+    if name in (".", ".."):
+        raise _bad(field, f"must not be {name!r}: no URL could name it; choose another one")
+    return name
+
+
 def validate_workflow_id(value: Any) -> str:
     """Return a workflow id. No prefix of it is reserved."""
-    return validate_name("workflow id", value)
+    return validate_segment("workflow id", value)
 
 
 def validate_workflow_type(field: str, value: Any) -> str:

@@ -34,6 +34,13 @@ NAME_SCHEMA: Final[dict[str, Any]] = {
 _NOT_RESERVED: Final = "^(?!outlast(?:[._]|$))"
 
 Name = Annotated[StrictStr, WithJsonSchema(NAME_SCHEMA)]
+# What becomes a segment of a path: neither `.` nor `..`.
+_SEGMENT: Final[dict[str, Any]] = {
+    **NAME_SCHEMA,
+    "pattern": "^(?!\\.{1,2}$)" + _NAME_PATTERN.removeprefix("^"),
+}
+
+Segment = Annotated[StrictStr, WithJsonSchema(_SEGMENT)]
 OwnName = Annotated[
     StrictStr, WithJsonSchema({**NAME_SCHEMA, "pattern": _NOT_RESERVED + _NAME_PATTERN.removeprefix("^")})
 ]
@@ -77,13 +84,13 @@ WorkflowId = Annotated[
     str,
     Path(description="The workflow id, percent-encoded."),
     AfterValidator(decoded),
-    WithJsonSchema(NAME_SCHEMA),
+    WithJsonSchema(_SEGMENT),
 ]
 HandlerName = Annotated[
     str,
     Path(description="The handler's name, percent-encoded."),
     AfterValidator(decoded),
-    WithJsonSchema(NAME_SCHEMA),
+    WithJsonSchema(_SEGMENT),
 ]
 RunId = Annotated[
     str | None,

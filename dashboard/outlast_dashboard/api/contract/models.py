@@ -25,6 +25,7 @@ from outlast_dashboard.api.contract.fields import (
     Priority,
     Reason,
     SearchAttributes,
+    Segment,
     Timeout,
     Token,
     Wait,
@@ -84,7 +85,7 @@ class StartBody(Body):
     """A start. Only ``workflow_type`` is needed."""
 
     workflow_type: OwnName
-    workflow_id: Name | None = None
+    workflow_id: Segment | None = None
     args: list[Any] = Field(default_factory=list, description="The arguments of the run method.")
     summary: str | None = Field(
         default=None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -15,12 +15,11 @@ from outlast_dashboard.api.contract.redaction import event_view
 from outlast_dashboard.authorization import Reader, Standing, TheWeb
 from outlast_dashboard.notifications import ChangeSignal
 from outlast_workflow.history.events import REGISTRY
+from outlast_workflow.options.validation import MAX_INTEGER
 
 router = APIRouter(tags=["history"])
 
-ANY_INTEGER: Final = 2**53 - 1
-
-AfterSeq = Annotated[int, Query(ge=0, le=ANY_INTEGER, description="Only events after this seq.")]
+AfterSeq = Annotated[int, Query(ge=0, le=MAX_INTEGER, description="Only events after this seq.")]
 
 
 @router.get("/workflows/{workflow_id}/history", responses=problems(404))
@@ -55,7 +54,7 @@ async def follow(
     last_event_id: Annotated[
         int | None,
         Header(
-            ge=0, le=ANY_INTEGER, description="The last event received; browsers send it when they reconnect."
+            ge=0, le=MAX_INTEGER, description="The last event received; browsers send it when they reconnect."
         ),
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
