@@ -3,6 +3,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -321,7 +325,9 @@ def test_sleeping_no_time_needs_no_timer_but_gives_way(duration: Any):
     assert result_of(machine) == ["other", "main"]
 
 
-@pytest.mark.parametrize("duration", [float("nan"), float("inf"), "1", True, None, 1e12])
+@pytest.mark.parametrize(
+    "duration", [float("nan"), float("inf"), float("-inf"), "1", True, None, 1e12, 1e308, 10**400]
+)
 def test_sleeping_nonsense_fails_the_task(duration: Any):
     @defn
     async def order() -> None:
@@ -332,6 +338,86 @@ def test_sleeping_nonsense_fails_the_task(duration: Any):
 
     with pytest.raises(InvalidOptionError, match="sleep duration"):
         begin(order)
+
+
+@pytest.mark.parametrize("duration", [float("nan"), float("inf"), float("-inf"), "1", 1e308, 10**400])
+def test_a_condition_with_a_timeout_that_is_nonsense_fails_the_task(duration: Any):
+    @defn
+    async def order() -> None:
+        with suppress(Exception):
+            await workflow.wait_condition(lambda: False, timeout=duration)
+
+    with pytest.raises(InvalidOptionError, match="wait_condition timeout"):
+        begin(order)
+
+
+async def _within(seconds: Any) -> None:
+    async with asyncio.timeout(seconds):
+        await asyncio.get_running_loop().create_future()
+
+
+WAITS: dict[str, Callable[[Any], Any]] = {
+    "asyncio.sleep": asyncio.sleep,
+    "asyncio.timeout": _within,
+    "asyncio.wait_for": lambda seconds: asyncio.wait_for(asyncio.get_running_loop().create_future(), seconds),
+    "asyncio.wait": lambda seconds: asyncio.wait(
+        [asyncio.get_running_loop().create_future()], timeout=seconds
+    ),
+    "loop.call_later": lambda seconds: asyncio.sleep(
+        0, asyncio.get_running_loop().call_later(seconds, print)
+    ),
+    "loop.call_at": lambda seconds: asyncio.sleep(0, asyncio.get_running_loop().call_at(seconds, print)),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_waiting_for_what_is_no_number_fails_the_task(wait: str):
+    @defn
+    async def order() -> None:
+        await WAITS[wait](float("nan"))
+
+    # Since 3.13 asyncio.sleep itself refuses it, before the loop sees it.
+    if wait == "asyncio.sleep" and sys.version_info >= (3, 13):
+        _, (end,) = begin(order)
+        assert isinstance(end, WorkflowFailed)
+        return
+    with pytest.raises(InvalidOptionError, match="must be a number of seconds, not nan"):
+        begin(order)
+
+
+@pytest.mark.parametrize("how", ["loop.call_later", "loop.call_at"])
+def test_a_callback_at_minus_infinity_fails_the_task(how: str):
+    @defn
+    async def order() -> None:
+        await WAITS[how](float("-inf"))
+
+    with pytest.raises(InvalidOptionError, match="not -inf"):
+        begin(order)
+
+
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("seconds", [1e308, 10**300, math.inf, 1e18])
+def test_a_wait_beyond_all_years_never_ends_and_has_no_timer(wait: str, seconds: float):
+    @defn
+    async def order() -> None:
+        await WAITS[wait](seconds)
+        await asyncio.get_running_loop().create_future()
+
+    _, commands = begin(order)
+    assert commands == []
+
+
+@pytest.mark.parametrize("wait", ["asyncio.sleep", "loop.call_later", "loop.call_at"])
+@pytest.mark.parametrize("seconds", [-1e308, -(10**300), -1e18, -1])
+def test_a_wait_that_is_long_over_ends_at_once(wait: str, seconds: float):
+    @defn
+    async def order() -> str:
+        await WAITS[wait](seconds)
+        return "done"
+
+    machine, commands = begin(order)
+    assert kinds(commands) == ["WorkflowCompleted"]
+    assert result_of(machine) == "done"
 
 
 def test_a_timer_taken_back_is_recorded_only_if_it_was_sent():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, TypeVarTuple, cast, overload
@@ -38,7 +39,7 @@ def wait_condition(
     seconds: float | None = None
     if timeout is not None:
         given: Any = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        if type(given) not in (int, float) or not given <= 0:
+        if type(given) not in (int, float) or not -math.inf < given <= 0:
             try:
                 given = duration_seconds("wait_condition timeout", given)
             except InvalidOptionError as error:

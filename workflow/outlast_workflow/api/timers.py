@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -23,7 +24,7 @@ def sleep(duration: float | timedelta, *, summary: str | None = None) -> Corouti
     """
     machine = current_machine()
     seconds: Any = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    if type(seconds) not in (int, float) or not seconds <= 0:
+    if type(seconds) not in (int, float) or not -math.inf < seconds <= 0:
         try:
             seconds = duration_seconds("sleep duration", seconds)
         except InvalidOptionError as error:

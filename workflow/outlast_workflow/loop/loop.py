@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.history.events import TimerCancelled, TimerScheduled
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.futures import DeterministicFuture, DeterministicTask, DurableFuture, Hashes
@@ -33,6 +34,7 @@ _FLOAT_NOISE_US = 0.05
 
 _FOREVER_US = 253_402_300_800_000_000
 """The year 10000. A delay until then, or until infinity, never fires and has no timer."""
+_FOREVER_S = _FOREVER_US // 1_000_000
 _MOST_STEPS = 1_000_000
 """How many callbacks run when a loop is closed: a callback that requeues itself must end at some point."""
 _PRUNE_AT_LEAST = 16
@@ -199,16 +201,35 @@ class DeterministicLoop(RestrictedLoop):
             *args: Its arguments.
             context: The context to call it in; a copy of the current one if ``None``.
             summary: What the timer is for.
+
+        Raises:
+            InvalidOptionError: The delay is not a number, or minus infinity; fails the task, not the run.
         """
-        at = math.inf if delay == math.inf else self.now + microseconds(delay)
+        if -_FOREVER_S < delay < _FOREVER_S:
+            at: float = self.now + microseconds(delay)
+        else:
+            at = self._far(delay)
         return self._call_when(at, callback, args, context, summary)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call back at a :meth:`time`, as :meth:`call_later` does."""
-        at = math.inf if when == math.inf else self.started_at + math.ceil(when * 1e6 - _FLOAT_NOISE_US)
+        if -_FOREVER_S < when < _FOREVER_S:
+            at: float = self.started_at + math.ceil(when * 1e6 - _FLOAT_NOISE_US)
+        else:
+            at = self._far(when)
         return self._call_when(at, callback, args, context)
+
+    def _far(self, seconds: float) -> float:
+        """Return the instant that is so far ahead or back: never, or now."""
+        if math.isnan(seconds) or seconds == -math.inf:
+            raise self.log.refuse(
+                InvalidOptionError(
+                    f"a delay or timeout must be a number of seconds, not {seconds}", field="delay"
+                )
+            )
+        return math.inf if seconds > 0 else self.now
 
     def _call_when(
         self,
