@@ -7,7 +7,8 @@ Python 3.13 there is no event for ``time.sleep``, so that function is replaced, 
 one that checks first.
 
 The guard ignores what the interpreter and its tools do on the code's behalf: imports open files, and so do logging
-handlers, tracebacks that show source lines, time zones and debuggers. It also ignores what is computed once for
+handlers, tracebacks that show source lines (those that Python shows by itself, too, of what ``__del__`` has raised),
+time zones and debuggers. It also ignores what is computed once for
 ``workflow.side_effect``, and payload codecs.
 
 The guard sees audit events where workflow code runs. It does not see clocks or randomness, which the static check looks
@@ -17,6 +18,7 @@ for, nor what a C library does by itself.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import time
@@ -24,7 +26,7 @@ from asyncio import events
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Final
 
 from outlast_workflow.errors.task import RestrictedWorkflowAccessError
@@ -69,6 +71,10 @@ GUARDED: Final[dict[str, tuple[str, str]]] = {
 }
 """What the guard stops: for each audit event, what the code did and what it should do instead."""
 
+_SHOWN: Final = ("sys.unraisablehook", "sys.excepthook")
+"""The events that precede the display of an exception, whose source Python may read in C, without a frame of it."""
+_WATCHED: Final = {**GUARDED, **dict.fromkeys(_SHOWN, ("", ""))}
+
 _TRUSTED: Final = frozenset(
     {
         "_frozen_importlib",
@@ -89,6 +95,7 @@ _TRUSTED: Final = frozenset(
 )
 _OURS: Final = frozenset({"outlast_workflow.data.converter", "outlast_workflow.api.markers"})
 _NOT_THE_USERS: Final = sys.stdlib_module_names | ENGINE_PACKAGES
+_MOST_FILES: Final = 100
 _LOOP: Final = "outlast_workflow.loop.loop"
 _SLEEP_IS_SEEN: Final = sys.version_info >= (3, 13)
 
@@ -114,13 +121,16 @@ def allow_io() -> Generator[None]:
 def _hook(
     event: str,
     args: Any,
-    guarded: Any = GUARDED.get,
+    watched: Any = _WATCHED.get,
     running: Any = events._get_running_loop,
     run_loop: type[RunLoop] = RunLoop,
 ) -> None:
     # Its names are default arguments: fast to look up, and still there while the interpreter tears modules down.
-    if guarded(event) is not None and isinstance(running(), run_loop):
-        stop(event, args)
+    if watched(event) is not None and isinstance(running(), run_loop):
+        if event in _SHOWN:
+            _note_display(args, sys._getframe(1))
+        else:
+            stop(event, args)
 
 
 def stop(event: str, args: tuple[Any, ...] = ()) -> None:
@@ -129,7 +139,7 @@ def stop(event: str, args: tuple[Any, ...] = ()) -> None:
     if machine is None or not machine.guarded or _io_allowed.get():
         return
     trusted, place = _on_the_stack(sys._getframe(1))
-    if trusted or _is_time_zone(args):
+    if trusted or _is_time_zone(args) or _is_displayed(args, sys._getframe(1).f_back):
         return
     act, instead = GUARDED[event]
     where = line_of(place)
@@ -163,6 +173,38 @@ def _is_time_zone(args: tuple[Any, ...]) -> bool:
     """Return whether a time zone's file is opened, which C code does without a frame on the stack."""
     zoneinfo = sys.modules.get("zoneinfo")
     return zoneinfo is not None and args != () and str(args[0]).startswith(tuple(zoneinfo.TZPATH))
+
+
+# --- the display of exceptions that nobody can catch -----------------------------------------------------------------
+
+_display = threading.local()
+"""What is being displayed in a thread: where its code is meanwhile, and the names of the source files."""
+
+
+def _note_display(args: tuple[Any, ...], frame: FrameType) -> None:
+    """Note which files are read to display an exception, as one that ``__del__`` raised."""
+    shown = args[1] if len(args) == 2 else None
+    error: BaseException | None = args[2] if shown is None else shown.exc_value
+    traceback: TracebackType | None = args[3] if shown is None else shown.exc_traceback
+    names: set[str] = set()
+    while len(names) < _MOST_FILES:
+        while traceback is not None:
+            names.add(os.path.basename(traceback.tb_frame.f_code.co_filename))
+            traceback = traceback.tb_next
+        error = None if error is None else error.__cause__ or error.__context__
+        if error is None:
+            break
+        traceback = error.__traceback__
+    _display.now = id(frame), frame.f_lasti, names
+
+
+def _is_displayed(args: tuple[Any, ...], frame: FrameType | None) -> bool:
+    """Return whether a source file is opened by the display: then the code has not moved on since it began."""
+    now = getattr(_display, "now", None)
+    if now is None or frame is None or not args:
+        return False
+    frame_id, lasti, names = now
+    return (id(frame), frame.f_lasti) == (frame_id, lasti) and os.path.basename(str(args[0])) in names
 
 
 # --- installing it ----------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from outlast_workflow.errors.task import ReadOnlyContextError
 from outlast_workflow.history.events import Event, Failure, SignalReceived, UpdateAccepted, UpdateCompleted
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.greenlets import in_greenlet
+from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.loop.read_only import ReadOnlySection
 from outlast_workflow.loop.source_lines import waiting_stack
@@ -55,8 +56,15 @@ STACK_TRACE = "__stack_trace"
 HANDLERS = "__handlers"
 """The query that every workflow answers: which signals, queries and updates it handles, with their parameters."""
 
-RAISED = (Exception, BaseExceptionGroup, asyncio.CancelledError, GeneratorExit, SystemExit)
-"""Exceptions that become a query's or validator's answer. Includes ``SystemExit``: a caller cannot stop the worker."""
+RAISED = (
+    Exception,
+    BaseExceptionGroup,
+    asyncio.CancelledError,
+    GeneratorExit,
+    SystemExit,
+    KeyboardInterrupt,
+)
+"""Exceptions that become a query's or validator's answer: a caller cannot stop the worker. Ctrl-C is none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +265,8 @@ class Handling:
         except ReadOnlyContextError as error:
             raise SpoiledMachine(update.update_id, failure_of(error, self._converter)) from error
         except RAISED as error:
+            if is_ctrl_c(error):
+                raise
             return failure_of(error, self._converter)
         return None
 

@@ -42,6 +42,7 @@ from outlast_workflow.loop import asyncio_fixes
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.eviction import close_loop
 from outlast_workflow.loop.futures import DurableFuture, log_unawaited
+from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.loop.source_lines import line_of, waiting_line
 from outlast_workflow.options.activity import ActivityOptions
@@ -400,11 +401,9 @@ class WorkflowMachine:
                 result = await enter_intercepted(definition, instance, arguments, self.started.headers)
             else:
                 result = await definition.enter(instance, arguments)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            # The garbage collector closes what was left.
-            if isinstance(error, GeneratorExit) and not self.loop.is_running():
+            # The garbage collector closes what was left; Ctrl-C ends the program, not the run.
+            if (isinstance(error, GeneratorExit) and not self.loop.is_running()) or is_ctrl_c(error):
                 raise
             if not self.log.closed:
                 self._end(self._outcomes.raised(error))

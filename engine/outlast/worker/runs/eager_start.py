@@ -16,6 +16,7 @@ from outlast.worker.runs.task_builder import Decider
 from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast_runs.start import Started, StartRun
 from outlast_store.database.driver_errors import lasts
+from outlast_workflow.loop.keyboard import is_ctrl_c
 
 logger = logging.getLogger("outlast.worker")
 
@@ -76,7 +77,7 @@ class EagerStarts:
             commands, own, seen_seq = cached_run.run_workflow_task(self._clock.now())
         except BaseException as error:
             machine.evict()
-            if isinstance(error, KeyboardInterrupt):
+            if is_ctrl_c(error):
                 raise
             logger.debug(
                 "the first workflow task of %s failed; it is started without it",

@@ -37,6 +37,7 @@ from outlast_workflow.data.headers import taken_apart
 from outlast_workflow.errors import OutlastError, RunNotFoundError
 from outlast_workflow.errors.task import ReadOnlyContextError
 from outlast_workflow.history.events import WorkflowStarted
+from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.run.handler_tasks import RAISED
 from outlast_workflow.run.machine import WorkflowMachine
 from outlast_workflow.run.replay import replay
@@ -168,6 +169,8 @@ class QueryAnswers:
                 machine.make(started, self._runtime.environment.clock.now())
             return query_machine(machine, request, self._settings)[0]
         except RAISED as error:
+            if is_ctrl_c(error):
+                raise
             return QueryResult(failure=failure_of(error, converter))
         finally:
             machine.evict()
@@ -230,5 +233,7 @@ def query_machine(
             watch.leave()
         return QueryResult(failure=failure_of(machine.log.refusal or stop, settings.converter)), True
     except RAISED as error:
+        if is_ctrl_c(error):
+            raise
         spoiled = isinstance(error, ReadOnlyContextError) or machine.log.refusal is not None
         return QueryResult(failure=failure_of(error, settings.converter)), spoiled

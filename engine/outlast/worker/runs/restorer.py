@@ -18,6 +18,7 @@ from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast_runs.claims import ReleaseRuns
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import JournalClosedError
+from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.run.replay import replay
 
 
@@ -122,7 +123,7 @@ class RunRestorer:
             replayed = replay(machine, rows)
         except BaseException as error:
             machine.evict()
-            if isinstance(error, KeyboardInterrupt):
+            if is_ctrl_c(error):
                 raise
             self._tasks.failed(run, error, rows[-1][0])
             return None

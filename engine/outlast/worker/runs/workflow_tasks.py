@@ -28,6 +28,7 @@ from outlast_runs.workflow_task import Applied
 from outlast_store.database.driver_errors import lasts
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
+from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.run.handler_tasks import SpoiledMachine
 
@@ -131,7 +132,7 @@ class WorkflowTasks:
             self._runtime.journal.submit(change, partial(self._rejected, cached_run.run_id))
             return
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
+            if is_ctrl_c(error):
                 raise
             self._cache.discard(cached_run)
             self.failed(cached_run.run, error, cached_run.seen_seq)
