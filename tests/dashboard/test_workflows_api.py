@@ -314,6 +314,20 @@ async def test_one_thing_is_done_to_many_a_step_at_a_time(served: Served) -> Non
     assert await served.client.count() == 0
 
 
+async def test_closed_alone_is_a_filter_and_a_switch_that_is_off_is_none(served: Served) -> None:
+    for number in range(3):
+        await started(served, workflow_id=f"c-{number}")
+    await served.client.handle("c-0").terminate()
+    for nothing in ({}, {"attention": False}, {"overdue": False}, {"latest": True}, {"latest": False}):
+        refused = await served.web.post("/api/bulk/delete", params=nothing, json={})
+        assert (refused.status_code, refused.json()["field"]) == (422, "filters"), nothing
+    gone = (await served.web.post("/api/bulk/delete", params={"open": False}, json={})).json()
+    assert gone == {"done": 1, "refused": [], "cursor": None}
+    assert await served.client.count(open=True) == 2
+    ended = (await served.web.post("/api/bulk/terminate", params={"open": True}, json={})).json()
+    assert ended["done"] == 2
+
+
 async def test_cancel_and_terminate_end_a_workflow(served: Served) -> None:
     first, second = await started(served), await started(served)
     assert (await served.web.post(f"/api/workflows/{first}/cancel", json={"reason": "no"})).status_code == 202

@@ -43,6 +43,19 @@ class Filters(TypedDict, total=False):
     latest: bool
 
 
+_SWITCHES: Final = frozenset({"attention", "overdue", "latest"})
+"""Filters that, switched off, leave out nothing."""
+
+
+def leaves_out(filters: Mapping[str, Any]) -> bool:
+    """Return whether filters leave out some workflow. ``latest`` does not: each workflow has a latest run."""
+    return any(
+        value is not None and not (name in _SWITCHES and value is False)
+        for name, value in filters.items()
+        if name != "latest"
+    )
+
+
 def run_filter(
     *,
     status: Statuses | None = None,

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import Field, StrictInt, StrictStr, WithJsonSchema
 
 from outlast.client.bulk import Bulk, BulkOutcome
-from outlast.visibility.filters import Filters
+from outlast.visibility.filters import Filters, leaves_out
 from outlast.visibility.views import View
 from outlast_dashboard.api.contract.filters import RunFilters
 from outlast_dashboard.api.contract.models import ReasonBody
@@ -82,8 +82,7 @@ async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) 
     Raises:
         InvalidOptionError: There is no filter, or a detail is missing or not valid.
     """
-    said = {name for name, value in filters.items() if value is not None and value is not False}
-    if not said - {"latest"}:
+    if not leaves_out(filters):
         raise InvalidOptionError("a bulk action needs a filter that says which runs", field="filters")
     limit = integer("limit", body.limit, 1, MOST_PER_REQUEST)
     walk = _walk(web.client.bulk(cursor=body.cursor, **filters), action, body)

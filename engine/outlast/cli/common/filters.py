@@ -12,7 +12,7 @@ import typer
 from outlast.client.client import Client
 from outlast.text.attributes import conditions
 from outlast.text.parsing import moment
-from outlast.visibility.filters import Filters
+from outlast.visibility.filters import Filters, leaves_out
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.times import to_datetime
 
@@ -110,7 +110,13 @@ class Chosen:
     @property
     def is_empty(self) -> bool:
         """Whether no filter was given, so that every workflow matches. ``--latest`` alone does not count as one."""
-        return not any(value for name, value in self._given.items() if name != "latest")
+        # A flag that was not given is False, an option that may be repeated an empty list. Zero is a value.
+        return not leaves_out(
+            {
+                name: None if value is False or value in ([], ()) else value
+                for name, value in self._given.items()
+            }
+        )
 
     def filters(self, client: Client) -> Filters:
         """Return the filters for ``client.list``, ``count`` and ``bulk``."""
