@@ -111,6 +111,18 @@ def test_each_attempt_is_a_span_and_what_is_between_was_waiting() -> None:
     assert [(mark.at, mark.words) for mark in found.marks] == [(12 * S, "start-to-close")]
 
 
+def test_an_attempt_that_was_lost_with_its_worker_did_not_fail() -> None:
+    attempts = (
+        attempt(1, 1 * S, 2 * S, outcome="rescued"),
+        attempt(2, 2 * S, 3 * S, outcome="handed_back"),
+        attempt(3, 3 * S, 4 * S, outcome="cancelled"),
+    )
+    found = drawing(activity(status="cancelled", attempt=3, closed_at=4 * S), attempts=attempts)
+    looks = [span.look for span in lane(found, "charge").spans]
+    assert looks == ["waiting", "lost", "lost", "cancelled"]
+    assert {"lost", "cancelled", "running"} <= found.looks
+
+
 def test_an_activity_in_backoff_waits_until_its_next_attempt() -> None:
     found = lane(
         drawing(

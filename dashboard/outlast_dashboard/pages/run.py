@@ -26,8 +26,10 @@ from outlast_dashboard.problems import Problem, ProblemError
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web
 from outlast_store.reads.activities import find_activities
-from outlast_store.reads.failure_groups import find_failure_groups
+from outlast_store.reads.failure_groups import FailureGroup, find_failure_groups
 from outlast_store.reads.timeline import RunTimeline, find_attempts, run_timeline
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.primitives.enums import PropagationKind
 
 router = APIRouter()
 
@@ -81,10 +83,21 @@ async def _values(
         "failures": [
             (group, cause_of(orjson.loads(group.document)) if group.document is not None else None)
             for group in await runtime.read(find_failure_groups, row.run_id, MOST_FAILURE_GROUPS)
+            if not _is_the_end(row, group)
         ],
         "history": history_of(events, choice, principal, children),
         "now": web.now(),
     }
+
+
+def _is_the_end(run: RunRow, group: FailureGroup) -> bool:
+    """Return whether a failure is the run's own end, which the page tells in its head."""
+    latest = group.latest
+    return (
+        run.closed_at is not None
+        and latest.source_kind == "workflow_run"
+        and latest.propagation_kind not in (PropagationKind.TASK, PropagationKind.UPDATE)
+    )
 
 
 @router.get("/workflows/{workflow_id}/history.json")

@@ -132,7 +132,7 @@ def history_of(
     has_newer, has_older = (more, begun) if forward else (begun, more)
     return RunHistory(
         lines,
-        _groups(lines, events, found.activities, known) if choice.view == "groups" else [],
+        _groups(_work(lines, choice), events, found.activities, known) if choice.view == "groups" else [],
         {"after": last, "before": None} if has_newer and events else None,
         {"before": first, "after": None} if has_older and events else None,
     )
@@ -148,6 +148,11 @@ def _line(event: EventView, names: Mapping[int, str]) -> EventLine:
         text.decode() if len(text) <= MOST_SHOWN_BYTES else None,
         len(text),
     )
+
+
+def _work(lines: Sequence[EventLine], choice: RunChoice) -> Sequence[EventLine]:
+    """Leave the bookkeeping out of the groups, unless it was asked for."""
+    return lines if choice.events == "tasks" else [line for line in lines if not line.is_quiet]
 
 
 def _groups(
@@ -196,11 +201,11 @@ def _conclude(
         if row.closed_at is not None:
             group.took = (row.closed_at - row.scheduled_at) / 1e6
         return
-    if len(lines) > 1:
-        group.took = (lines[-1].recorded_at - lines[0].recorded_at).total_seconds()
     ended = [line for line in lines if line.type.endswith(_ENDS)]
     if ended:
         group.status = _status(ended[-1])
+        if len(lines) > 1:
+            group.took = (ended[-1].recorded_at - lines[0].recorded_at).total_seconds()
     elif lines[0].type.endswith("Scheduled"):
         group.status = "running"
 

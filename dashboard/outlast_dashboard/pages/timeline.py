@@ -23,7 +23,7 @@ from outlast_dashboard.pages.timeline_axis import WIDTH, Axis
 from outlast_dashboard.pages.timeline_folding import Folded, Part
 from outlast_store.reads.timeline import Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
-from outlast_workflow.primitives.enums import ActivityStatus, TimeoutKind
+from outlast_workflow.primitives.enums import ActivityStatus, AttemptOutcome, TimeoutKind
 from outlast_workflow.primitives.times import seconds, to_datetime
 
 LEAST_WIDTH: Final = 3.0
@@ -114,6 +114,11 @@ class Timeline:
     axis: Axis
     lanes: list[Lane]
     left_out: int = 0
+
+    @property
+    def looks(self) -> set[str]:
+        """How its rectangles are drawn: what a legend has to explain."""
+        return {word for lane in self.lanes for box in self.drawn(lane) for word in box.look.split()}
 
     def drawn(self, lane: Lane) -> list[Drawn]:
         """Return the rectangles of a lane: the past, the future, and the marks over them."""
@@ -373,7 +378,11 @@ def _applies(row: ActivityRow, kind: TimeoutKind) -> bool:
 
 
 def _attempt_look(attempt: AttemptRow) -> str:
-    return "timed_out" if attempt.timeout_kind is not None else "failed"
+    if attempt.timeout_kind is not None:
+        return "timed_out"
+    outcome = AttemptOutcome(attempt.outcome)
+    # An attempt whose worker died or stopped did not fail: another one does its work.
+    return outcome.value if outcome in (AttemptOutcome.FAILED, AttemptOutcome.CANCELLED) else "lost"
 
 
 def _message_lane(events: Sequence[Happening]) -> Lane:

@@ -17,7 +17,7 @@ MOST_TICKS: Final = 6
 MOST_FAR: Final = 3
 """How many instants behind the break have a place of their own."""
 BREAK: Final = 20.0
-FAR: Final = 75.0
+FAR: Final = 100.0
 """The width of the place of an instant behind the break."""
 AHEAD: Final = 2
 """How many times longer than the past the future may be before the axis is broken."""
