@@ -28,7 +28,9 @@ import orjson
 
 from outlast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
 from outlast_store.journal.batch import Batch
-from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow
+from outlast_store.reads.serving import Polled
+from outlast_store.reads.workers import ALL_WORKERS
+from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
 from outlast_store.transitions.activity_ends import cancel_activity, close_activity
 from outlast_store.transitions.attempts import delete_attempt, read_attempt
 from outlast_workflow.data.failures import activity_timeout_failure, message_of, plain_failure
@@ -250,7 +252,7 @@ def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, de
     state = _why_no_retry(row, policy, kind)
     available_at = batch.now + policy.delay_us(row.charged_attempt, batch.random())
     no_time_left = state is None and _beyond_schedule_to_close(row, available_at)
-    failure = _timeout_failure(row, kind, deadline_at, state)
+    failure = _timeout_failure(row, kind, deadline_at, state, _lack(batch, row))
     if had_attempt:
         record_attempt(batch, row, AttemptOutcome.TIMED_OUT, kind, failure)
     if state is None and not no_time_left:
@@ -331,8 +333,24 @@ def _beyond_schedule_to_close(row: ActivityRow, available_at: int) -> bool:
 # --- what is written about it ---------------------------------------------------------------------------------------
 
 
+def _lack(batch: Batch, row: ActivityRow) -> str | None:
+    """Return which worker an activity lacked that was ready and that nobody began."""
+    if row.status != ActivityStatus.PENDING or row.available_at > batch.now:
+        return None
+    polled = batch.memo.get("polled")
+    if polled is None:
+        workers = [WorkerRow(*values) for values in batch.scan(ALL_WORKERS, ())]
+        polled = batch.memo["polled"] = Polled.of(workers, batch.now)
+    lack = polled.lack_of_activity(row.task_queue, row.activity_type)
+    return None if lack is None else lack.cause
+
+
 def _timeout_failure(
-    row: ActivityRow, kind: TimeoutKind, deadline_at: int, state: RetryState | None
+    row: ActivityRow,
+    kind: TimeoutKind,
+    deadline_at: int,
+    state: RetryState | None,
+    lack: str | None = None,
 ) -> Failure:
     """Return a timeout's document: kind, deadline, last heartbeat details, and the previous failure as cause."""
     return activity_timeout_failure(
@@ -346,6 +364,7 @@ def _timeout_failure(
         if row.heartbeat_details is not None
         else None,
         cause=orjson.loads(row.last_failure) if row.last_failure is not None else None,
+        lack=lack,
     )
 
 

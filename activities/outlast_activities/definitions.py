@@ -21,6 +21,7 @@ from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DurableCallError, InvalidOptionError
 from outlast_workflow.loop.greenlets import wait
 from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.validation import validate_name
 from outlast_workflow.primitives.enums import CancellationType
@@ -313,6 +314,7 @@ def defn(
     cancellation_type: CancellationType | str | None = None,
     summary: str | None = None,
     executor: Executor = "thread",
+    **unknown: Any,
 ) -> Any:
     """Declare an activity.
 
@@ -330,10 +332,13 @@ def defn(
         summary: What its calls do, in at most 200 characters of plain text, shown to everybody, not encoded by codecs.
         executor: Where a ``def`` runs: a thread, or a process if it computes for long. An activity of a process is a
             function at the top of a module that can be imported.
+        **unknown: Options that there are not: the error says what is meant.
 
     Raises:
         InvalidOptionError: An option is out of range, or the function cannot be an activity; the message says why.
     """
+    if unknown:
+        refuse_unknown("@activity.defn", unknown, ("name", *ActivityOptions.fields, "executor"))
     if name is not None:
         validate_name("activity name", name)
     if executor not in ("thread", "process"):

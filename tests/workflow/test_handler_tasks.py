@@ -122,6 +122,16 @@ def test_a_handler_counts_as_running_until_it_has_ended(basket: WorkflowMachine)
     assert basket.handlers_running == 1
 
 
+def test_a_run_that_ends_before_its_handlers_names_them(
+    basket: WorkflowMachine, caplog: pytest.LogCaptureFixture
+):
+    run_task(basket, signal("add_later", "a"), signal("add", "b"), signal("add_later", "c"))
+    assert basket._handling is not None
+    with caplog.at_level(logging.WARNING, logger="outlast.workflow"):
+        basket._handling.log_unfinished()
+    assert "still running: add_later (2 times); await workflow.wait_condition" in caplog.text
+
+
 def test_an_update_is_answered_with_what_its_handler_returns(basket: WorkflowMachine):
     commands = run_task(basket, updates=(update("u-1", "a"),))
     assert basket.considered is not None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from outlast_workflow.errors import InvalidOptionError, OutlastError
 from outlast_workflow.options.options import (
     DEFAULT_RETRY_POLICY,
+    MAX_SECONDS,
     ActivityOptions,
     RetryPolicy,
     StartOptions,
@@ -443,3 +444,10 @@ def test_a_memo_is_the_options_own():
     options = StartOptions(memo=memo)
     memo["a"].append(2)
     assert options.memo == {"a": [1]}
+
+
+def test_the_longest_wait_is_a_hundred_times_the_first_unless_it_is_given() -> None:
+    assert RetryPolicy(initial_interval=500).max_interval == 50_000
+    assert RetryPolicy() == RetryPolicy(max_interval=100) == RetryPolicy(max_interval=None)
+    assert RetryPolicy(initial_interval=MAX_SECONDS).max_interval == MAX_SECONDS
+    assert RetryPolicy(initial_interval=0.5).delay_us(30, 0) == 50_000_000

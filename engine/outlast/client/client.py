@@ -24,6 +24,7 @@ from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall, call_of
 from outlast_workflow.errors import WorkflowClosedError
 from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions, start_options
 from outlast_workflow.primitives.interceptor_chain import Chain
 
@@ -119,6 +120,7 @@ class Client(Connection):
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
+        **unknown: Any,
     ) -> WorkflowHandle[Any]:
         """Start a workflow. When this returns, the start is durable.
 
@@ -129,6 +131,7 @@ class Client(Connection):
             task_queue: The task queue whose workers run it.
             options: Timeouts, retries, memo, search attributes, delay, priority, and what to do if the id is taken.
             result_type: How to read the result of a workflow that is named by a string.
+            **unknown: Options that there are not: the error says what is meant.
 
         Returns:
             A handle to the run; its ``existed`` says whether the workflow was there already.
@@ -141,6 +144,8 @@ class Client(Connection):
             WorkflowAlreadyStartedError: The id is taken; ``StartOptions.return_existing()`` returns its handle.
             StoreError: The database did not take the start.
         """
+        if unknown:
+            refuse_unknown("start", unknown, ("id", "task_queue", "options", "result_type"))
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options))
         return await self._starts.start(call, result_type)
 
@@ -196,8 +201,7 @@ class Client(Connection):
             request_id: A key of your own. Signals with the same key reach the workflow once.
             id: The workflow id.
             task_queue: As for :meth:`start`.
-            options: As for :meth:`start`; the duplicate policy says what to do if the id is closed, and
-                ``terminate_existing`` also what to do if it is open.
+            options: As for :meth:`start`; the duplicate policy is about a closed id, ``terminate_existing`` any id.
             result_type: As for :meth:`start`.
 
         Raises:
@@ -255,16 +259,14 @@ class Client(Connection):
     ) -> UpdateHandle[Any]:
         """Send a workflow an update, and start it first if the id is not open. Both are one transaction.
 
-        A run that this starts handles the update before the first step of its run method; with ``@workflow.init`` its
-        instance has the input by then. The workflow is started even if the update is rejected.
+        A run that this starts handles the update as in :meth:`signal_with_start`, and starts even if it is rejected.
 
         Args:
             workflow: As for :meth:`start`.
             args: The workflow's arguments.
             update: ``Order.set_price(5)``, or an update's name.
             update_args: The arguments of an update that is given by name.
-            update_id: A key of your own. Another update with the same id returns the same result, even after the
-                workflow has ended. A UUIDv7 if not given.
+            update_id: A key of your own, a UUIDv7 by default. Updates with the same id have one result, for good.
             wait_for: The stage to wait for: ``accepted`` or ``completed``.
             timeout: Seconds to wait for that stage; without limit if ``None``.
             id: The workflow id.
@@ -562,8 +564,7 @@ class Client(Connection):
     async def export_history(self, workflow_id: str, run_id: str | None = None) -> dict[str, Any]:
         """Export one run; the parameters and errors are those of :meth:`describe`.
 
-        Returns:
-            The run and its history as one JSON document, whose format is in ``docs/replaying.md``.
+        The result is one JSON document, whose format is in ``docs/replaying.md``.
         """
         return await self.handle(workflow_id, run_id=run_id).export_history()
 
@@ -586,8 +587,7 @@ class Client(Connection):
 
         Args:
             source: A file that ``outlast export`` wrote, or documents.
-            progress: Called with the phase, ``check`` or ``import``, and how far it is: bytes of the file (or
-                documents) checked, runs imported.
+            progress: Called with the phase, ``check`` or ``import``, and the bytes or documents checked, or the runs.
 
         Raises:
             InvalidHistoryError: A document, a history or a chain is invalid, or a run is open; nothing was written.

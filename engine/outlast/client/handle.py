@@ -44,6 +44,7 @@ from outlast_workflow.errors import (
 )
 from outlast_workflow.errors.result import StillRunningError
 from outlast_workflow.options.options import timeout_seconds
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import Seconds, validate_reason
 
 T = TypeVar("T")
@@ -151,7 +152,11 @@ class WorkflowHandle(Generic[T]):
     async def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
 
     async def signal(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
-        self, signal: Any, *args: Any, request_id: str | None = None
+        self,
+        signal: Any,
+        *args: Any,
+        request_id: str | None = None,
+        **unknown: Any,
     ) -> None:
         """Send a signal. When this returns, the signal is durable; signals are handled in their order of arrival.
 
@@ -159,6 +164,7 @@ class WorkflowHandle(Generic[T]):
             signal: ``Order.approve``, ``Order.approve("ada")``, or a signal's name.
             *args: The signal's arguments.
             request_id: A key of your own. Signals with the same key reach the workflow once, however often you retry.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
@@ -167,6 +173,8 @@ class WorkflowHandle(Generic[T]):
             InvalidOptionError: The signal or the key cannot be one.
             PayloadEncodeError: An argument has no JSON form.
         """
+        if unknown:
+            refuse_unknown("signal", unknown, ("request_id",))
         asked = call_of(SignalCall, signal, args)
         interceptors = self._context.interceptors
         if not interceptors:
@@ -223,16 +231,17 @@ class WorkflowHandle(Generic[T]):
         id: str | None = None,
         timeout: float | None = None,
         result_type: Any = None,
+        **unknown: Any,
     ) -> Any:
         """Send the workflow an update, and wait for its result.
 
         Args:
             update: ``Order.set_price``, ``Order.set_price(5)``, or an update's name.
             *args: The update's arguments.
-            id: A key of your own. An update with one id happens once in the whole chain, and sending it again returns
-                the same result. A UUIDv7 if not given.
+            id: A key of your own: updates with the same id happen once in the chain. A UUIDv7 by default.
             timeout: Seconds to wait for the result; without limit if ``None``. The update itself continues.
             result_type: How to read the result of an update that is given by name.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             UpdateRejectedError: Its validator refused it, or there is no such update; nothing is in the history.
@@ -242,6 +251,8 @@ class WorkflowHandle(Generic[T]):
             StructuralLimitError: Too many updates are open already; this one was refused.
             RequestTimeoutError: There was no result in time.
         """
+        if unknown:
+            refuse_unknown("execute_update", unknown, ("id", "timeout", "result_type"))
         made = await self._update(update, args, id, result_type, timeout)
         return await made.result(timeout)
 
@@ -453,7 +464,11 @@ class WorkflowHandle(Generic[T]):
     async def query(self, query: str, *args: Any, timeout: float = DEFAULT_TIMEOUT_S) -> Any: ...
 
     async def query(  # type: ignore[misc]  # as above
-        self, query: Any, *args: Any, timeout: float = DEFAULT_TIMEOUT_S, result_type: Any = None
+        self,
+        query: Any,
+        *args: Any,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        result_type: Any = None,
     ) -> Any:
         """Query the workflow, open or closed, without changing it.
 

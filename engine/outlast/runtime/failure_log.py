@@ -87,7 +87,7 @@ def _log_activity(committed: Committed, run: RunRow, row: ActivityRow, failure: 
     else:
         # The code of its workflow does not get to see it.
         level, then = logging.WARNING, f"{attempt}, after it was asked to stop"
-    if isinstance(event, ActivityFailed):
+    if isinstance(event, ActivityFailed | ActivityTimedOut):
         document: Failure | None = event.failure
     else:
         document = None if row.last_failure is None else orjson.loads(row.last_failure)
@@ -118,7 +118,9 @@ def _log(
 ) -> None:
     then = f" ({then})" if then else ""
     if failure.timeout_kind is not None:
-        text = f"{what} timed out{then}: {failure.timeout_kind}, {attributes['lateness_s']:.3f} s late"
+        lack = (document or {}).get("lack")
+        late = f"{failure.timeout_kind}, {attributes['lateness_s']:.3f} s late"
+        text = f"{what} timed out{then}: {late}{f'; {lack}' if lack else ''}"
         logger.log(level, "%s", text, extra=attributes)
         return
     if document is None:

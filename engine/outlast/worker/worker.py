@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from outlast.client.client import Client
 from outlast.worker.settings import WorkerSettings
@@ -19,6 +19,7 @@ from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.failure_types import FailureType, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, timeout_seconds
+from outlast_workflow.options.other_names import refuse_unknown
 
 if TYPE_CHECKING:
     from outlast.checking.checker import StaticChecks
@@ -28,6 +29,29 @@ if TYPE_CHECKING:
     from outlast.worker.threaded_worker import WorkerThread
 
 logger = logging.getLogger("outlast.worker")
+
+
+OPTIONS = (
+    "task_queue",
+    "workflows",
+    "activities",
+    "watchdog",
+    "watchdog_interval",
+    "lease_duration",
+    "max_cached_workflows",
+    "max_concurrent_activities",
+    "graceful_shutdown_timeout",
+    "default_activity_options",
+    "build_id",
+    "limits",
+    "workflow_failure_types",
+    "workflow_task_failure_types",
+    "static_checks",
+    "runtime_guard",
+    "own_thread",
+    "interceptors",
+    "retention",
+)
 
 
 class Worker:
@@ -87,7 +111,10 @@ class Worker:
         own_thread: bool = False,
         interceptors: Iterable[Interceptor] = (),
         retention: RetentionPolicy | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_unknown("Worker", unknown, OPTIONS)
         # The first worker loads what interceptors need; a process that only imports Worker does without it.
         from outlast.client.interceptors import checked_interceptors
 

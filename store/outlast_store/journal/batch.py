@@ -121,6 +121,8 @@ class Batch(LockedRows):
         """The change that is being applied."""
         self.answered: dict[RequestKey, Answer] = {}
         self.asked = False
+        self.memo: dict[str, Any] = {}
+        """What its changes have read once for all of them."""
         self._open = OpenItems()
         self._events: list[Values] = []
         self._appended: dict[str, list[tuple[int, Event, object]]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -14,13 +14,14 @@ from outlast_store.schema import tables
 from outlast_store.schema.rows import WorkerRow
 
 MOST_AWAKE = 1000
+ALL_WORKERS: Final = select(tables.workers, "1 = 1 ORDER BY worker_id")
+"""The statement that reads all registered workers."""
 MOST_NEGLECTED = 100
 
 
 def list_workers(connection: Connection) -> list[WorkerRow]:
     """Return all registered workers."""
-    text = select(tables.workers, "1 = 1 ORDER BY worker_id")
-    return [WorkerRow(*row) for row in fetch(connection, text)]
+    return [WorkerRow(*row) for row in fetch(connection, ALL_WORKERS)]
 
 
 def renew_lease(connection: Connection, worker_id: str, expires_at: int) -> bool:

@@ -9,6 +9,7 @@ from outlast_workflow.api.context import current_machine
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import DurableCallError, InvalidOptionError
+from outlast_workflow.options.other_names import advice
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue
 from outlast_workflow.options.start import StartOptions
@@ -154,8 +155,9 @@ def _named(workflow: Any) -> tuple[str, CallSignature | None]:
 def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
     unknown = given.keys() - ChildCallOptions.__annotations__.keys()
     if unknown:
-        known = ", ".join(ChildCallOptions.__annotations__)
-        raise DurableCallError(f"a child has no option {min(unknown)!r}: its options are {known}")
+        name = min(unknown)
+        known = tuple(ChildCallOptions.__annotations__)
+        raise DurableCallError(f"a child has no option {name!r}: {advice(name, known)}")
     queue, rank = given.get("task_queue"), given.get("priority")
     return ChildOptions(
         start=StartOptions(

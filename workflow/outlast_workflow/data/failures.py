@@ -99,6 +99,7 @@ def activity_error(
             attempt=event.attempt,
             retry_state=retry_state,
             heartbeat_details=_read_arguments(event.failure.get("heartbeat_details"), converter),
+            lack=event.failure.get("lack"),
         )
         cause = event.failure.get("cause")
     else:
@@ -124,6 +125,7 @@ def activity_timeout_failure(
     retry_state: RetryState | None = None,
     heartbeat_details: Payload | None = None,
     cause: Failure | None = None,
+    lack: str | None = None,
 ) -> Failure:
     """Return the document of an activity's timeout, built from rows, without user code or a data converter.
 
@@ -136,6 +138,7 @@ def activity_timeout_failure(
         retry_state: Why it is not retried; None if it is.
         heartbeat_details: The payload of the last heartbeat.
         cause: The previous attempt's failure; its own causes are cut off at the second level.
+        lack: Which worker was missing, if no live worker could have started it.
     """
     error = ActivityTimeoutError(
         timeout_kind=timeout_kind,
@@ -144,6 +147,7 @@ def activity_timeout_failure(
         activity_id=activity_id,
         attempt=attempt,
         retry_state=retry_state,
+        lack=lack,
     )
     failure: Failure = {
         "category": FailureCategory.TIMEOUT,
@@ -158,6 +162,8 @@ def activity_timeout_failure(
     }
     if retry_state is not None:
         failure["retry_state"] = retry_state
+    if lack is not None:
+        failure["lack"] = lack
     if heartbeat_details is not None:
         failure["heartbeat_details"] = heartbeat_details.value
     if cause is not None:

@@ -21,6 +21,7 @@ from outlast_workflow.declare.handlers import HandlerSet, handlers_of, takes_inp
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.loop.greenlets import in_greenlet
 from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureType, FailureTypes
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import refuse_reserved, validate_name
 from outlast_workflow.primitives.interceptor_chain import Chain
 
@@ -174,6 +175,9 @@ def run(fn: Any) -> Any:
     return RunMethod(fn) if inspect.iscoroutinefunction(fn) else PlainRunMethod(fn)
 
 
+OPTIONS = ("name", "workflow_failure_types", "workflow_task_failure_types")
+
+
 @overload
 def defn(target: C, /) -> C: ...  # type: ignore[overload-overlap]
 
@@ -204,6 +208,7 @@ def defn(
     name: str | None = None,
     workflow_failure_types: Iterable[FailureType] = (),
     workflow_task_failure_types: Iterable[FailureType] = (),
+    **unknown: Any,
 ) -> Any:
     """Declare a workflow.
 
@@ -214,10 +219,13 @@ def defn(
         workflow_failure_types: Exceptions, as classes or names, that fail the run although they would fail only the
             workflow task, such as ``NonDeterminismError``. Subclasses count; the worker's lists are asked afterwards.
         workflow_task_failure_types: Exceptions that fail only the workflow task, which is then retried.
+        **unknown: Options that there are not: the error says what is meant.
 
     Raises:
         InvalidOptionError: The target is not a workflow, or an option is not allowed; the message says why.
     """
+    if unknown:
+        refuse_unknown("@workflow.defn", unknown, OPTIONS)
     decorator = _Decorator(name, workflow_failure_types, workflow_task_failure_types)
     return decorator if target is None else decorator(target)
 

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overl
 
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DurableCallError, InvalidOptionError
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import validate_segment
 
 P = ParamSpec("P")
@@ -321,14 +322,17 @@ def signal(*, name: str) -> _SignalDecorator: ...
 def signal(*, dynamic: Literal[True]) -> _SignalDecorator: ...
 
 
-def signal(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False) -> Any:
+def signal(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False, **unknown: Any) -> Any:
     """Mark a method, plain or ``async``, that handles a signal.
 
     Args:
         fn: The method.
         name: The signal's name; by default the method's name. Keep it when you rename the code.
         dynamic: Whether the method handles every signal that has no other handler, as ``(self, name, args)``.
+        **unknown: Options that there are not: the error says what is meant.
     """
+    if unknown:
+        refuse_unknown("@workflow.signal", unknown, ("name", "dynamic"))
     made = _SignalDecorator(name, dynamic=dynamic)
     return made if fn is None else made(fn)
 
@@ -345,14 +349,17 @@ def query(*, name: str) -> _QueryDecorator: ...
 def query(*, dynamic: Literal[True]) -> _QueryDecorator: ...
 
 
-def query(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False) -> Any:
+def query(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False, **unknown: Any) -> Any:
     """Mark a plain method that answers a query. It may read anything, but must change nothing.
 
     Args:
         fn: The method.
         name: The query's name; by default the method's name.
         dynamic: Whether the method answers every query that has no other handler, as ``(self, name, args)``.
+        **unknown: Options that there are not: the error says what is meant.
     """
+    if unknown:
+        refuse_unknown("@workflow.query", unknown, ("name", "dynamic"))
     made = _QueryDecorator(name, dynamic=dynamic)
     return made if fn is None else made(fn)
 
@@ -373,14 +380,17 @@ def update(*, name: str) -> _UpdateDecorator: ...
 def update(*, dynamic: Literal[True]) -> _UpdateDecorator: ...
 
 
-def update(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False) -> Any:
+def update(fn: Any = None, /, *, name: str | None = None, dynamic: bool = False, **unknown: Any) -> Any:
     """Mark a method, plain or ``async``, that handles an update and returns its result.
 
     Args:
         fn: The method. ``@<its name>.validator`` marks another that may reject the update.
         name: The update's name; by default the method's name.
         dynamic: Whether the method handles every update that has no other handler, as ``(self, name, args)``.
+        **unknown: Options that there are not: the error says what is meant.
     """
+    if unknown:
+        refuse_unknown("@workflow.update", unknown, ("name", "dynamic"))
     made = _UpdateDecorator(name, dynamic=dynamic)
     return made if fn is None else made(fn)
 

@@ -60,6 +60,7 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
         timeout_kind: Which deadline it was.
         deadline_at: The deadline (aware, UTC). It lies in the future only if no attempt could have started before it.
         heartbeat_details: What the last heartbeat reported.
+        lack: Which worker was missing, if no live worker could have started it.
     """
 
     joins_cause = "; before that: "
@@ -68,6 +69,7 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
         "timeout_kind",
         "deadline_at",
         "heartbeat_details",
+        "lack",
     )
 
     def __init__(
@@ -80,14 +82,16 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
         attempt: int,
         retry_state: RetryState | None,
         heartbeat_details: tuple[Any, ...] = (),
+        lack: str | None = None,
     ) -> None:
         super().__init__(
             activity_type=activity_type,
             activity_id=activity_id,
             attempt=attempt,
             retry_state=retry_state,
-            message=f"{_TIMEOUT_WORDS[timeout_kind]} at {iso(from_datetime(deadline_at))}",
+            message=f"{_TIMEOUT_WORDS[timeout_kind]} at {iso(from_datetime(deadline_at))}{f'; {lack}' if lack else ''}",
         )
         self.timeout_kind = timeout_kind
         self.deadline_at = deadline_at
         self.heartbeat_details = heartbeat_details
+        self.lack = lack

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import orjson
 
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.retry_policy import DEFAULT_RETRY_POLICY, RetryPolicy
 from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.options.validation import (
@@ -111,7 +112,10 @@ class ActivityOptions(Value):
         priority: int | None = None,
         cancellation_type: CancellationType | str | None = None,
         summary: str | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_unknown("ActivityOptions", unknown, self.fields)
         timeouts = {
             "schedule_to_start": _timeout("schedule-to-start timeout", schedule_to_start_timeout),
             "start_to_close": _timeout("start-to-close timeout", start_to_close_timeout),

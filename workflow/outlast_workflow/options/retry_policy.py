@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import MAX_SECONDS, integer, number, timeout_seconds
 from outlast_workflow.primitives.times import microseconds, seconds
 from outlast_workflow.primitives.value_object import Value
@@ -65,7 +66,10 @@ class RetryPolicy(Value):
         max_attempts: int = 0,
         jitter: float = 0,
         non_retryable_error_types: Iterable[str | type[BaseException]] = (),
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_unknown("RetryPolicy", unknown, self.fields)
         initial = timeout_seconds("retry initial interval", initial_interval)
         longest = (
             _usual_cap(initial)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final, Self
+from typing import Any, Final, Never, Self
 
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
 from outlast_workflow.options.validation import duration_seconds, timeout_seconds, validate_summary
@@ -93,7 +94,10 @@ class StartOptions(Value):
         priority: int = 5,
         duplicate_policy: DuplicatePolicy | str = DuplicatePolicy.ALLOW_DUPLICATE,
         summary: str | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_unknown("StartOptions", unknown, self.fields)
         execution = _timeout("execution timeout", execution_timeout)
         run = _timeout("run timeout", run_timeout)
         delay = None if start_delay is None else duration_seconds("start delay", start_delay)

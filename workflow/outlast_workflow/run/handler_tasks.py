@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
@@ -153,7 +154,8 @@ class Handling:
         self._whose = whose
         self._received = 0
         self._kept: dict[int, SignalReceived] = {}
-        self.running = 0
+        self.running: list[str] = []
+        """The names of the signals and updates that are being handled."""
 
     @property
     def buffered(self) -> list[SignalReceived]:
@@ -197,7 +199,7 @@ class Handling:
                     parameter=error.parameter,
                     hint=error.hint,
                 ) from None
-            self.running += 1
+            self.running.append(event.name)
             context = self._context.copy()
             work = self._handle_signal(handler, arguments, number, event)
             _ = self._loop.create_task(work, name=event.name, context=context)
@@ -207,7 +209,7 @@ class Handling:
     ) -> None:
         # The input of the next run is already fixed, so the signal is passed on to that run.
         if self._continued_as_new():
-            self.running -= 1
+            self.running.remove(event.name)
             self._kept[number] = event
             return
         try:
@@ -225,7 +227,7 @@ class Handling:
             if not self._log.closed:
                 self._end(self._outcomes.raised(error))
         finally:
-            self.running -= 1
+            self.running.remove(event.name)
 
     def _intercepted(
         self, verb: str, handler: Handler, call: HandleSignal | HandleUpdate
@@ -285,7 +287,7 @@ class Handling:
                 name=event.name,
             )
         arguments = self._arguments(handler, event.name, event.input)
-        self.running += 1
+        self.running.append(event.name)
         _ = self._loop.create_task(
             self._handle_update(handler, arguments, event),
             name=event.name,
@@ -307,7 +309,7 @@ class Handling:
         else:
             self._answer(event.update_id, result, handler.fn.__qualname__)
         finally:
-            self.running -= 1
+            self.running.remove(event.name)
 
     def _raised(self, update_id: str, error: BaseException) -> None:
         log = self._log
@@ -414,11 +416,12 @@ class Handling:
     def log_unfinished(self) -> None:
         """Log a warning if handlers were still running when the run ended."""
         if self.running and not self._log.replaying:
+            names = Counter(self.running)
             logger.warning(
-                "workflow %s ended while %d of its handlers were still running: "
+                "workflow %s ended while handlers were still running: %s; "
                 "await workflow.wait_condition(workflow.all_handlers_finished) before the run method returns",
                 self._whose,
-                self.running,
+                ", ".join(name if times == 1 else f"{name} ({times} times)" for name, times in names.items()),
                 extra={"workflow_id": self._whose},
             )
 

@@ -477,7 +477,7 @@ class WorkflowMachine:
     @property
     def handlers_running(self) -> int:
         """Return how many signals and updates are being handled."""
-        return self._handling.running if self._handling is not None else 0
+        return len(self._handling.running) if self._handling is not None else 0
 
     def info(self) -> WorkflowInfo:
         """Return what ``workflow.info()`` shows."""

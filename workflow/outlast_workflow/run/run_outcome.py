@@ -36,6 +36,16 @@ BY_FAILURE_TYPE = "workflow_failure_types"
 """The ``by`` of a run whose workflow task failed with one of the ``workflow_failure_types``; likewise."""
 
 
+def _explain(error: TypeError) -> None:
+    """Say what to call instead, where ``asyncio.sleep`` was given a timedelta."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    asleep = traceback is not None and traceback.tb_frame.f_code is asyncio.sleep.__code__
+    if asleep and "timedelta" in str(error):
+        error.args = (f"{error}: asyncio.sleep takes seconds; workflow.sleep takes a timedelta, too",)
+
+
 class Outcomes:
     """The end of one run."""
 
@@ -72,6 +82,8 @@ class Outcomes:
         """Return the event of a run whose code raised: continuing as new, a cancellation, or the failure of the run."""
         if self.log.refusal is not None:
             return None
+        if isinstance(error, TypeError):
+            _explain(error)
         if isinstance(error, ContinueAsNew):
             return self.continued(error)
         if isinstance(error, asyncio.CancelledError) and self.cancel_request is not None:
