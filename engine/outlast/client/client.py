@@ -133,8 +133,7 @@ class Client(Connection):
             result_type: How to read the result of a workflow that is named by a string.
             **unknown: Options that there are not: the error says what is meant.
 
-        Returns:
-            A handle to the run; its ``existed`` says whether the workflow was there already.
+        The handle's ``existed`` says whether the workflow was there already.
 
         Raises:
             InvalidOptionError: An id, a task queue or an option cannot be used; nothing was written.
