@@ -19,7 +19,8 @@ from outlast_dashboard.notifications import ChangeSignal
 from outlast_dashboard.pages.forms import arguments, progress
 from outlast_dashboard.pages.login import _local
 from outlast_dashboard.pages.operations import by_workflow
-from outlast_dashboard.pages.rendering import ahead, database_label, nearness, until, used
+from outlast_dashboard.pages.rendering import ahead, database_label, lasted, nearness, since, until, used
+from outlast_dashboard.pages.streaming import without_counting
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
 
@@ -567,6 +568,22 @@ def test_a_deadline_is_a_bar_of_what_is_used() -> None:
     now = datetime(2026, 1, 31, tzinfo=UTC)
     bar = used(now + timedelta(seconds=20), now - timedelta(seconds=60), now, "run timeout")
     assert 'class="meter near" value="60.0" max="80.0"' in bar
-    assert 'aria-label="Run timeout: 1 min of 1 min 20 s used"' in bar
+    assert 'aria-label="Run timeout: time used"' in bar
     over = used(now - timedelta(seconds=20), now - timedelta(seconds=60), now)
     assert 'class="meter passed" value="40.0" max="40.0"' in over
+
+
+def test_a_page_on_which_only_time_has_passed_is_not_sent_again() -> None:
+    start = datetime(2026, 1, 31, tzinfo=UTC)
+    deadline = start + timedelta(seconds=80)
+
+    def page(after: int, status: str) -> str:
+        now = start + timedelta(seconds=after)
+        times = (until(deadline, now), ahead(deadline, now), since(start, now), lasted(start, None, now))
+        return f"<td>{status}</td>" + "".join((*times, used(deadline, start, now)))
+
+    assert page(1, "running") != page(70, "running")
+    assert without_counting(page(1, "running")) == without_counting(page(70, "running"))
+    assert without_counting(page(1, "running")) != without_counting(page(1, "failed"))
+    moved = page(1, "running").replace("2026-01-31T00:01:20", "2026-01-31T00:02:20")
+    assert without_counting(page(1, "running")) != without_counting(moved)

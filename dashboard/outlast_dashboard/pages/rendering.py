@@ -80,15 +80,13 @@ def used(deadline: datetime, start: datetime, now: datetime, what: str = "deadli
     gone = min(max(0.0, (now - start).total_seconds()), whole)
     near, soon = _thresholds(whole)
     return Markup(
-        '<progress class="meter {}" value="{:.1f}" max="{:.1f}" aria-label="{}: {} of {} used" '
+        '<progress class="meter {}" value="{:.1f}" max="{:.1f}" aria-label="{}: time used" '
         'data-from="{}" data-to="{}" data-near="{:g}" data-soon="{:g}"></progress>'
     ).format(
         nearness(deadline, now, whole),
         gone,
         whole,
         what.capitalize(),
-        words(int(gone)),
-        words(whole),
         start.isoformat(),
         deadline.isoformat(),
         near,

@@ -69,8 +69,9 @@ def live(web: Web, render: Callable[[], Awaitable[str]], stands: Callable[[], bo
                 if not stands():
                     return
                 took = loop.time() - began
-                if text != sent:
-                    sent, quiet = text, 0
+                told = without_counting(text)
+                if told != sent:
+                    sent, quiet = told, 0
                     yield _event(text)
                 else:
                     quiet += 1
@@ -80,6 +81,17 @@ def live(web: Web, render: Callable[[], Awaitable[str]], stands: Callable[[], bo
                 await changed.wait()
 
     return StreamingResponse(fragments(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+# The text and the look of a time, and how full the bar of a deadline is. The page counts these by itself.
+_COUNTING: Final = re.compile(
+    r'(?<=<time class=")[^"]*|(?<=>)[^<]*(?=</time>)|(?<=<progress class=")[^>]*(?= data-from=)'
+)
+
+
+def without_counting(text: str) -> str:
+    """Return a fragment without what only says that time has passed, so that a quiet page sends nothing."""
+    return _COUNTING.sub("", text)
 
 
 def _event(text: str) -> bytes:
