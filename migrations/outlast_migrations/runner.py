@@ -10,15 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from outlast_migrations.revisions import VERSION_TABLE
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _HERE: Final = Path(__file__).parent
 _ATTEMPTS: Final = 20
@@ -43,7 +47,9 @@ def migrate(bind: Engine | Connection, revision: str = "head") -> None:
             BEGIN and COMMIT are run here.
         revision: The version to reach.
     """
-    _run(bind, lambda script, found: script._upgrade_revs(revision, found))
+    from alembic.command import upgrade
+
+    _run(bind, lambda config: upgrade(config, revision))
 
 
 def downgrade(bind: Engine | Connection, revision: str = "base") -> None:
@@ -53,14 +59,41 @@ def downgrade(bind: Engine | Connection, revision: str = "base") -> None:
         bind: As for :func:`migrate`.
         revision: The version to reach; ``base`` removes every table but the one that holds the version.
     """
-    _run(bind, lambda script, found: script._downgrade_revs(revision, found))
+    from alembic.command import downgrade as alembic_downgrade
+
+    _run(bind, lambda config: alembic_downgrade(config, revision))
 
 
-def _run(bind: Engine | Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
+def migration_sql(found: str | None, revision: str = "head") -> str:
+    """Return the statements that bring a PostgreSQL database up to a version, for somebody else to run.
+
+    Args:
+        found: The version that it has; ``None`` if it has no tables.
+        revision: The version to reach.
+    """
+    from alembic.command import upgrade
+
+    written = StringIO()
+    with _alembic_lock:
+        upgrade(_config(written, dialect="postgresql"), f"{found or 'base'}:{revision}", sql=True)
+    return written.getvalue()
+
+
+def _config(output: TextIO | None = None, **attributes: Any) -> Config:
+    """Return Alembic's configuration. It needs no ini file."""
+    # Imported here, because most processes never migrate anything and Alembic takes a while to load.
+    from alembic.config import Config
+
+    config = Config(output_buffer=output, attributes=attributes)
+    config.set_main_option("script_location", str(_HERE).replace("%", "%%"))
+    return config
+
+
+def _run(bind: Engine | Connection, command: Callable[[Config], None]) -> None:
     with _autocommit_connection(bind) as connection:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                _attempt(connection, steps)
+                _attempt(connection, command)
             except DBAPIError as error:
                 if attempt >= _attempts(error):
                     raise
@@ -69,10 +102,21 @@ def _run(bind: Engine | Connection, steps: Callable[[Any, Any], Iterable[Any]]) 
                 return
 
 
-def _attempt(connection: Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
+def _attempt(connection: Connection, command: Callable[[Config], None]) -> None:
+    with one_transaction(connection), _alembic_lock:
+        command(_config(connection=connection))
+
+
+@contextmanager
+def one_transaction(connection: Connection) -> Generator[None]:
+    """Commit what is done inside as one, and roll it back if something fails.
+
+    Args:
+        connection: A connection in driver-level autocommit, with no transaction open.
+    """
     _begin(connection)
     try:
-        _run_steps(connection, steps)
+        yield
         connection.exec_driver_sql("COMMIT")
     except BaseException:
         if not connection.invalidated:
@@ -90,20 +134,6 @@ def _begin(connection: Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL {setting} = 0")
     if connection.exec_driver_sql(f"SELECT to_regclass('{VERSION_TABLE}')").scalar() is not None:
         connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE} FOR UPDATE").all()
-
-
-def _run_steps(connection: Connection, steps: Callable[[Any, Any], Iterable[Any]]) -> None:
-    with _alembic_lock, _quiet():
-        # Imported here, because most processes never migrate anything and Alembic takes a while to load.
-        from alembic.config import Config
-        from alembic.runtime.environment import EnvironmentContext
-        from alembic.script import ScriptDirectory
-
-        script = ScriptDirectory(_HERE)
-        environment = EnvironmentContext(Config(), script, fn=lambda found, _: steps(script, found))
-        with environment:
-            environment.configure(connection=connection, version_table=VERSION_TABLE)
-            environment.run_migrations()
 
 
 @contextmanager

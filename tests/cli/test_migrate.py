@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from tests.cli.conftest import Command
 
@@ -39,3 +40,22 @@ def test_a_password_is_never_shown(bare: Command) -> None:
     done = bare("migrate", "--url", "postgresql://u:s3cret@127.0.0.1:1/x?connect_timeout=2")
     assert done.code == 4
     assert "s3cret" not in done.err + done.out
+
+
+def test_the_statements_can_be_run_by_somebody_else(
+    bare: Command, new_postgresql_url: Callable[..., str]
+) -> None:
+    url = new_postgresql_url(migrated=False)
+    written = bare("migrate", "--url", url, "--sql")
+    assert written.code == 0
+    with psycopg.connect(url, autocommit=True) as connection:
+        assert connection.execute("SELECT to_regclass('workflow_runs')").fetchone() == (None,)
+        connection.execute(written.out.encode())
+    assert bare("count", "--url", url).out == "0\n"
+    assert bare("migrate", "--url", url, "--sql").out == f"-- the schema is up to date (version {HEAD})\n"
+
+
+def test_a_sqlite_file_has_no_use_for_the_statements(bare: Command, sqlite_url: str) -> None:
+    done = bare("migrate", "--url", sqlite_url, "--sql")
+    assert (done.code, done.out) == (2, "")
+    assert "migrated when it is opened" in done.err

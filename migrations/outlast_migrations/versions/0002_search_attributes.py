@@ -123,7 +123,7 @@ def _remake_runs(*more: sa.Column[object]) -> None:
 
 
 def _is_sqlite() -> bool:
-    return op.get_bind().dialect.name == "sqlite"
+    return op.get_context().dialect.name == "sqlite"
 
 
 def upgrade() -> None:
