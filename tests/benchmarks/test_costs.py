@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 from benchmarks.costs import WORK, Cost
+from benchmarks.counting import Counter
+
+from outlast import workflow
+from outlast.testing import TestEnvironment
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
@@ -64,3 +68,25 @@ def test_the_cost_model_of_the_page_is_what_is_counted() -> None:
         thing: [cost.commits, cost.statements, cost.reads, cost.rows, cost.bytes, cost.calls]
         for thing, cost in COSTS.items()
     }
+
+
+@workflow.defn
+async def waiting(labelled: bool) -> None:
+    for step in range(5):
+        if labelled:
+            workflow.set_progress(step, 5, "waiting")
+        await workflow.sleep(10)
+
+
+def test_progress_costs_no_statement_and_no_row() -> None:
+    async def counted(labelled: bool) -> tuple[int, int, int]:
+        with Counter() as counter:
+            async with TestEnvironment(workflows=[waiting]) as env:
+                await env.client.execute(waiting, labelled, id="first")
+                with counter.counting() as counts:
+                    await env.client.execute(waiting, labelled, id="second")
+        return counts.commits, counts.statements, counts.rows
+
+    without = TestEnvironment.run(counted, False)
+    assert without[0] >= 10
+    assert TestEnvironment.run(counted, True) == without

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -56,6 +56,21 @@ class Stream:
             assert begun["status"] == 200
             assert (await self._sent.get())["body"]
             yield
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncGenerator[Callable[[], Awaitable[str]]]:
+        """Ask, and read one piece after the other until the block ends."""
+        asking = asyncio.create_task(self._ask())
+        try:
+            assert (await self._sent.get())["status"] == 200
+            yield self._piece
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
+
+    async def _piece(self) -> str:
+        piece: str = (await self._sent.get())["body"].decode()
+        return piece
 
     async def rest(self) -> bytes:
         """What comes until it ends."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from tests.engine.conftest import MakeEnvironment
 
 from outlast import (
@@ -18,7 +22,7 @@ from outlast import (
     workflow,
 )
 from outlast.errors import InvalidOptionError, QueryFailedError
-from outlast.testing import Replayer
+from outlast.testing import Replayer, TestEnvironment
 from outlast.visibility.views import RunProgress
 
 LONG = "x" * 201
@@ -312,3 +316,62 @@ async def test_a_query_may_not_set_it(engine: MakeEnvironment) -> None:
 )
 def test_a_fraction_needs_a_total(progress: RunProgress, fraction: float | None) -> None:
     assert progress.fraction == fraction
+
+
+# --- any text --------------------------------------------------------------------------------------------------------
+
+
+async def _labelled_with(url: str, texts: list[str], name: str) -> None:
+    """Give every place for a label each of the texts, and read it back: there, and where it was imported to."""
+    expected = {f"{name}-{number}": text for number, text in enumerate(texts)}
+    async with TestEnvironment(workflows=[labelled_plainly, resting], activities=[wait_for], url=url) as env:
+        for id, text in expected.items():
+            await env.client.start(labelled_plainly, text, id=id, options=StartOptions(summary=text))
+        await env.sleep(5)
+        for id, text in expected.items():
+            seen = await env.client.describe(id)
+            for pending in (seen.pending_activities, seen.pending_timers, seen.pending_children):
+                assert [one.summary for one in pending] == [text]
+            assert (seen.run.summary, seen.run.progress) == (text, RunProgress(done=1, total=2, message=text))
+        await env.sleep(500)
+        documents = [one for id in expected async for one in env.client.export_histories(workflow_id=id)]
+        exported = await _shown(env, expected)
+    async with TestEnvironment() as other:
+        await other.client.import_histories(documents)
+        assert await _shown(other, expected) == exported
+        for (run, *_), summaries in exported:
+            assert set(summaries) <= {None, expected[run]}
+
+
+async def _shown(env: TestEnvironment, ids: Iterable[str]) -> list[Any]:
+    """What closed runs show of their labels."""
+    found: list[Any] = []
+    for id in ids:
+        seen = await env.client.describe(id)
+        events = [event async for event in env.client.handle(id).history()]
+        said = [event.payload.get("summary") for event in events if "summary" in event.payload]
+        found.append(((id, seen.run.summary, seen.run.progress), said))
+    return found
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    """A database that lasts from one environment to the next."""
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite_url", pytest.param("postgresql_url", marks=pytest.mark.postgresql)], indirect=True
+)
+def test_any_text_survives_every_store_and_a_move(url: str) -> None:
+    characters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+    names = (f"example-{number}" for number in itertools.count())
+
+    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.text(characters, min_size=1, max_size=200), min_size=4, max_size=8))
+    @example(["\n\t\x1b[31m", "\U0001f600" * 200, "\\'\"", "\ue000\uffff"])
+    def check(texts: list[str]) -> None:
+        TestEnvironment.run(_labelled_with, url, texts, next(names))
+
+    check()
