@@ -200,7 +200,11 @@ def release(run: RunRow, now: int) -> None:
     """
     run.owner_id = None
     run.fence += 1
-    if run.wake_at is None or run.wake_at > now or run.not_before > now:
+    if run.wake_at is None or run.not_before > now:
+        return
+    if run.wake_at > now:
+        # Only a clock that was ahead calls a run that is not delayed later than now.
+        run.wake_at = now
         return
     run.owner_losses += 1
     if run.owner_losses >= 2:

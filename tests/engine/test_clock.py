@@ -9,6 +9,7 @@ from tests.engine.process import until_so
 
 from outlast.client.client import Client
 from outlast.runtime import runtime
+from outlast_store.schema.ids import first_id_at
 from outlast_workflow.environment import SystemClock
 
 HOUR_US = 3_600_000_000
@@ -29,6 +30,16 @@ async def test_whoever_sets_the_machines_clock_moves_no_deadline(
         set_to = time.time_ns() + HOUR_US * 1000
         monkeypatch.setattr(time, "time_ns", lambda: set_to)
         assert 0 <= clock.now() - before < HOUR_US / 2
+
+
+async def test_a_process_whose_clock_is_ahead_when_it_connects_dates_no_id_ahead(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, ahead = time.time_ns() // 1000, time.time_ns() + 24 * HOUR_US * 1000
+    monkeypatch.setattr(time, "time_ns", lambda: ahead)
+    async with Client.connect(postgresql_url) as client:
+        made = client.runtime.environment.ids.next()
+    assert first_id_at(now - HOUR_US) < made < first_id_at(now + HOUR_US)
 
 
 async def test_the_databases_clock_is_measured_again_and_again(

@@ -84,8 +84,10 @@ class WitnessBatch(Batch):
 
     def execute(self, text: str, values: Values) -> int:
         if isinstance(self.change, DeclareWorkerLost):
-            rows = self.scan("SELECT lease_expires_at FROM workers WHERE worker_id = ?", values[:1])
-            if rows and rows[0][0] > self.now:
+            text_of_lease = "SELECT lease_expires_at, lease_duration FROM workers WHERE worker_id = ?"
+            rows = self.scan(text_of_lease, values[:1])
+            # One that ends further ahead than it lasts says nothing.
+            if rows and 0 < rows[0][0] - self.now <= rows[0][1]:
                 self._noted.append(
                     f"worker {values[0]} is declared dead, its lease lasts {rows[0][0] - self.now} µs"
                 )

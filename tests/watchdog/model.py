@@ -568,7 +568,9 @@ class Model:
         """A run that was awake when its owner died may be why it died."""
         run.owner = None
         run.fence += 1
-        if run.wake_at is not None and run.wake_at <= self.now and run.not_before <= self.now:
+        if run.wake_at is not None and run.wake_at > self.now and run.not_before <= self.now:
+            run.wake_at = self.now
+        elif run.wake_at is not None and run.wake_at <= self.now and run.not_before <= self.now:
             run.losses += 1
             if run.losses >= 2:
                 run.not_before = self.now + min(1_000_000 << (run.losses - 2), 60_000_000)

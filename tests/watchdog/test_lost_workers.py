@@ -182,6 +182,83 @@ async def test_nobody_is_declared_dead_before_half_a_lease_of_unbroken_connectio
     assert await lost(1) == 1
 
 
+DAY = 24 * 3600 * SECOND
+
+
+async def ahead(stage: Stage) -> str:
+    """A worker that has registered, and taken a run and an activity, while the clock was a day ahead."""
+    stage.clock.us += DAY
+    await stage.register("ahead")
+    run_id = await stage.start(owner_id="ahead")
+    await stage.schedule(run_id, OPTIONS, claimed_by="ahead")
+    await stage.sql("UPDATE workflow_runs SET wake_at = ?", stage.clock.us)
+    stage.clock.us -= DAY
+    return run_id
+
+
+async def test_a_worker_that_died_while_the_clock_was_ahead_is_lost_after_half_a_lease(stage: Stage) -> None:
+    run_id = await ahead(stage)
+    assert (await stage.watchdog.run_pass()).done == 0
+    stage.clock.advance(14)
+    assert (await stage.watchdog.run_pass()).done == 0
+    stage.clock.advance(1)
+    report = await stage.watchdog.run_pass()
+    assert report.counts == {"worker_lost": 1, "run_released": 1, "activity_rescued": 1}
+    assert stage.rows("workers") == []
+    run = stage.run(run_id)
+    assert (run.owner_id, run.wake_at) == (None, stage.clock.us), "others may claim it at once"
+
+
+@pytest.mark.parametrize("back_s", [0, 24 * 3600], ids=["its clock stays ahead", "its clock is set back"])
+async def test_a_clock_that_is_set_back_kills_nobody(memory_stage: Stage, back_s: int) -> None:
+    stage = memory_stage
+    await ahead(stage)
+    await stage.watchdog.run_pass()
+    for _ in range(10):
+        stage.clock.advance(10)
+        expires_at = stage.clock.us + DAY - back_s * SECOND + 30 * SECOND
+        await stage.sql("UPDATE workers SET lease_expires_at = ?", expires_at)
+        assert (await stage.watchdog.run_pass()).done == 0
+
+
+async def test_a_gap_in_the_observation_proves_nothing(
+    memory_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = memory_stage
+    await ahead(stage)
+    await stage.sql("UPDATE workers SET lease_duration = ?", 60 * SECOND)
+    for _ in range(4):
+        stage.clock.advance(5)
+        await stage.watchdog.run_pass()
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.runtime, "read", unreachable)
+        with pytest.raises(StoreUnreachableError):
+            await stage.watchdog.run_pass()
+    for _ in range(6):
+        stage.clock.advance(5)
+        assert (await stage.watchdog.run_pass()).done == 0, "all may renew after an outage"
+    stage.clock.advance(5)
+    assert (await stage.watchdog.run_pass()).counts["worker_lost"] == 1
+
+
+async def test_a_renewal_after_the_observation_wins(memory_stage: Stage) -> None:
+    stage = memory_stage
+    await ahead(stage)
+    [expires_at] = [row[7] for row in stage.rows("workers")]
+    await stage.renew("ahead")
+    assert not await stage.apply(DeclareWorkerLost("ahead", not_renewed=expires_at))
+    assert stage.rows("workers")
+
+
+async def test_the_lease_of_an_older_version_has_no_known_duration(memory_stage: Stage) -> None:
+    stage = memory_stage
+    await ahead(stage)
+    await stage.sql("UPDATE workers SET lease_duration = NULL")
+    for _ in range(5):
+        stage.clock.advance(7)
+        assert (await stage.watchdog.run_pass()).done == 0
+
+
 async def unreachable(*args: object) -> object:
     raise StoreUnreachableError("away")
 

@@ -22,7 +22,7 @@ from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.children import AppliedClosePolicy, apply_close_policy
 from outlast_store.transitions.run_deadlines import deadline_passed
-from outlast_store.transitions.workers import delete_lapsed_worker, is_alive
+from outlast_store.transitions.workers import delete_lapsed_worker, delete_silent_worker, is_alive
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import TimerFired
 from outlast_workflow.primitives.enums import ActivityStatus
@@ -178,13 +178,21 @@ class ApplyClosePolicy(BaseChange):
 
 
 class DeclareWorkerLost(BaseChange):
-    """Declare a worker dead whose lease has ended: its row is deleted, so it cannot renew and must register anew."""
+    """Declare a worker dead whose lease has ended: its row is deleted, so it cannot renew and must register anew.
 
-    def __init__(self, worker_id: str) -> None:
+    Args:
+        worker_id: The worker.
+        not_renewed: When its lease ends, if that lies too far ahead to say anything and was observed without a renewal.
+    """
+
+    def __init__(self, worker_id: str, *, not_renewed: int | None = None) -> None:
         self.worker_id = worker_id
+        self.not_renewed = not_renewed
 
     def apply(self, batch: Batch) -> bool:
         """Delete its row; return ``False`` where its lease was renewed meanwhile."""
+        if self.not_renewed is not None:
+            return delete_silent_worker(batch, self.worker_id, self.not_renewed)
         return delete_lapsed_worker(batch, self.worker_id)
 
 

@@ -125,6 +125,23 @@ class EventLog:
             extra=attributes,
         )
 
+    def worker_silent(self, worker_id: str, lease_expires_at: int, at: int) -> None:
+        """Log that a worker did not renew a lease that ends too far ahead, and was declared dead.
+
+        Args:
+            worker_id: The worker.
+            lease_expires_at: When its lease would end, in microseconds.
+            at: When it was declared dead, in microseconds.
+        """
+        ahead = (lease_expires_at - at) / 1_000_000
+        logger.warning(
+            "worker %s is lost: it has not renewed its lease, which ends %.0f s ahead because the clock was set back; "
+            "its work goes to others",
+            worker_id,
+            ahead,
+            extra={"worker_id": worker_id, "deadline_at": iso(lease_expires_at)},
+        )
+
     def released(self, worker_id: str, run_ids: list[str]) -> None:
         """Log that runs of a dead worker were released.
 

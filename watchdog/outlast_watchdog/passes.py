@@ -41,6 +41,7 @@ from outlast_watchdog.enforcement import (
     Rescued,
 )
 from outlast_watchdog.event_log import EventLog
+from outlast_watchdog.leases_ahead import LeasesAhead
 from outlast_watchdog.report import (
     ACTIVITY_RESCUED,
     CHILD_CANCEL_REQUESTED,
@@ -139,6 +140,7 @@ class Pass:
         batch: How many rows are read, and handled together, at a time.
         limit: How many of each kind are handled at most; ``None`` handles all.
         declare: Whether it may declare workers dead.
+        leases_ahead: What its watchdog has observed of leases that end too far ahead.
         ahead: How far it reads ahead where something is due, in microseconds. What becomes due while its changes wait
             for the previous commit then goes with them. A change that is applied too early does nothing.
     """
@@ -151,6 +153,7 @@ class Pass:
         batch: int,
         limit: int | None,
         declare: bool,
+        leases_ahead: LeasesAhead,
         ahead: int = 0,
     ) -> None:
         self.now = runtime.environment.clock.now()
@@ -160,6 +163,7 @@ class Pass:
         self._batch = batch
         self._limit = limit
         self._declare = declare
+        self._leases_ahead = leases_ahead
         self._until = self.now + ahead
         self._aside: Counter[str] = Counter()
         self._runs_ended = False
@@ -194,6 +198,8 @@ class Pass:
             report.note_left("workers", await runtime.read(count_due, "workers", now))
         if lapsed:
             await self._drain("workers", scans.lapsed_workers, self._declare_lost)
+        if await self._declare_silent(peek):
+            lapsed = True
         if lapsed or peek.lost_claimers:
             # Rescued activities get other deadlines.
             due = True
@@ -294,6 +300,22 @@ class Pass:
                 self.report.count(WORKER_LOST)
                 self._event_log.worker_lost(row.worker_id, row.deadline_at, self.now)
         return len(rows)
+
+    async def _declare_silent(self, peek: scans.Peek) -> bool:
+        """Declare workers lost that do not renew leases which end too far ahead; return whether there were any."""
+        if not peek.leases_ahead:
+            self._leases_ahead.forget()
+            return False
+        leases = await self._runtime.read(scans.leases_ahead, self.now)
+        silent = self._leases_ahead.not_renewed(leases, self._runtime.environment.clock.monotonic())
+        if not silent or not self._declare:
+            return False
+        changes = [DeclareWorkerLost(lease.worker_id, not_renewed=lease.expires_at) for lease in silent]
+        for lease, outcome in zip(silent, await self._apply(changes), strict=True):
+            if not self._set_aside("workers", outcome, worker_id=lease.worker_id) and outcome:
+                self.report.count(WORKER_LOST)
+                self._event_log.worker_silent(lease.worker_id, lease.expires_at, self.now)
+        return True
 
     async def _rescue(self) -> None:
         """Rescue the activities of workers that are gone."""
@@ -405,7 +427,7 @@ class Pass:
         if failed:
             if isinstance(failed[0], NOT_THE_ROWS) or len(failed) == len(outcomes) > 1:
                 raise failed[0]
-            await self._runtime.read(scans.peek)
+            await self._runtime.read(scans.peek, self.now)
         return outcomes
 
     def _note_enforced(self, enforced: Enforced, due_at: int, **ids: Any) -> None:

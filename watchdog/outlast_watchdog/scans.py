@@ -24,6 +24,7 @@ class Peek:
     timers: int | None
     close_policies: int | None
     leases: int | None
+    leases_ahead: bool
     lost_owners: bool
     lost_claimers: bool
 
@@ -78,6 +79,15 @@ class LapsedWorker:
 
 
 @dataclass(slots=True, frozen=True)
+class LeaseAhead:
+    """A lease that ends further ahead than it lasts; instant and duration in microseconds."""
+
+    worker_id: str
+    expires_at: int
+    duration: int
+
+
+@dataclass(slots=True, frozen=True)
 class Scan:
     """A peek, and the first batch of each kind that is due; ``None`` where nothing is."""
 
@@ -91,10 +101,12 @@ def _least(*instants: int | None) -> int | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def peek(connection: Connection) -> Peek:
+def peek(connection: Connection, now: int) -> Peek:
     """Return whether anything is due, and when the next thing is."""
-    runs, activities, timers, close_policies, leases, owners, claimers = due.read_low_ends(connection)
-    return Peek(runs, activities, timers, close_policies, leases, bool(owners), bool(claimers))
+    runs, activities, timers, close_policies, leases, ahead, owners, claimers = due.read_low_ends(
+        connection, now
+    )
+    return Peek(runs, activities, timers, close_policies, leases, bool(ahead), bool(owners), bool(claimers))
 
 
 def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:
@@ -106,7 +118,7 @@ def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:
         until: Where something of a kind is due already, rows that become due up to this instant are found too.
         limit: Rows of each kind at most.
     """
-    seen = peek(connection)
+    seen = peek(connection, now)
     runs = activities = timers = None
     if seen.runs is not None and seen.runs <= now:
         runs = due_runs(connection, until, None, limit)
@@ -161,6 +173,11 @@ def lapsed_workers(
     """Return workers whose lease is over."""
     position = (cursor.deadline_at, cursor.worker_id) if cursor is not None else (BEGINNING, "")
     return [LapsedWorker(*row) for row in due.read_overdue_leases(connection, now, position, limit)]
+
+
+def leases_ahead(connection: Connection, now: int) -> list[LeaseAhead]:
+    """Return the leases that end further ahead than they last."""
+    return [LeaseAhead(*row) for row in due.read_leases_ahead(connection, now)]
 
 
 def runs_of(connection: Connection, owner_id: str, limit: int) -> list[str]:

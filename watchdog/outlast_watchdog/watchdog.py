@@ -26,6 +26,7 @@ from opentelemetry.metrics import MeterProvider
 from outlast_store.journal.batch import Committed
 from outlast_store.reads.due import count_open
 from outlast_watchdog.dead_journals import DeadJournals
+from outlast_watchdog.leases_ahead import LeasesAhead
 from outlast_watchdog.metrics import MeasuringEventLog, watchdog_metrics
 from outlast_watchdog.passes import Pass, WatchedRuntime
 from outlast_watchdog.periodic import Periodic, periodic
@@ -93,6 +94,7 @@ class TaskWatchdog:
         self._dead_journals = DeadJournals(client.runtime)
         self._passing = asyncio.Lock()
         self._based_at: tuple[int, float] | None = None
+        self._leases_ahead = LeasesAhead()
         self._connected_since: float | None = None
         self._connected_at = 0.0
         self._nearest = NEVER
@@ -126,12 +128,16 @@ class TaskWatchdog:
                 skipped = WatchdogReport(now, skipped=True)
                 self._metrics.passed(skipped)
                 return skipped
+            declare = self._may_declare(began)
+            if self._connected_since is None:
+                self._leases_ahead.forget()
             one = Pass(
                 self._runtime,
                 self._event_log,
                 batch=self.batch,
                 limit=limit,
-                declare=self._may_declare(began),
+                declare=declare,
+                leases_ahead=self._leases_ahead,
                 ahead=self._ahead,
             )
             try:

@@ -27,7 +27,7 @@ from outlast.runtime.result_waits import RunEnds
 from outlast.runtime.schema_check import ensure_schema
 from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.database.database import Database, database_clock_offset, translate
-from outlast_store.database.ticker import Ticker
+from outlast_store.database.ticker import Ticker, TickFunction
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
 from outlast_workflow.environment import Environment, SystemClock
@@ -117,8 +117,11 @@ class Runtime:
         database = Database(url, environment)
         try:
             ensure_schema(database, migrate=migrate)
+            # Before the first id: ids have the time of the clock, and never fall.
+            measure = _follow_the_databases_clock(database)
             runtime = cls(url, environment, database)
-            runtime._follow_the_databases_clock()
+            if measure is not None:
+                runtime.ticker.add("clock", CLOCK_INTERVAL_S, measure, at_once=False)
             runtime.journal.committer.connect()
         except BaseException as error:
             database.dispose()
@@ -156,19 +159,6 @@ class Runtime:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s failed", task.get_name(), exc_info=task.exception())
-
-    def _follow_the_databases_clock(self) -> None:
-        """On PostgreSQL, set the engine's clock by the database's, now and regularly on the ticker."""
-        clock = self.environment.clock
-        if self.url.backend != "postgresql" or not isinstance(clock, SystemClock):
-            return
-
-        def measure(connection: Connection, _now: int = 0) -> None:
-            clock.follow(database_clock_offset(connection, clock))
-
-        with self.database.reader() as connection:
-            measure(connection)
-        self.ticker.add("clock", CLOCK_INTERVAL_S, measure, at_once=False)
 
     def measure(self, provider: MeterProvider | None = None) -> None:
         """Record metrics of what is committed from now on, if the process, or ``provider``, exports metrics."""
@@ -295,3 +285,17 @@ class Runtime:
         self.journal.cache.forget((run_id,), ())
         for worker in self.workers:
             worker.refresh_cached(run_id)
+
+
+def _follow_the_databases_clock(database: Database) -> TickFunction | None:
+    """On PostgreSQL, set the engine's clock by the database's; return what does so again."""
+    clock = database.environment.clock
+    if database.backend != "postgresql" or not isinstance(clock, SystemClock):
+        return None
+
+    def measure(connection: Connection, _now: int = 0) -> None:
+        clock.follow(database_clock_offset(connection, clock))
+
+    with database.reader() as connection:
+        measure(connection)
+    return measure

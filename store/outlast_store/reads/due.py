@@ -16,6 +16,8 @@ from outlast_store.database.sql_text import Values, fetch
 BEGINNING: Final = -1
 """Before every instant."""
 MOST_COUNTED: Final = 10_000
+CLOCKS_DIFFER_BY_US: Final = 1_000_000
+"""By how much the clocks of two processes may differ without a clock having been set."""
 
 # Distinct ids by leaps through the index, one seek each: the cost follows the number of workers, not of rows.
 LOST_OWNERS = """
@@ -45,6 +47,7 @@ LOW_ENDS = f"""
         (SELECT MIN(fire_at) FROM timers),
         (SELECT MIN(cascade_at) FROM workflow_runs WHERE cascade_at IS NOT NULL),
         (SELECT MIN(lease_expires_at) FROM workers),
+        EXISTS (SELECT 1 FROM workers WHERE lease_expires_at - lease_duration > ?),
         EXISTS ({LOST_OWNERS}),
         EXISTS ({LOST_CLAIMERS})"""
 
@@ -79,6 +82,10 @@ OVERDUE_LEASES = """
     WHERE lease_expires_at <= ? AND lease_expires_at >= ? AND (lease_expires_at, worker_id) > (?, ?)
     ORDER BY lease_expires_at, worker_id LIMIT ?"""
 
+LEASES_AHEAD = """
+    SELECT worker_id, lease_expires_at, lease_duration FROM workers
+    WHERE lease_expires_at - lease_duration > ? ORDER BY worker_id"""
+
 AWAKE_RUNS_OF = """
     SELECT run_id FROM workflow_runs WHERE owner_id = ? AND wake_at IS NOT NULL ORDER BY wake_at LIMIT ?"""
 
@@ -104,12 +111,13 @@ OPEN = {
 }
 
 
-def read_low_ends(connection: Connection) -> Values:
+def read_low_ends(connection: Connection, now: int) -> Values:
     """Return the earliest instant of each kind, ``None`` where there is none, and whether owners or claimers are lost.
 
-    In order: run deadlines, activity deadlines, timers, close policies, leases, lost owners, lost claimers.
+    In order: run deadlines, activity deadlines, timers, close policies, leases, whether a lease ends further ahead than
+    it lasts, lost owners, lost claimers.
     """
-    return fetch(connection, LOW_ENDS)[0]
+    return fetch(connection, LOW_ENDS, (now + CLOCKS_DIFFER_BY_US,))[0]
 
 
 def read_next_deadlines(connection: Connection, after: int) -> Values:
@@ -183,6 +191,11 @@ def read_overdue_leases(
         limit: Rows at most.
     """
     return fetch(connection, OVERDUE_LEASES, (until, position[0], *position, limit))
+
+
+def read_leases_ahead(connection: Connection, now: int) -> list[Values]:
+    """Return ``(worker_id, lease_expires_at, lease_duration)`` of leases that end further ahead than they last."""
+    return fetch(connection, LEASES_AHEAD, (now + CLOCKS_DIFFER_BY_US,))
 
 
 def list_lost_owners(connection: Connection) -> list[str]:

@@ -24,6 +24,18 @@ def delete_lapsed_worker(batch: Batch, worker_id: str) -> bool:
     return batch.execute(text, (worker_id, batch.now)) == 1
 
 
+def delete_silent_worker(batch: Batch, worker_id: str, expires_at: int) -> bool:
+    """Delete the row of a worker whose lease still ends when it did; ``False`` where it was renewed or is gone.
+
+    Args:
+        batch: The batch.
+        worker_id: The worker.
+        expires_at: When its lease was seen to end, in microseconds.
+    """
+    text = "DELETE FROM workers WHERE worker_id = ? AND lease_expires_at = ?"
+    return batch.execute(text, (worker_id, expires_at)) == 1
+
+
 def is_alive(batch: Batch, worker_id: str) -> bool:
     """Return whether a worker is registered and its lease has not ended."""
     text = "SELECT 1 FROM workers WHERE worker_id = ? AND lease_expires_at > ?"
