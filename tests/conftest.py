@@ -22,7 +22,7 @@ from outlast_migrations import HEAD, current_revision
 from outlast_store.database.database import Database
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.environment import Environment
-from outlast_workflow.errors import StoreUnreachableError
+from outlast_workflow.errors import StoreReplacedError, StoreUnreachableError
 
 TEMPLATE = "outlast_template"
 SHARED_MEMORY = Path("/dev/shm")
@@ -107,7 +107,7 @@ def is_there(database: Database) -> bool:
     try:
         with database.reader() as connection:
             return current_revision(connection) == HEAD
-    except StoreUnreachableError:
+    except (StoreUnreachableError, StoreReplacedError):
         return False
 
 

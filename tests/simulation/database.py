@@ -197,6 +197,7 @@ class SimulatedDatabase(Database):
 
     def __init__(self, shared: SharedDatabase, process: ProcessView) -> None:
         self.url = SIMULATED_URL
+        self.file = None
         self.environment = process.environment
         self._shared = shared
         self._process = process

@@ -67,6 +67,10 @@ class Runtime:
         """The workers of this process that share this runtime."""
         self.listeners: list[Callable[[], None]] = []
         """Called whenever other processes may have written."""
+        self.on_replaced: list[Callable[[StoreError], None]] = []
+        """Called on the loop when the SQLite file is not the opened one any more: nothing can be written then."""
+        if database.file is not None:
+            database.file.on_replaced = self._store_replaced
         self.unserved_waits = UnservedWaits(self.read, self.spawn, environment, self._awaited_runs)
         waits = (self.read, self.is_owned_here, self._watch)
         self.request_waits = RequestWaits(*waits, self.unserved_waits)
@@ -159,6 +163,18 @@ class Runtime:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s failed", task.get_name(), exc_info=task.exception())
+
+    def _store_replaced(self, error: StoreError) -> None:
+        """On whichever thread found it: tell the listeners."""
+
+        def tell() -> None:
+            for listener in tuple(self.on_replaced):
+                listener(error)
+
+        try:
+            self.loop.call_soon_threadsafe(tell)
+        except RuntimeError:
+            logger.debug("the event loop was closed before the file was replaced")
 
     def measure(self, provider: MeterProvider | None = None) -> None:
         """Record metrics of what is committed from now on, if the process, or ``provider``, exports metrics."""

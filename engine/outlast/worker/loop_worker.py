@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from outlast_runs.claims import ReleaseAllRuns
 from outlast_store.journal.batch import Committed
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.declare.definitions import WorkflowDefinition
-from outlast_workflow.errors import OutlastError
+from outlast_workflow.errors import OutlastError, StoreError
 from outlast_workflow.primitives.interceptor_chain import Chain
 from outlast_workflow.run import guard
 
@@ -61,6 +61,8 @@ class LoopWorker:
     ) -> None:
         self.runtime: Runtime = client.runtime
         self.settings = settings
+        self.on_replaced: Callable[[StoreError], None] | None = None
+        """Called when the database's file is not the opened one any more, and the worker has stopped its work."""
         self.unfinished = 0
         """How many activities were still running when the worker had stopped."""
         self._heartbeat_tick = f"heartbeats {settings.worker_id}"
@@ -121,6 +123,7 @@ class LoopWorker:
         # The process may have set its meter provider since the client connected.
         self.runtime.measure()
         self.runtime.workers.append(self.owner)
+        self.runtime.on_replaced.append(self._store_replaced)
         self.runtime.ticker.add(self._heartbeat_tick, IDLE_HEARTBEAT_INTERVAL_S, self._flush_heartbeats)
         if self._watchdog is not None:
             self._watchdog.start()
@@ -169,6 +172,7 @@ class LoopWorker:
         self.owner.stop()
         self.dispatcher.stop()
         self.runtime.workers.remove(self.owner)
+        self.runtime.on_replaced.remove(self._store_replaced)
         self.poller.stop()
 
     async def _release_runs(self) -> None:
@@ -187,6 +191,15 @@ class LoopWorker:
         self.owner.drop_all()
         for running in list(self.dispatcher.runner.running.values()):
             self.dispatcher.runner.request_stop(*running.task.key, "lost")
+
+    def _store_replaced(self, error: StoreError) -> None:
+        """Work no more: nobody would find what is written."""
+        self.lease.stop()
+        self.lease.let_expire()
+        self.runtime.ticker.remove(self._heartbeat_tick)
+        self._lease_lost()
+        if self.on_replaced is not None:
+            self.on_replaced(error)
 
     def _registered_again(self) -> None:
         self.owner.run_claimer.paused = False

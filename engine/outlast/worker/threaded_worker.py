@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -12,6 +13,7 @@ from outlast.worker.loop_worker import LoopWorker
 from outlast.worker.settings import WorkerSettings
 from outlast_activities.definitions import ActivityDefinition
 from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.errors import StoreError
 
 
 class WorkerThread:
@@ -37,6 +39,9 @@ class WorkerThread:
         self._client = client
         self._parts = (settings, workflows, activities, watchdog_interval)
         self.unfinished = 0
+        self.on_replaced: Callable[[StoreError], None] | None = None
+        """Called on the loop of :meth:`start` when the database's file is not the opened one any more."""
+        self._callers_loop: asyncio.AbstractEventLoop | None = None
         self._ready: Future[None] = Future()
         self._ended: Future[None] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -45,6 +50,7 @@ class WorkerThread:
 
     async def start(self) -> None:
         """Start the thread; return when the worker works, or raise what prevented that."""
+        self._callers_loop = asyncio.get_running_loop()
         self._thread.start()
         await asyncio.wrap_future(self._ready)
 
@@ -73,6 +79,7 @@ class WorkerThread:
         connecting = Client.connect(self._url, converter=self._client.converter, limits=self._client.limits)
         async with connecting as client:
             worker = LoopWorker(client, *self._parts)
+            worker.on_replaced = self._store_replaced
             await worker.start()
             self._ready.set_result(None)
             try:
@@ -80,3 +87,7 @@ class WorkerThread:
             finally:
                 await worker.stop()
                 self.unfinished = worker.unfinished
+
+    def _store_replaced(self, error: StoreError) -> None:
+        if self._callers_loop is not None and self.on_replaced is not None:
+            self._callers_loop.call_soon_threadsafe(self.on_replaced, error)

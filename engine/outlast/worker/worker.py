@@ -15,7 +15,7 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.definitions import definition_of as activity_definition_of
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.declare.definitions import definition_of as workflow_definition_of
-from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.errors import InvalidOptionError, StoreError
 from outlast_workflow.options.failure_types import FailureType, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, timeout_seconds
@@ -151,6 +151,7 @@ class Worker:
         self._own_thread = own_thread
         self._worker: LoopWorker | WorkerThread | None = None
         self._stop_requested = asyncio.Event()
+        self._replaced: StoreError | None = None
         self._was_signalled = False
         self.unfinished = 0
         """How many activities were still running when the worker had stopped."""
@@ -216,6 +217,7 @@ class Worker:
         parts = (self.settings, self.workflows, self.activities, self._watchdog_interval)
         make = WorkerThread if self._own_thread else LoopWorker
         worker = make(self.client, *parts)
+        worker.on_replaced = self._store_replaced
         self._worker = worker
         try:
             await worker.start()
@@ -254,6 +256,10 @@ class Worker:
 
         The process is taken to be the worker's own, so its garbage collector and thread switching are tuned for that
         (:mod:`outlast.worker.tuning`). Inside another program, use the worker as a context manager.
+
+        Raises:
+            StoreReplacedError: The SQLite file was deleted, moved or replaced under the worker. A supervisor that
+                starts the process again makes it work on the file that is there then.
         """
         tune_process()
         loop = asyncio.get_running_loop()
@@ -266,6 +272,8 @@ class Worker:
         try:
             async with self:
                 await self._stop_requested.wait()
+            if self._replaced is not None:
+                raise self._replaced
         finally:
             for number in signals:
                 try:
@@ -279,6 +287,10 @@ class Worker:
             signal.raise_signal(number)
         self._was_signalled = True
         logger.info("worker %s stops in good order; another signal ends it at once", self.worker_id)
+        self.request_stop()
+
+    def _store_replaced(self, error: StoreError) -> None:
+        self._replaced = error
         self.request_stop()
 
     def request_stop(self) -> None:

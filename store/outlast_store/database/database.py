@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Dialect, Engine
 
 from outlast_store.database.driver_errors import is_disconnect, is_transient, translate
 from outlast_store.database.fork_guard import forked, refuse_after_fork
+from outlast_store.database.open_file import OpenFile
 from outlast_store.database.postgresql import (
     PostgresSettings,
     database_clock_offset,
@@ -46,7 +47,7 @@ class Database:
         postgres: Settings of PostgreSQL connections, such as timeouts.
     """
 
-    __slots__ = ("_pid", "_reader_engine", "_skip_locked", "_writer_engine", "environment", "url")
+    __slots__ = ("_pid", "_reader_engine", "_skip_locked", "_writer_engine", "environment", "file", "url")
 
     def __init__(
         self,
@@ -58,6 +59,8 @@ class Database:
     ) -> None:
         self.url = url
         self.environment = environment
+        self.file = OpenFile(url.path, url.display) if url.path is not None else None
+        """The SQLite file, which is to stay where it is; ``None`` for other databases."""
         self._pid = os.getpid()
         postgres = postgres if postgres is not None else PostgresSettings()
         self._skip_locked = postgres.skip_locked
@@ -87,6 +90,7 @@ class Database:
         Raises:
             StoreUnreachableError: No database answers there, or it does not let this user in.
             StoreReadOnlyError: It is a SQLite file that this user may not write.
+            StoreReplacedError: It is a SQLite file that is no longer the one that was opened.
             ForkedConnectionError: This process was forked from the one that made this object.
         """
         return self._connect(self._writer_engine)
@@ -97,6 +101,7 @@ class Database:
 
         Raises:
             StoreUnreachableError: No database answers there, or it does not let this user in.
+            StoreReplacedError: It is a SQLite file that is no longer the one that was opened.
             ForkedConnectionError: This process was forked from the one that made this object.
         """
         connection = self._connect(self._reader_engine)
@@ -114,8 +119,14 @@ class Database:
     def _connect(self, engine: Engine) -> Connection:
         if os.getpid() != self._pid:
             raise forked()
+        file = self.file
+        if file is not None:
+            file.check()
         try:
-            return engine.connect()
+            connection = engine.connect()
+            if file is not None:
+                file.opened()
+            return connection
         except Exception as error:
             problem = translate(error, self.url)
             if problem is error:

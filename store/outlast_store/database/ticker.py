@@ -142,6 +142,8 @@ class Ticker:
         try:
             if self._connection is None:
                 self._connection = self._database.writer()
+            elif self._database.file is not None:
+                self._database.file.check()
             wanted = tick.fn(self._connection, self._clock.now())
         except Exception as error:
             self._failed(tick, error)

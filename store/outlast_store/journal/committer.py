@@ -40,7 +40,7 @@ from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.statements import advance, statements_for
 from outlast_store.journal.batch import Batch, Cache, Change, Committed, StaleRows
 from outlast_workflow.environment import Environment
-from outlast_workflow.errors import OutcomeUnknownError, OutlastError, StoreError
+from outlast_workflow.errors import OutcomeUnknownError, OutlastError, StoreError, StoreReplacedError
 
 logger = logging.getLogger("outlast.journal")
 
@@ -246,6 +246,8 @@ class Committer:
         number = self.batches + 1
         if raw.exec_driver_sql(self._advance, (number, self._journal_id, self.batches)).rowcount == 0:
             raise Forgotten
+        if self._database.file is not None:
+            self._database.file.check()
         self._in_doubt = (number, outcomes, batch.committed())
         raw.exec_driver_sql("COMMIT")
 
@@ -291,6 +293,9 @@ class Committer:
         """Decide what an error means: run the batch again, on a new connection if need be, or in halves."""
         if is_disconnect(error) or isinstance(error, StoreError):
             self._drop_connection()
+        if isinstance(error, StoreReplacedError):
+            self._in_doubt = None
+            return [Outcome(None, error) for _ in changes], []
         if self._in_doubt is not None:
             return self._again_or_give_up(changes, error)
         if isinstance(error, Forgotten):

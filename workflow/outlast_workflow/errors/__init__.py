@@ -24,6 +24,7 @@
     ├── StoreError                             the database
     │   ├── StoreUnreachableError              … does not answer
     │   ├── StoreReadOnlyError                 … is read-only
+    │   ├── StoreReplacedError                 … is a file that was deleted, moved or replaced while it was open
     │   ├── OutcomeUnknownError                … was unreachable for too long to tell whether a change was committed
     │   ├── SchemaMissingError                 … has no tables yet
     │   ├── SchemaTooOldError                  … has tables of an earlier version
@@ -114,6 +115,7 @@ from outlast_workflow.errors.store import (
     SchemaTooOldError,
     StoreError,
     StoreReadOnlyError,
+    StoreReplacedError,
     StoreUnreachableError,
     UnstorableValueError,
 )
@@ -178,6 +180,7 @@ __all__ = [
     "StillRunningError",
     "StoreError",
     "StoreReadOnlyError",
+    "StoreReplacedError",
     "StoreUnreachableError",
     "StructuralLimitError",
     "UnknownHandlerError",

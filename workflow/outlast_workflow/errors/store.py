@@ -22,6 +22,10 @@ class StoreReadOnlyError(StoreError):
     """The database is read-only."""
 
 
+class StoreReplacedError(StoreError):
+    """The SQLite file was deleted, moved or replaced while this process had it open."""
+
+
 class OutcomeUnknownError(StoreError):
     """It is unknown whether a change was committed: the database was unreachable for too long."""
 
