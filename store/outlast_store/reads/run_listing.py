@@ -38,6 +38,12 @@ _OPEN_OR_BAD: Final = _INDEXED_ENDS | OPEN_RUN_STATUSES
 _IN_TROUBLE_INDEX: Final = "status IN ('failed', 'timed_out', 'cancelled', 'terminated')"
 """The condition of the partial index, word for word, because SQLite uses the index only if it finds just that."""
 
+_BY_INDEX: Final = (
+    (OPEN_RUN_STATUSES, "closed_at IS NULL"),
+    *((frozenset({end}), f"status = '{end}' AND {_IN_TROUBLE_INDEX}") for end in sorted(_INDEXED_ENDS)),
+)
+"""Statuses that an index finds, however many other runs there are, and its condition."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
@@ -187,45 +193,46 @@ def count_by_status(
     """Return how many runs match, by status, and the statuses that may have more than was counted.
 
     This costs the same however many runs there are. It counts matches until there are :data:`MOST_COUNTED`, and where
-    no index serves a filter it looks at the newest :data:`MOST_WALKED` runs only. Runs that are open or ended badly
-    are counted by their own indexes: three failed runs among a million are three.
+    no index serves a filter it looks at the newest :data:`MOST_WALKED` runs only. Beyond that, runs that are open or
+    ended badly are counted by their own indexes: three failed runs among a million are three.
 
     Args:
         connection: Where to read.
         wanted: Which runs; its statuses are ignored.
         now: Microseconds since the epoch.
         most: How many matches are counted.
-        newest: How many runs are looked at if no index serves a filter.
+        newest: How many runs are looked at.
     """
     wanted = replace(wanted, statuses=(), open=None)
+    everything = frozenset(status.value for status in RunStatus)
     with snapshot(connection):
-        floor = _floor(connection, newest) if _needs_walk(wanted) else None
-        counts, full = _counted(connection, wanted, now, floor, most)
-        everything = {status.value for status in RunStatus}
+        polled = Polled.of(list_workers(connection), now)
+        source, where, values = _where(connection, wanted, now, polled)
+        floor = _floor(connection, "", newest) if _needs_walk(wanted) else None
+        if floor is None:
+            counts, full = _counted(connection, source, where, values, most)
+        else:
+            counts, full = _counted(connection, source, f"{where} AND run_id >= ?", (*values, floor), most)
         if not full:
-            return counts, frozenset(everything if floor is not None else ())
-        more = everything - _OPEN_OR_BAD
-        for narrower in (
-            replace(wanted, open=True),
-            *(replace(wanted, statuses=(end,)) for end in _INDEXED_ENDS),
-        ):
-            found, full = _counted(connection, narrower, now, floor, most)
-            among = OPEN_RUN_STATUSES if narrower.open else narrower.statuses
-            for status in among:
-                counts[status] = found.get(status, 0)
-            if full or floor is not None:
-                more |= {*among}
+            return counts, everything if floor is not None else frozenset()
+        if source != "workflow_runs":
+            # An attribute leads the walk, and its rows know no status.
+            return counts, everything
+        more = set(everything - _OPEN_OR_BAD)
+        for statuses, condition in _BY_INDEX:
+            # The limit keeps planners from taking another index, which may have far more rows.
+            among = f"(SELECT * FROM workflow_runs WHERE {condition} ORDER BY run_id DESC LIMIT {newest:d}) AS among"
+            found, full = _counted(connection, among, where, values, most)
+            counts |= {status: found.get(status, 0) for status in statuses}
+            if full or _floor(connection, condition, newest) is not None:
+                more |= statuses
     return counts, frozenset(more)
 
 
 def _counted(
-    connection: Connection, wanted: RunFilter, now: int, floor: str | None, most: int
+    connection: Connection, source: str, where: str, values: Values, most: int
 ) -> tuple[dict[str, int], bool]:
     """Return the counts by status, and whether there were more matches than are counted."""
-    polled = Polled.of(list_workers(connection), now)
-    source, where, values = _where(connection, wanted, now, polled)
-    if floor is not None:
-        where, values = f"{where} AND run_id >= ?", (*values, floor)
     inner = f"SELECT status FROM {source}{where and ' WHERE ' + where} LIMIT ?"
     text = f"SELECT status, count(*) FROM ({inner}) AS counted GROUP BY status"
     counts: dict[str, int] = dict(fetch(connection, text, (*values, most + 1)))
@@ -243,11 +250,11 @@ def _needs_walk(wanted: RunFilter) -> bool:
     return wanted.latest or any(getattr(wanted, name) is not None for name in tested)
 
 
-def _floor(connection: Connection, newest: int) -> str | None:
-    """Return the oldest of the newest run ids, or ``None`` if there are no more runs than that."""
-    found = fetch(
-        connection, "SELECT run_id FROM workflow_runs ORDER BY run_id DESC LIMIT 1 OFFSET ?", (newest,)
-    )
+def _floor(connection: Connection, condition: str, newest: int) -> str | None:
+    """Return the oldest of the newest run ids under a condition, or ``None`` if there are no more than that."""
+    where = f" WHERE {condition}" if condition else ""
+    text = f"SELECT run_id FROM workflow_runs{where} ORDER BY run_id DESC LIMIT 1 OFFSET ?"
+    found = fetch(connection, text, (newest,))
     return found[0][0] if found else None
 
 
