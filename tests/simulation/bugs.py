@@ -383,6 +383,17 @@ def late_answers_count(stack: ExitStack) -> None:
 
 
 @bug
+def retries_forget_the_failure(stack: ExitStack) -> None:
+    """The run that retries another does not know why."""
+    right = run_ends.started_event
+
+    def wrong(run: Any, **given: Any) -> Any:
+        return right(run, **{**given, "last_failure": None})
+
+    _patch(stack, run_ends, "started_event", wrong)
+
+
+@bug
 def reset_leaves_signals(stack: ExitStack) -> None:
     """A reset forgets the signals that came after its point."""
     _patch(stack, requests, "unapplied_signals", lambda batch, run, after_seq: [])
