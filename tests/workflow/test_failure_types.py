@@ -104,3 +104,9 @@ def test_a_declaration_carries_its_lists() -> None:
 
     types = definition_of(Order).failure_types
     assert (types.run, types.task) == (frozenset({OutlastError}), frozenset({KeyError}))
+
+
+def test_lists_are_equal_by_what_they_name() -> None:
+    assert FailureTypes() == NO_FAILURE_TYPES
+    assert FailureTypes(run=[KeyError], task=("A",)) == FailureTypes(task=["A", "A"], run=(KeyError,))
+    assert FailureTypes(run=[KeyError]) != FailureTypes(task=[KeyError])

@@ -20,6 +20,7 @@ from outlast_workflow.errors import (
     WorkflowTaskError,
 )
 from outlast_workflow.errors.root import REGISTRY
+from outlast_workflow.primitives.value_object import Value
 
 FailureType = type[BaseException] | str
 """An exception class, or the name of one."""
@@ -30,7 +31,7 @@ _ALWAYS_THE_TASK: Final = (MissingCodeError, PayloadCodecError, WorkflowTaskBloc
 """Errors of a deployment, which end with it: no list makes them fail the run."""
 
 
-class FailureTypes:
+class FailureTypes(Value):
     """Exceptions, by class or name, that fail the run, and others that fail only the workflow task.
 
     Subclasses count. Where both lists apply, the class nearest to the exception's own decides. The ``type`` of an
@@ -45,11 +46,17 @@ class FailureTypes:
     """
 
     __slots__ = ("run", "task")
+    fields = ("run", "task")
+
+    run: frozenset[FailureType]
+    task: frozenset[FailureType]
 
     def __init__(self, *, run: Iterable[FailureType] = (), task: Iterable[FailureType] = ()) -> None:
-        self.run = _checked("workflow_failure_types", run)
-        self.task = _checked("workflow_task_failure_types", task)
-        both = self.run & self.task
+        checked = {
+            "run": _checked("workflow_failure_types", run),
+            "task": _checked("workflow_task_failure_types", task),
+        }
+        both = checked["run"] & checked["task"]
         if both:
             names = ", ".join(sorted(map(_shown, both)))
             raise InvalidOptionError(
@@ -57,13 +64,14 @@ class FailureTypes:
                 "workflow_task_failure_types",
                 field="workflow_failure_types",
             )
-        for entry in self.run:
+        for entry in checked["run"]:
             if _fails_only_the_task(entry):
                 raise InvalidOptionError(
                     f"{_shown(entry)} always fails only the workflow task, which is retried until the worker is "
                     "mended: leave it out of workflow_failure_types",
                     field="workflow_failure_types",
                 )
+        self._set(checked)
 
     def verdict(self, error: BaseException) -> bool | None:
         """Return whether an exception fails the run; ``None`` if neither list names it."""
