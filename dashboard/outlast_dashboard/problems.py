@@ -49,6 +49,11 @@ class Problem(BaseModel):
     field: str | None = None
     facts: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def is_unforeseen(self) -> bool:
+        """Whether nobody thought of it: such a problem tells nothing of itself."""
+        return self.type.endswith(":internal")
+
     @classmethod
     def of(
         cls,
@@ -95,6 +100,7 @@ _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
     (errors.WorkflowClosedError, 409),
     (errors.AttemptNotRunningError, 409),
     (errors.ActivityCancelRequestedError, 409),
+    (errors.DamagedHistoryError, 500),
     (RefusedError, 409),
     (errors.StructuralLimitError, 422),
     (errors.WorkflowTaskError, 422),
@@ -209,7 +215,7 @@ def answer_with_problems(app: FastAPI) -> None:
     async def of_the_engine(request: Request, error: Exception) -> Response:
         assert isinstance(error, errors.OutlastError)
         problem = problem_of(error)
-        if problem.status == 500:
+        if problem.is_unforeseen:
             return await unforeseen(request, error)
         return problem_response(problem)
 

@@ -66,7 +66,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _of_the_engine(request: Request, error: Exception) -> Response:
     assert isinstance(error, OutlastError)
     problem = problem_of(error)
-    return await _unforeseen(request, error) if problem.status == 500 else _page(request, problem)
+    return await _unforeseen(request, error) if problem.is_unforeseen else _page(request, problem)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ from outlast_dashboard.security.principals import Principal
 from outlast_store.reads.activities import find_activities
 from outlast_store.reads.histories import read_event_slice
 from outlast_store.schema.rows import ActivityRow
+from outlast_workflow.history.events import stored_payload
 from outlast_workflow.primitives.times import to_datetime
 
 EVENTS_PER_PAGE: Final = 100
@@ -94,7 +95,10 @@ def read_slice(connection: Connection, run_id: str, choice: RunChoice) -> EventS
         types=types_of(choice.events) if choice.events else (),
         limit=EVENTS_PER_PAGE + 1,
     )
-    events = [HistoryEvent(seq, kind, to_datetime(at), orjson.loads(text)) for seq, kind, at, text in rows]
+    events = [
+        HistoryEvent(seq, kind, to_datetime(at), stored_payload(text, run_id, seq))
+        for seq, kind, at, text in rows
+    ]
     ids = {event.payload["command_id"] for event in events if event.type.startswith("Activity")}
     activities = find_activities(connection, run_id, sorted(ids)) if ids else []
     return EventSlice(events, {row.activity_id: row for row in activities})

@@ -18,6 +18,7 @@ from outlast_dashboard.pages.run_history import MOST_SHOWN_BYTES
 from outlast_dashboard.security.principals import Principal
 from outlast_store.reads.histories import find_event
 from outlast_store.schema.rows import RunRow
+from outlast_workflow.history.events import stored_payload
 from outlast_workflow.primitives.times import to_datetime
 
 
@@ -72,7 +73,7 @@ async def outcome_of(client: Client, run: RunRow, principal: Principal) -> RunOu
     shown = principal.sees_payloads
     input, no_input = None, False
     if first is not None and "input" in first.payload:
-        args = _plain(client, first.payload["input"]) if shown else None
+        args = _plain(client, run, first.payload["input"]) if shown else None
         no_input = args == []
         alone = args[0] if isinstance(args, list) and len(args) == 1 else args
         input = None if no_input else _value(alone, 1, shown=shown)
@@ -80,7 +81,7 @@ async def outcome_of(client: Client, run: RunRow, principal: Principal) -> RunOu
         return RunOutcome(input, no_input)
     result = None
     if "result" in last.payload:
-        result = _value(_plain(client, last.payload["result"]) if shown else None, last.seq, shown=shown)
+        result = _value(_plain(client, run, last.payload["result"]) if shown else None, last.seq, shown=shown)
     seen = event_view(last, principal).payload
     failure = seen.get("failure")
     known = isinstance(failure, dict) and "type" in failure
@@ -98,11 +99,13 @@ async def _event(client: Client, run: RunRow, seq: int) -> HistoryEvent | None:
     found = await client.runtime.read(find_event, run.run_id, seq)
     if found is None:
         return None
-    return HistoryEvent(seq, found[0], to_datetime(run.last_event_at), orjson.loads(found[1]))
+    return HistoryEvent(
+        seq, found[0], to_datetime(run.last_event_at), stored_payload(found[1], run.run_id, seq)
+    )
 
 
-def _plain(client: Client, stored: Any) -> Any:
-    return decoded(orjson.dumps(stored).decode(), client.converter)
+def _plain(client: Client, run: RunRow, stored: Any) -> Any:
+    return decoded(orjson.dumps(stored).decode(), client.converter, run.run_id)
 
 
 def _value(value: Any, seq: int, *, shown: bool) -> Value:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import orjson
-
 from outlast.client.run_rows import row_of
 from outlast.runtime.runtime import Runtime
 from outlast_store.reads.histories import read_events
+from outlast_workflow.history.events import stored_payload
 from outlast_workflow.primitives.times import to_datetime
 
 EVENTS_PER_PAGE: Final = 1000
@@ -40,11 +39,12 @@ async def history_page(
 
     Raises:
         RunNotFoundError: The workflow has no such run.
+        DamagedHistoryError: An event cannot be read.
     """
     rows = await runtime.read(read_events, run_id, after_seq, EVENTS_PER_PAGE)
     if check:
         _ = await row_of(runtime, workflow_id, run_id)
     return [
-        HistoryEvent(seq, kind, to_datetime(recorded_at), orjson.loads(payload))
+        HistoryEvent(seq, kind, to_datetime(recorded_at), stored_payload(payload, run_id, seq))
         for seq, kind, recorded_at, payload in rows
     ]

@@ -13,7 +13,7 @@ from outlast_store.reads.histories import read_events
 from outlast_store.reads.runs import find_instance, find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
-from outlast_workflow.history.events import from_json
+from outlast_workflow.history.events import stored_event
 from outlast_workflow.history.reset_plan import History, plan_reset
 from outlast_workflow.options.validation import Seconds, timeout_seconds, validate_reason
 from outlast_workflow.primitives.times import microseconds
@@ -77,6 +77,6 @@ def _run_and_history(connection: Connection, workflow_id: str, run_id: str | Non
         raise _replaced(run.run_id, instance.current_run_id)
     rows = read_events(connection, run.run_id, 0, run.last_seq)
     return run, [
-        (seq, from_json(kind, payload), recorded_at, len(payload.encode()))
+        (seq, stored_event(run.run_id, seq, kind, payload), recorded_at, len(payload.encode()))
         for seq, kind, recorded_at, payload in rows
     ]

@@ -16,7 +16,7 @@ from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.journal.commit_news import Committed
 from outlast_store.reads.histories import find_terminal_event
 from outlast_store.reads.runs import find_ended_runs
-from outlast_workflow.errors import JournalClosedError
+from outlast_workflow.errors import DamagedHistoryError, JournalClosedError
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 
@@ -108,7 +108,7 @@ class RunEnds:
             if not self._is_owned_here(run_id):
                 event = await self._read(find_terminal_event, run_id)
                 if event is not None:
-                    return events.from_json(*event)
+                    return _terminal_event(run_id, *event)
             await future
         finally:
             waiting.remove(future)
@@ -117,7 +117,7 @@ class RunEnds:
         if end.event is None:
             event = await self._read(find_terminal_event, run_id)
             assert event is not None, "a closed run ends with its terminal event"
-            end.event = events.from_json(*event)
+            end.event = _terminal_event(run_id, *event)
         return end.event
 
     def on_commit(self, committed: Committed) -> None:
@@ -166,3 +166,10 @@ class RunEnds:
         self._closed = True
         for run_id in tuple(self._waiters):
             self._wake(run_id)
+
+
+def _terminal_event(run_id: str, kind: str, payload: str) -> Event:
+    try:
+        return events.from_json(kind, payload)
+    except (KeyError, TypeError, ValueError):
+        raise DamagedHistoryError(run_id, "last event") from None

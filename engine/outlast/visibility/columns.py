@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import orjson
-
 from outlast.visibility.views import RunProgress
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.errors import PayloadDecodeError
+from outlast_workflow.errors import DamagedHistoryError, PayloadDecodeError
+from outlast_workflow.history.events import stored_json
 from outlast_workflow.options.search_attributes import SearchValue, from_document
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
@@ -20,12 +19,16 @@ def instant(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
 
 
-def decoded(text: str | None, converter: DataConverter) -> Any:
+def decoded(text: str | None, converter: DataConverter, run_id: str) -> Any:
     """Return a stored payload as plain values; as it is stored if the converter lacks its codec.
 
     Args:
         text: The column; ``None`` if there is no payload.
         converter: Decodes it.
+        run_id: The run that it belongs to.
+
+    Raises:
+        DamagedHistoryError: It is not JSON any more.
     """
     if text is None:
         return None
@@ -33,14 +36,16 @@ def decoded(text: str | None, converter: DataConverter) -> Any:
     try:
         return converter.decode(payload)
     except PayloadDecodeError:
-        return payload.value
+        return stored_json(text, run_id, "stored payload")
+    except ValueError:
+        raise DamagedHistoryError(run_id, "stored payload") from None
 
 
-def attributes(text: str | None) -> dict[str, SearchValue]:
+def attributes(text: str | None, run_id: str) -> dict[str, SearchValue]:
     """Return the search attributes of a run's row."""
-    return {} if text is None else from_document(orjson.loads(text))
+    return {} if text is None else from_document(stored_json(text, run_id, "search attributes"))
 
 
-def progress(text: str | None) -> RunProgress | None:
+def progress(text: str | None, run_id: str) -> RunProgress | None:
     """Return the progress of a run's row."""
-    return None if text is None else RunProgress(**orjson.loads(text))
+    return None if text is None else RunProgress(**stored_json(text, run_id, "progress"))

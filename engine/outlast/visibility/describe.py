@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import orjson
-
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.columns import attributes, decoded, instant, progress
 from outlast.visibility.reasons import kinds_of, reasons
@@ -28,6 +26,7 @@ from outlast_store.reads.description import OpenChild, StoredDescription, descri
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
+from outlast_workflow.history.events import stored_json
 from outlast_workflow.primitives.enums import (
     ActivityStatus,
     FailureCategory,
@@ -126,15 +125,15 @@ def _run(run: RunRow, workers: Mapping[str, WorkerRow], now: int, converter: Dat
         owner=_worker(run.owner_id, workers, now),
         history_length=run.last_seq,
         history_bytes=run.history_bytes,
-        memo=decoded(run.memo, converter),
+        memo=decoded(run.memo, converter, run.run_id),
         parent_run_id=run.parent_run_id,
-        search_attributes=attributes(run.search_attributes),
+        search_attributes=attributes(run.search_attributes, run.run_id),
         cancel_requested_at=instant(run.cancel_requested_at),
         build_id=run.build_id,
         task_failures=run.task_failures,
         attention_since=instant(run.attention_since),
         summary=run.summary,
-        progress=progress(run.progress),
+        progress=progress(run.progress, run.run_id),
     )
 
 
@@ -160,8 +159,10 @@ def _activity(
         heartbeat_deadline_at=instant(row.heartbeat_deadline_at),
         next_deadline_at=instant(row.next_deadline_at),
         last_heartbeat_at=instant(row.heartbeat_at),
-        heartbeat_details=_details(decoded(row.heartbeat_details, converter)),
-        last_failure=cause_of(orjson.loads(row.last_failure)) if row.last_failure is not None else None,
+        heartbeat_details=_details(decoded(row.heartbeat_details, converter, row.run_id)),
+        last_failure=cause_of(stored_json(row.last_failure, row.run_id, "last failure"))
+        if row.last_failure is not None
+        else None,
         worker=_worker(row.claimed_by, workers, now),
         cancel_requested=bool(row.cancel_requested),
         summary=row.summary,
@@ -184,7 +185,7 @@ def _child(row: OpenChild) -> PendingChild:
         status=RunStatus(row.status),
         created_at=to_datetime(row.created_at),
         summary=row.summary,
-        progress=progress(row.progress),
+        progress=progress(row.progress, row.run_id),
     )
 
 
@@ -218,7 +219,7 @@ def _last_task_failure(failures: Sequence[FailureRow]) -> str | None:
 
 
 def _failure(row: FailureRow, events: Mapping[int, str]) -> FailureView:
-    event = orjson.loads(events.get(row.event_seq or 0, "{}"))
+    event = stored_json(events.get(row.event_seq or 0, "{}"), row.run_id, "payload", seq=row.event_seq)
     document = event.get("failure") or {}
     inner = document.get("cause")
     return FailureView(

@@ -9,7 +9,7 @@ from typing import Any, Final, TypedDict
 from outlast.visibility.where import Range, wanted_attributes
 from outlast_store.reads.run_listing import RunFilter
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import validate_name, validate_segment, validate_workflow_id
+from outlast_workflow.options.validation import validate_name, validate_workflow_id
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 from outlast_workflow.primitives.times import from_datetime
 
@@ -99,7 +99,7 @@ def run_filter(
         task_queue=None if task_queue is None else validate_name("task queue", task_queue),
         workflow_id=None if workflow_id is None else validate_workflow_id(workflow_id),
         id_prefix=None if id_prefix is None else validate_name("id prefix", id_prefix),
-        parent=None if parent is None else validate_segment("parent", parent),
+        parent=None if parent is None else validate_name("parent", parent),
         where=wanted_attributes(where),
         created_after=_instant("created after", created_after),
         created_before=_instant("created before", created_before),

@@ -160,7 +160,7 @@ def summary(run: ListedRun, needs: Sequence[Need]) -> RunSummary:
         attention_since=instant(run.attention_since),
         build_id=run.build_id,
         parent_run_id=run.parent_run_id,
-        search_attributes=attributes(run.search_attributes),
+        search_attributes=attributes(run.search_attributes, run.run_id),
         summary=run.summary,
-        progress=progress(run.progress),
+        progress=progress(run.progress, run.run_id),
     )

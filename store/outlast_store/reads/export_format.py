@@ -15,7 +15,7 @@ wake-up, attention), and the index of search attributes, which follows from thos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Final
@@ -26,7 +26,9 @@ from sqlalchemy import BigInteger, Boolean, Connection, Table
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.schema import tables
+from outlast_workflow.data.writing import MOST_LEVELS, is_deep
 from outlast_workflow.errors.history import InvalidHistoryError
+from outlast_workflow.history.events import stored_json, stored_payload
 from outlast_workflow.primitives.times import from_iso, iso, microseconds, seconds
 
 FORMAT: Final = "outlast-history"
@@ -56,8 +58,13 @@ _JSON: Final = frozenset(
         "failure", "details", "progress",
     }
 )  # fmt: skip
+MOST_LEVELS_STORED: Final = MOST_LEVELS + 30
+"""A value in the details of the last of twenty causes of a failure."""
 MAX_BIGINT: Final = 2**63 - 1
 _DURATIONS: Final = frozenset({"execution_timeout", "run_timeout"})
+
+
+Writer = tuple[str, str, Callable[[Any], Any]]
 
 
 # --- rows to a document ---------------------------------------------------------------------------------------------
@@ -86,16 +93,28 @@ def _rows(connection: Connection, table: Table, order: str, run_id: str) -> list
     names = ", ".join(name for name, _, _ in writers)
     more = " AND kind <> 'query'" if table is tables.workflow_requests else ""
     text = f"SELECT {names} FROM {table.name} WHERE run_id = ?{more} ORDER BY {order}"
-    return [
-        {key: write(value) for (_, key, write), value in zip(writers, row, strict=True) if value is not None}
-        for row in fetch(connection, text, (run_id,))
-    ]
+    return [_document(writers, row, run_id) for row in fetch(connection, text, (run_id,))]
+
+
+def _document(writers: Sequence[Writer], row: Sequence[Any], run_id: str) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for (name, key, write), value in zip(writers, row, strict=True):
+        if value is None:
+            continue
+        if name in _JSON:
+            # It is written as it is stored. What is no JSON would spoil the document, where nobody looks for it.
+            if name == "payload":
+                _ = stored_payload(value, run_id, document["seq"])
+            else:
+                _ = stored_json(value, run_id, name.replace("_", " "))
+        document[key] = write(value)
+    return document
 
 
 @cache
-def _writers(table: Table) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+def _writers(table: Table) -> tuple[Writer, ...]:
     """Return for each column its name, its key in the document, and how its values are written."""
-    made: list[tuple[str, str, Callable[[Any], Any]]] = []
+    made: list[Writer] = []
     for column in table.columns:
         # SQLAlchemy's own kind of text is no key for orjson.
         name = str(column.name)
@@ -253,7 +272,10 @@ def _of_kind(kind: type, value: Any) -> Any:
 
 
 def _json_text(value: Any) -> str:
-    return orjson.dumps(value).decode()
+    text = orjson.dumps(value)
+    if is_deep(text, MOST_LEVELS_STORED):
+        raise ValueError
+    return text.decode()
 
 
 def _duration(value: Any) -> int:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks
 from outlast_store.schema import tables
 from outlast_store.schema.rows import AttemptRow
+from outlast_workflow.history.events import stored_payload
 
 MOST_EVENTS: Final = 600
 MOST_RUNS: Final = 50
@@ -125,7 +125,7 @@ def run_timeline(
     return RunTimeline(
         activities=[ActivitySpan(*row) for row in activities],
         events=[
-            Happening(seq, kind, at, orjson.loads(payload))
+            Happening(seq, kind, at, stored_payload(payload, run_id, seq))
             for seq, kind, at, payload in events[:MOST_EVENTS][::-1]
         ],
         more_events=len(events) > MOST_EVENTS,

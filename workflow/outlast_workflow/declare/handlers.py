@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overl
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DurableCallError, InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
-from outlast_workflow.options.validation import validate_segment
+from outlast_workflow.options.validation import validate_name
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -172,7 +172,7 @@ class _Method:
             raise InvalidOptionError(f"@workflow.{self.kind}: {fn.__qualname__} must return, not yield")
         self.fn = fn
         self.dynamic = dynamic
-        self.name = None if dynamic else validate_segment(f"{self.kind} name", name or fn.__name__)
+        self.name = None if dynamic else validate_name(f"{self.kind} name", name or fn.__name__, segment=True)
         self._handler: Handler | None = None
 
     def handler(self) -> Handler:
@@ -420,7 +420,7 @@ def call_of(kind: type[K], target: object, args: tuple[Any, ...]) -> K:
     """
     noun = kind.__name__.removesuffix("Call").lower()
     if isinstance(target, str):
-        return kind(validate_segment(f"{noun} name", target), args)
+        return kind(validate_name(f"{noun} name", target, segment=True), args)
     if isinstance(target, _Reference) and target.method.kind == noun:
         call: Any = target
         found: K = call(*args)
@@ -482,4 +482,4 @@ def _add(handlers: HandlerSet, method: _Method, cls: type) -> None:
 def _one_of(kind: str, name: str | None, *, dynamic: bool) -> str | None:
     if name is not None and dynamic:
         raise InvalidOptionError(f"@workflow.{kind}: give a name or dynamic=True, not both")
-    return None if name is None else validate_segment(f"{kind} name", name)
+    return None if name is None else validate_name(f"{kind} name", name, segment=True)

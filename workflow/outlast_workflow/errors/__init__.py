@@ -20,6 +20,7 @@
     ├── BlockedLoopError (RuntimeError)        the blocking client was called on an event loop
     ├── NotInActivityError (RuntimeError)      a function for activity code was called elsewhere
     ├── InvalidHistoryError (ValueError)       the input is not an exported history, or not a sound one
+    ├── DamagedHistoryError                    a stored value of a run cannot be read
     ├── HistoryExistsError                     the database already has a workflow or run to be imported
     ├── StoreError                             the database
     │   ├── StoreUnreachableError              … does not answer
@@ -74,7 +75,7 @@ from outlast_workflow.errors.child import ChildWorkflowError
 from outlast_workflow.errors.context import BlockedLoopError, NotInActivityError
 from outlast_workflow.errors.control_flow import ContinueAsNew
 from outlast_workflow.errors.failure import ApplicationError, FailureError
-from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryError
+from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
 from outlast_workflow.errors.limits import StructuralLimitError
 from outlast_workflow.errors.options import InvalidOptionError, InvalidUrlError
 from outlast_workflow.errors.payloads import PayloadCodecError, PayloadDecodeError, PayloadEncodeError
@@ -147,6 +148,7 @@ __all__ = [
     "BlockedLoopError",
     "ChildWorkflowError",
     "ContinueAsNew",
+    "DamagedHistoryError",
     "DeferRefusedError",
     "DeleteRefusedError",
     "DurableCallError",

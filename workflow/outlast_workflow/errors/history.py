@@ -18,6 +18,27 @@ class InvalidHistoryError(OutlastError, ValueError):
         self.place = place
 
 
+class DamagedHistoryError(OutlastError):
+    """A stored value of a run cannot be read: something else has changed the database, or a disk has.
+
+    Attributes:
+        run_id: The run.
+        seq: The number of the event; ``None`` if the value is in another row of the run.
+        what: Which value it is.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("run_id", "seq", "what")
+
+    def __init__(self, run_id: str, what: str, *, seq: int | None = None) -> None:
+        where = f"event {seq} of run {run_id}" if seq is not None else f"run {run_id}"
+        super().__init__(
+            f"{where} is damaged: its {what} cannot be read; restore the database from a backup, or delete the workflow"
+        )
+        self.run_id = run_id
+        self.seq = seq
+        self.what = what
+
+
 class HistoryExistsError(OutlastError):
     """Workflows or runs to be imported are already in the database. Nothing was written."""
 

@@ -17,8 +17,11 @@ A field that is ``None`` is left out of the stored payload.
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 
+from outlast_workflow.errors.history import DamagedHistoryError
 from outlast_workflow.history.activity_events import (
     ActivityCancelled,
     ActivityCancelRequested,
@@ -115,7 +118,67 @@ __all__ = [
     "WorkflowTimedOut",
     "from_json",
     "record",
+    "stored_event",
+    "stored_json",
+    "stored_payload",
 ]
+
+
+def stored_json(text: str | bytes, run_id: str, what: str, *, seq: int | None = None) -> Any:
+    """Return the value of stored JSON.
+
+    Args:
+        text: What is stored.
+        run_id: The run that it belongs to.
+        what: What it is, in words, for the message.
+        seq: The number of the event, if it is one's.
+
+    Raises:
+        DamagedHistoryError: It is not JSON any more.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise DamagedHistoryError(run_id, what, seq=seq) from None
+
+
+def stored_payload(text: str | bytes, run_id: str, seq: int) -> dict[str, Any]:
+    """Return the stored payload of an event.
+
+    Args:
+        text: What is stored.
+        run_id: The run.
+        seq: The number of the event.
+
+    Raises:
+        DamagedHistoryError: It is not a JSON object any more.
+    """
+    found = stored_json(text, run_id, "payload", seq=seq)
+    if not isinstance(found, dict):
+        raise DamagedHistoryError(run_id, "payload", seq=seq)
+    return found
+
+
+def stored_event(run_id: str, seq: int, event_type: str, payload: str | bytes) -> Event:
+    """Return the event of a history row.
+
+    Args:
+        run_id: The run.
+        seq: The number of the event.
+        event_type: Its type.
+        payload: Its payload.
+
+    Raises:
+        DamagedHistoryError: There is no such type, or its payload is not what it must be.
+    """
+    cls = REGISTRY.get(event_type)
+    if cls is None:
+        raise DamagedHistoryError(run_id, f"type {event_type!r:.60}", seq=seq)
+    document = stored_payload(payload, run_id, seq)
+    try:
+        return cls.from_document(document)
+    except (TypeError, AttributeError):
+        raise DamagedHistoryError(run_id, "payload", seq=seq) from None
 
 
 def from_json(event_type: str, payload: str | bytes) -> Event:

@@ -144,8 +144,14 @@ def _one_of(kind: type[E], field: str, value: Any) -> E:
         raise _bad(field, f"must be one of {', '.join(kind)}") from None
 
 
-def validate_name(field: str, value: Any) -> str:
+def validate_name(field: str, value: Any, *, segment: bool = False) -> str:
     """Return a name or id: text, not empty, printable, short enough to be a key in every database.
+
+    Args:
+        field: What messages call it, in words.
+        value: The name.
+        segment: Whether it becomes a segment of a path in URLs, as workflow ids and names of handlers do: then it is
+            neither ``.`` nor ``..``, which browsers and proxies resolve.
 
     Raises:
         InvalidOptionError: It is not.
@@ -154,6 +160,8 @@ def validate_name(field: str, value: Any) -> str:
         raise _bad(field, f"must be text, not {type(value).__name__}")
     if not value or value.isspace():
         raise _bad(field, "must not be empty")
+    if segment and value in (".", ".."):
+        raise _bad(field, f"must not be {value!r}: no URL could name it; choose another one")
     if len(value) > MAX_NAME_LENGTH:
         raise _bad(
             field,
@@ -193,25 +201,9 @@ def refuse_reserved(what: str, name: str, *, field: str | None = None) -> None:
         )
 
 
-def validate_segment(field: str, value: Any) -> str:
-    """Return a name or id that becomes a segment of a path in URLs: a workflow id, a handler's name.
-
-    Args:
-        field: What messages call it, in words.
-        value: The name.
-
-    Raises:
-        InvalidOptionError: It is not a valid name, or it is ``.`` or ``..``, which every browser and proxy resolves.
-    """
-    name = validate_name(field, value)
-    if name in (".", ".."):
-        raise _bad(field, f"must not be {name!r}: no URL could name it; choose another one")
-    return name
-
-
 def validate_workflow_id(value: Any) -> str:
     """Return a workflow id. No prefix of it is reserved."""
-    return validate_segment("workflow id", value)
+    return validate_name("workflow id", value, segment=True)
 
 
 def validate_workflow_type(field: str, value: Any) -> str:

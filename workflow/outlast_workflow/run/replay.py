@@ -31,7 +31,7 @@ from typing import Any
 
 import orjson
 
-from outlast_workflow.errors import NonDeterminismError
+from outlast_workflow.errors import DamagedHistoryError, NonDeterminismError
 from outlast_workflow.history.events import (
     REGISTRY,
     Event,
@@ -78,6 +78,7 @@ def replay(
 
     Raises:
         NonDeterminismError: The code requests commands other than the recorded ones.
+        DamagedHistoryError: An event cannot be read.
         WorkflowTaskError: The code cannot run at all, for example because an input cannot be decoded.
     """
     replayed = Replayed()
@@ -86,7 +87,14 @@ def replay(
     try:
         for seq, kind, payload in rows:
             replayed.last_seq = seq
-            reader.read(seq, kind, payload)
+            try:
+                reader.read(seq, kind, payload)
+            except orjson.JSONDecodeError:
+                raise DamagedHistoryError(machine.run_id, "payload", seq=seq) from None
+            except KeyError:
+                if kind in REGISTRY:
+                    raise
+                raise DamagedHistoryError(machine.run_id, f"type {kind!r:.60}", seq=seq) from None
             if reader.seeds and seq in reader.seeds:
                 machine.reseed(reader.seeds[seq])
         reader.finish()

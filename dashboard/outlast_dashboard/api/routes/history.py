@@ -27,7 +27,7 @@ async def history(handle: PinnedHandle, principal: Reader, after_seq: AfterSeq =
     """Return the events of a run after a seq, at most a thousand."""
     assert handle.run_id is not None
     events = await handle.history_page(after_seq)
-    ended = bool(events) and REGISTRY[events[-1].type].terminal
+    ended = bool(events) and events[-1].type in REGISTRY and REGISTRY[events[-1].type].terminal
     return HistoryPage(
         run_id=handle.run_id,
         events=[event_view(event, principal) for event in events],
