@@ -1,0 +1,164 @@
+"""The pictures of the documentation: ``python -m tests.dashboard.pictures docs/images``.
+
+A worker, the dashboard and a browser look at a shop's workflows: orders, an import that reports its progress, one that
+nobody serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from playwright.async_api import async_playwright
+from tests.dashboard.browsing import chromium
+
+from outlast import ApplicationError, Client, RetryPolicy, StartOptions, Worker, activity, workflow
+from outlast_dashboard import control_plane
+from outlast_dashboard.notifications import ChangeSignal
+
+PORT: Final = 8421
+PAGES: Final = (
+    ("runs", "/", 1280, 900),
+    ("run", "/workflows/import%2Fcatalogue-2026-11", 1280, 900),
+    ("watchdog", "/watchdog", 1280, 900),
+    ("phone", "/", 390, 844),
+)
+
+
+@activity.defn(
+    start_to_close_timeout=30,
+    retry_policy=RetryPolicy(initial_interval=60, max_attempts=8, backoff_coefficient=1.5),
+)
+async def charge_card(order: str) -> str:
+    if order.endswith("7"):
+        raise ApplicationError("insufficient funds", type="CardDeclined", non_retryable=True)
+    if order.endswith("9"):
+        raise ConnectionError("payments.example.com: connection reset by peer")
+    await asyncio.sleep(0.2)
+    return f"charge-{order}"
+
+
+@activity.defn(start_to_close_timeout=30)
+async def reserve_stock(order: str) -> str:
+    await asyncio.sleep(0.1)
+    return f"reservation-{order}"
+
+
+@activity.defn(start_to_close_timeout=1800, heartbeat_timeout=60)
+async def load_rows(total: int) -> int:
+    for done in range(total):
+        activity.heartbeat(done, total)
+        await asyncio.sleep(0.05)
+    return total
+
+
+@workflow.defn
+class Order:
+    """Charges and ships; an order of the future waits for its day."""
+
+    def __init__(self) -> None:
+        self.approved = False
+
+    @workflow.run
+    async def run(self, order: str, approval: bool = False) -> str:
+        await reserve_stock(order)
+        if approval:
+            await workflow.wait_condition(lambda: self.approved)
+        await charge_card(order)
+        return f"{order} is on its way"
+
+    @workflow.signal
+    def approve(self, by: str) -> None:
+        self.approved = True
+
+
+@workflow.defn
+class ImportCatalogue:
+    """Loads files, one after the other."""
+
+    @workflow.run
+    async def run(self, files: int) -> int:
+        rows = 0
+        for number in range(files):
+            workflow.set_progress(number, files, f"file {number + 1}")
+            rows += await load_rows(100 if number < 3 else 40_000)
+        return rows
+
+
+@workflow.defn
+class Reminder:
+    """Sleeps, then reminds."""
+
+    @workflow.run
+    async def run(self, days: int) -> str:
+        await workflow.sleep(days * 86_400)
+        return "reminded"
+
+
+async def fill(client: Client) -> None:
+    """Start what the pictures show."""
+    for number in range(1041, 1062):
+        options = StartOptions(run_timeout=3600, search_attributes={"customer": f"c-{number % 5}"})
+        await client.start(Order.run, f"{number}", id=f"order-{number}", options=options)
+    for number in (2001, 2002, 2003):
+        options = StartOptions(execution_timeout=86_400, run_timeout=240 * (number - 2000))
+        await client.start(Order.run, f"{number}", True, id=f"order-{number}", options=options)
+    summary = "the catalogue of autumn, eight files"
+    options = StartOptions(execution_timeout=7200, run_timeout=3600, summary=summary)
+    await client.start(ImportCatalogue.run, 8, id="import/catalogue-2026-11", options=options)
+    await client.start(
+        Reminder.run, 3, id="reminder-ada", options=StartOptions(execution_timeout=14 * 86_400)
+    )
+    await client.start(
+        "Render", "poster", id="poster-17", task_queue="gpu", options=StartOptions(run_timeout=5400)
+    )
+    await client.start("Render", "flyer", id="flyer-4", task_queue="gpu", options=StartOptions(run_timeout=2))
+    await client.handle("order-2003").cancel("the customer called")
+
+
+async def take(folder: Path) -> None:
+    """Take the pictures."""
+    base = f"http://127.0.0.1:{PORT}"
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        for name, path, width, height in PAGES:
+            context = await browser.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if name == "phone" else "light",
+            )
+            page = await context.new_page()
+            await page.goto(base + path)
+            await page.locator("#live[data-state=live]").wait_for()
+            whole = name in ("run", "watchdog")
+            await page.screenshot(path=str(folder / f"{name}.png"), full_page=whole)
+            await page.goto("about:blank")
+            await context.close()
+        await browser.close()
+
+
+async def main(folder: Path) -> None:
+    """Show the shop at work, and take its pictures."""
+    with tempfile.TemporaryDirectory() as place:
+        async with Client.connect(f"sqlite:///{place}/shop.db") as client:
+            server = uvicorn.Server(uvicorn.Config(control_plane(client), port=PORT, log_level="warning"))
+            async with Worker(
+                client,
+                workflows=[Order, ImportCatalogue, Reminder],
+                activities=[charge_card, reserve_stock, load_rows],
+            ):
+                await fill(client)
+                serving = asyncio.create_task(server.serve())
+                async with ChangeSignal(client) as changed:
+                    while not await client.count(attention=True):
+                        await changed.wait()
+                await take(folder)
+                server.should_exit = True
+                await serving
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
