@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.engine.programs import Sleeper, Sum
 
 from outlast import ApplicationError, workflow
 from outlast.client.client import Client
+from outlast.testing import TestEnvironment
 from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import (
@@ -23,6 +25,8 @@ from outlast_workflow.errors import (
 )
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.primitives.enums import DuplicatePolicy
+
+YEAR_S = 31_557_600
 
 
 async def row_of(client: Client, run_id: str | None) -> RunRow:
@@ -248,3 +252,30 @@ async def test_a_handle_to_nothing_says_so(engine: MakeEnvironment) -> None:
         ):
             with pytest.raises(WorkflowNotFoundError):
                 await ask()
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        (StartOptions(execution_timeout=50 * YEAR_S), "execution_timeout"),
+        (StartOptions(run_timeout=50 * YEAR_S), "run_timeout"),
+        (StartOptions(start_delay=50 * YEAR_S), "start_delay"),
+        (StartOptions(start_delay=5 * YEAR_S, run_timeout=6 * YEAR_S), "run_timeout"),
+    ],
+)
+async def test_a_start_that_reaches_beyond_the_year_9999_is_refused_before_anything_is_written(
+    options: StartOptions, field: str
+) -> None:
+    async with TestEnvironment(
+        workflows=[programs.Sleeper], start_at=datetime(9990, 1, 1, tzinfo=UTC)
+    ) as env:
+        with pytest.raises(InvalidOptionError, match="ends after the year 9999") as caught:
+            await env.client.start(programs.Sleeper.run, 1.0, id="w", options=options)
+        assert caught.value.field == field
+        with pytest.raises(InvalidOptionError, match="ends after the year 9999"):
+            await env.client.signal_with_start(
+                programs.Sleeper.run, 1.0, id="w", options=options, signal="hello"
+            )
+        assert [run async for run in env.client.list()] == []
+        within = StartOptions(execution_timeout=5 * YEAR_S)
+        assert await env.client.start(programs.Sleeper.run, 1.0, id="w", options=within)

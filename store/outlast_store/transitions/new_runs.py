@@ -10,6 +10,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import InstanceRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.run_deadlines import earliest
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.history.events import (
     Failure,
     WorkflowStarted,
@@ -20,7 +21,7 @@ from outlast_workflow.primitives.enums import (
     RunStatus,
 )
 from outlast_workflow.primitives.payloads import Payload
-from outlast_workflow.primitives.times import iso, seconds
+from outlast_workflow.primitives.times import LAST_INSTANT, iso, seconds
 
 
 def new_instance(run: RunRow) -> InstanceRow:
@@ -218,6 +219,9 @@ def first_run(
         search_attributes: Its search attributes.
         now: When it is created, in microseconds.
         owner_id: The worker that owns it from the first write, if any.
+
+    Raises:
+        InvalidOptionError: The start delay or a timeout ends after the year 9999.
     """
     delay = options.start_delay_us
     begins = now + delay if delay else now
@@ -225,6 +229,14 @@ def first_run(
         now + options.execution_timeout_us if options.execution_timeout_us is not None else None
     )
     run_deadline = begins + options.run_timeout_us if options.run_timeout_us is not None else None
+    for field, at in (
+        ("start_delay", begins),
+        ("execution_timeout", execution_deadline),
+        ("run_timeout", run_deadline),
+    ):
+        if at is not None and at > LAST_INSTANT:
+            noun = field.replace("_", " ")
+            raise InvalidOptionError(f"the {noun} ends after the year 9999: give a shorter one", field=field)
     policy = options.retry_policy
     return RunRow(
         run_id=run_id,

@@ -12,6 +12,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 MICROSECONDS_PER_SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+LAST_INSTANT = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+"""The last microsecond of the year 9999, after which no instant can be written as text."""
 _EXACTLY = Context(prec=400, rounding=ROUND_CEILING, traps=[])
 """Wide enough for any float's shortest decimal, times a million. The caller's context stays untouched."""
 
