@@ -47,9 +47,10 @@ def migrate(bind: Engine | Connection, revision: str = "head") -> None:
             BEGIN and COMMIT are run here.
         revision: The version to reach.
     """
-    from alembic.command import upgrade
+    with _quiet():
+        from alembic.command import upgrade
 
-    _run(bind, lambda config: upgrade(config, revision))
+        _run(bind, lambda config: upgrade(config, revision))
 
 
 def downgrade(bind: Engine | Connection, revision: str = "base") -> None:
@@ -59,9 +60,10 @@ def downgrade(bind: Engine | Connection, revision: str = "base") -> None:
         bind: As for :func:`migrate`.
         revision: The version to reach; ``base`` removes every table but the one that holds the version.
     """
-    from alembic.command import downgrade as alembic_downgrade
+    with _quiet():
+        from alembic.command import downgrade as alembic_downgrade
 
-    _run(bind, lambda config: alembic_downgrade(config, revision))
+        _run(bind, lambda config: alembic_downgrade(config, revision))
 
 
 def migration_sql(found: str | None, revision: str = "head") -> str:
@@ -71,11 +73,12 @@ def migration_sql(found: str | None, revision: str = "head") -> str:
         found: The version that it has; ``None`` if it has no tables.
         revision: The version to reach.
     """
-    from alembic.command import upgrade
+    with _quiet():
+        from alembic.command import upgrade
 
-    written = StringIO()
-    with _alembic_lock:
-        upgrade(_config(written, dialect="postgresql"), f"{found or 'base'}:{revision}", sql=True)
+        written = StringIO()
+        with _alembic_lock:
+            upgrade(_config(written, dialect="postgresql"), f"{found or 'base'}:{revision}", sql=True)
     return written.getvalue()
 
 

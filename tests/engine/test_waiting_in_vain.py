@@ -63,7 +63,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 
 
 def environment() -> TestEnvironment:
-    return TestEnvironment(workflows=[order, by_name, breaks, Counter], activities=[fine])
+    return TestEnvironment(
+        workflows=[order, by_name, breaks, Counter], activities=[fine], max_task_failures=0
+    )
 
 
 POLLED = "workers poll task queue 'default', but none of them knows"
