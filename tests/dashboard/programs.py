@@ -110,5 +110,31 @@ class Echoing:
         return value
 
 
-WORKFLOWS = [Asking, Greeting, Waiting, Crawling, Importing, Failing, Echoing]
-ACTIVITIES = [ask, greet, crawl, import_rows]
+@activity.defn(
+    start_to_close_timeout=60,
+    retry_policy=RetryPolicy(initial_interval=0.01, backoff_coefficient=1000, max_interval=3600),
+)
+async def charge(order: str) -> str:
+    """Fails twice, and is tried again much later."""
+    raise RuntimeError(f"attempt {activity.info().attempt} was declined")
+
+
+@workflow.defn
+class Paying:
+    @workflow.run
+    async def run(self, order: str) -> str:
+        return await workflow.execute_activity(charge, order, summary="49.90 by card")
+
+
+@workflow.defn
+class FanningOut:
+    """Has many activities of one type."""
+
+    @workflow.run
+    async def run(self, count: int) -> int:
+        workflow.set_progress(1, 4, "greeting everybody")
+        return len(await asyncio.gather(*(greet(f"n-{number}") for number in range(count))))
+
+
+WORKFLOWS = [Asking, Greeting, Waiting, Crawling, Importing, Failing, Echoing, Paying, FanningOut]
+ACTIVITIES = [ask, greet, crawl, import_rows, charge]

@@ -12,6 +12,7 @@ from tests.dashboard.conftest import Served
 
 from outlast import StartOptions
 from outlast.errors import WorkflowFailedError
+from outlast_dashboard.notifications import ChangeSignal
 from outlast_dashboard.pages.handler_menus import arguments_of
 from outlast_dashboard.pages.run_choice import RunChoice
 from outlast_workflow.errors import InvalidOptionError
@@ -90,6 +91,32 @@ async def test_an_open_run_says_what_it_waits_for(served: Served) -> None:
     assert section(await text_of(served, "w-1"), "outcome") == "Waits for a signal or an update"
     await served.client.start("Nobody", id="n-1", task_queue="nowhere")
     assert section(await text_of(served, "n-1"), "outcome") == "Waits for a worker of task queue nowhere"
+
+
+async def test_failures_are_gathered_and_have_their_stack_and_the_next_try(served: Served) -> None:
+    await served.client.start("Paying", "o-1", id="p-1")
+    async with ChangeSignal(served.client) as changed:
+        while len((await served.client.describe("p-1")).failures) < 2:
+            await changed.wait()
+    text = await text_of(served, "p-1")
+    failures = section(text, "failures")
+    assert failures.startswith("Failures RuntimeError × 2 attempt 2 was declined charge #1")
+    assert "in charge" in failures
+    activities = section(text, "activities")
+    assert "49.90 by card attempt 2 next try in" in activities
+    assert "× 2 RuntimeError attempt 2 was declined" in activities
+    assert "49.90 by card" in section(text, "outcome"), "what it waits for"
+    assert "49.90 by card" in section(text, "timeline")
+
+
+async def test_a_run_with_many_activities_is_one_line_and_its_progress_a_bar(served: Served) -> None:
+    assert await served.client.execute("FanningOut", 60, id="many") == 60
+    text = await text_of(served, "many")
+    drawn = section(text, "timeline")
+    assert "greet × 60 60 completed" in drawn
+    assert drawn.count("slowest") == 3
+    assert re.search(r'<progress class="meter done" value="1" max="4"', text)
+    assert "1 of 4 · greeting everybody" in html.unescape(" ".join(re.sub(r"<[^>]+>", "", text).split()))
 
 
 # --- the history ------------------------------------------------------------------------------------------------------
