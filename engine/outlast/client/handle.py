@@ -110,7 +110,10 @@ class WorkflowHandle(Generic[T]):
             return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
         context = self._context
         first = self._ending or context.runtime.run_ends.subscribe(await self.resolve())
-        follow: Follow = "all" if self._follows(follow_runs) else "none" if follow_runs is False else "own"
+        if follow_runs is None:
+            follow: Follow = "own" if self._pinned else "all"
+        else:
+            follow = "all" if follow_runs else "none"
         end = await end_of(context.runtime, first, follow)
         value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
         return value

@@ -32,6 +32,7 @@ from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
 from outlast_workflow.environment import Environment, SystemClock
 from outlast_workflow.errors import JournalClosedError, StoreError
+from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND
 
 logger = logging.getLogger("outlast.runtime")
 
@@ -71,7 +72,9 @@ class Runtime:
         """Called on the loop when the SQLite file is not the opened one any more: nothing can be written then."""
         if database.file is not None:
             database.file.on_replaced = self._store_replaced
-        self.unserved_waits = UnservedWaits(self.read, self.spawn, environment, self._awaited_runs)
+        self.unserved_waits = UnservedWaits(
+            self.read, self.spawn, environment, self._awaited_runs, self._moves_here
+        )
         waits = (self.read, self.is_owned_here, self._watch)
         self.request_waits = RequestWaits(*waits, self.unserved_waits)
         self.run_ends = RunEnds(*waits, self._closed_elsewhere, self.unserved_waits)
@@ -295,6 +298,15 @@ class Runtime:
 
     def _awaited_runs(self) -> set[str]:
         return self.run_ends.awaited_runs | self.request_waits.awaited_runs
+
+    def _moves_here(self, run_id: str, within_s: float) -> bool:
+        """Return whether a run that is owned here had an event within some seconds, or has an activity running here."""
+        cache = self.journal.cache
+        run = cache.runs.get(run_id)
+        if run is None:
+            return False
+        since = self.environment.clock.now() - int(within_s * MICROSECONDS_PER_SECOND)
+        return run.last_event_at >= since or any(key[0] == run_id for key in cache.activities)
 
     def _closed_elsewhere(self, run_id: str) -> None:
         """Drop what this process remembers of a run that another one has closed."""

@@ -2,7 +2,7 @@
 
 Ten seconds after a wait has begun, the database is asked who could serve what is waited for. If nobody could, that is
 logged as a warning, once for each run, with what to do. One timer serves all waits of the process; it runs only while
-somebody waits, so a wait costs nothing.
+somebody waits. A run that visibly moves in this process is not asked about, so such a wait costs no statement.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class UnservedWaits:
         spawn: Runs a coroutine.
         environment: The clock.
         waiting: Returns the runs that somebody waits for now.
+        moves: Tells whether a run has moved in this process within the last so many seconds.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class UnservedWaits:
         spawn: Callable[[Any, str], None],
         environment: Environment,
         waiting: Callable[[], set[str]],
+        moves: Callable[[str, float], bool],
     ) -> None:
         self._read = read
         self._spawn = spawn
         self._clock = environment.clock
         self._waiting = waiting
+        self._moves = moves
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._seen: set[str] = set()
@@ -67,7 +70,8 @@ class UnservedWaits:
     def _look(self) -> None:
         waiting = self._waiting()
         # What was there at the last look, or planned it, has waited long enough.
-        due = sorted((self._seen & waiting) - self._told)
+        candidates = (self._seen & waiting) - self._told
+        due = sorted(run_id for run_id in candidates if not self._moves(run_id, LOOK_AFTER_S))
         self._seen = waiting
         self._told &= waiting
         self.armed = bool(waiting)
