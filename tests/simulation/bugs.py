@@ -23,7 +23,7 @@ from outlast_store.journal import batch as batches
 from outlast_store.journal import committer
 from outlast_store.journal.batch import Batch
 from outlast_store.reads.workers import renew_lease
-from outlast_store.transitions import parents, requests, run_ends
+from outlast_store.transitions import new_runs, parents, requests, run_ends
 from outlast_store.transitions.children import AppliedClosePolicy, apply_close_policy
 from outlast_watchdog import enforcement
 from outlast_watchdog.enforcement import Fired, Rescued
@@ -385,10 +385,11 @@ def late_answers_count(stack: ExitStack) -> None:
 @bug
 def retries_forget_the_failure(stack: ExitStack) -> None:
     """The run that retries another does not know why."""
-    right = run_ends.started_event
+    right = new_runs.started_event
 
     def wrong(run: Any, **given: Any) -> Any:
-        return right(run, **{**given, "last_failure": None})
+        given["last_failure"] = None
+        return right(run, **given)
 
     _patch(stack, run_ends, "started_event", wrong)
 

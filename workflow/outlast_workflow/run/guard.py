@@ -71,9 +71,10 @@ GUARDED: Final[dict[str, tuple[str, str]]] = {
 }
 """What the guard stops: for each audit event, what the code did and what it should do instead."""
 
-_SHOWN: Final = ("sys.unraisablehook", "sys.excepthook")
+_UNRAISABLE: Final = "sys.unraisablehook"
+_UNCAUGHT: Final = "sys.excepthook"
 """The events that precede the display of an exception, whose source Python may read in C, without a frame of it."""
-_WATCHED: Final = {**GUARDED, **dict.fromkeys(_SHOWN, ("", ""))}
+_WATCHED: Final = {**GUARDED, **dict.fromkeys((_UNRAISABLE, _UNCAUGHT), ("", ""))}
 
 _TRUSTED: Final = frozenset(
     {
@@ -127,8 +128,10 @@ def _hook(
 ) -> None:
     # Its names are default arguments: fast to look up, and still there while the interpreter tears modules down.
     if watched(event) is not None and isinstance(running(), run_loop):
-        if event in _SHOWN:
-            _note_display(args, sys._getframe(1))
+        if event == _UNRAISABLE:
+            _note_display(args[1].exc_value, args[1].exc_traceback, sys._getframe(1))
+        elif event == _UNCAUGHT:
+            _note_display(args[2], args[3], sys._getframe(1))
         else:
             stop(event, args)
 
@@ -181,11 +184,8 @@ _display = threading.local()
 """What is being displayed in a thread: where its code is meanwhile, and the names of the source files."""
 
 
-def _note_display(args: tuple[Any, ...], frame: FrameType) -> None:
+def _note_display(error: BaseException | None, traceback: TracebackType | None, frame: FrameType) -> None:
     """Note which files are read to display an exception, as one that ``__del__`` raised."""
-    shown = args[1] if len(args) == 2 else None
-    error: BaseException | None = args[2] if shown is None else shown.exc_value
-    traceback: TracebackType | None = args[3] if shown is None else shown.exc_traceback
     names: set[str] = set()
     while len(names) < _MOST_FILES:
         while traceback is not None:
