@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.run_rows import run_row
 
-from outlast_dashboard.pages.timeline import Lane, Mark, Span, Timeline, parts_of, timeline
-from outlast_dashboard.pages.timeline_axis import WIDTH, Axis, roughly
-from outlast_dashboard.pages.timeline_folding import ALONE, MOST_LINES, Group, Part, fold
+from outlast_dashboard.pages.timeline.axis import WIDTH, Axis, roughly
+from outlast_dashboard.pages.timeline.drawing import Lane, Mark, Span, Timeline, parts_of, timeline
+from outlast_dashboard.pages.timeline.folding import ALONE, MOST_LINES, Group, Part, fold
 from outlast_store.reads.timeline import ActivitySpan, Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow
 

@@ -20,8 +20,8 @@ from outlast_dashboard.pages.run_history import history_of, read_slice
 from outlast_dashboard.pages.run_outcome import outcome_of
 from outlast_dashboard.pages.run_work import most_pressing, open_activities, others, run_deadlines
 from outlast_dashboard.pages.streaming import live_page
-from outlast_dashboard.pages.timeline import parts_of, timeline
-from outlast_dashboard.pages.timeline_folding import fold
+from outlast_dashboard.pages.timeline.drawing import parts_of, timeline
+from outlast_dashboard.pages.timeline.folding import fold
 from outlast_dashboard.problems import Problem, ProblemError
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web

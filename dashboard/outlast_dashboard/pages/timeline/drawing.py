@@ -1,7 +1,7 @@
 """A run as a drawing to scale: how long each part took, and when timers and deadlines are due.
 
 The functions are pure: rows in, lanes out. Times are microseconds. The future is drawn as it is planned: timers until
-they fire, deadlines as marks. A run with many parts is folded first (:mod:`~outlast_dashboard.pages.timeline_folding`).
+they fire, deadlines as marks. A run with many parts is folded first (:mod:`~outlast_dashboard.pages.timeline.folding`).
 
 ::
 
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from outlast_dashboard.pages.rendering import nearness
-from outlast_dashboard.pages.timeline_axis import WIDTH, Axis
-from outlast_dashboard.pages.timeline_folding import Folded, Part
+from outlast_dashboard.pages.timeline.axis import WIDTH, Axis
+from outlast_dashboard.pages.timeline.folding import Folded, Part
 from outlast_store.reads.timeline import Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
 from outlast_workflow.primitives.enums import ActivityStatus, AttemptOutcome, TimeoutKind

@@ -1,0 +1,1 @@
+"""The timeline of a run: its axis, what of it is drawn, and how."""
