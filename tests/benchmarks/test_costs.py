@@ -58,7 +58,7 @@ def test_it_costs_exactly_this_and_no_more_calls(counted: Any, thing: str) -> No
 
 
 def test_a_lone_workflow_takes_so_many_calls(counted: Any) -> None:
-    assert counted["lone"] <= 419
+    assert counted["lone"] <= 422
 
 
 def test_the_cost_model_of_the_page_is_what_is_counted() -> None:
