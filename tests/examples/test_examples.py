@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from examples import agent_loop, approval, approval_webhook, fan_out_import, order_saga, polling
 
-from outlast import WorkflowCancelledError, WorkflowFailedError
+from outlast import UpdateRejectedError, WorkflowCancelledError, WorkflowClosedError, WorkflowFailedError
 from outlast.testing import TestEnvironment, VirtualLoop
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +129,44 @@ async def test_an_agent_can_be_stopped(max_cached: int) -> None:
         handle = await env.client.start(agent_loop.Agent.run, agent_loop.Memory(goal="all"), id="a")
         await handle.signal(agent_loop.Agent.stop)
         assert (await handle.result()).startswith("all:")
+
+
+async def test_an_agent_stays_within_its_budget(max_cached: int) -> None:
+    memory = agent_loop.Memory(goal="all", budget=25)
+    async with environment(agent_loop, max_cached) as env:
+        handle = await env.client.start(agent_loop.Agent.run, memory, id="a")
+        assert await handle.result() == "all: out of budget"
+        assert await handle.query(agent_loop.Agent.progress) == [
+            "3 pages of the archive",
+            "3 pages of the library",
+            "3 pages of the web",
+        ]
+
+
+@pytest.mark.parametrize("consent", [True, False, None])
+async def test_an_agent_asks_a_person_before_it_publishes(max_cached: int, consent: bool | None) -> None:
+    async with environment(agent_loop, max_cached) as env:
+        began = env.now()
+        memory = agent_loop.Memory(goal="publish Ada")
+        handle = await env.client.start(agent_loop.Agent.run, memory, id="a")
+        await env.sleep(hours=1)
+        assert await handle.query(agent_loop.Agent.asks) == (
+            "publish 3 pages of the archive, 3 pages of the library, 3 pages of the web?"
+        )
+        if consent is not None:
+            await handle.execute_update(agent_loop.Agent.decide, consent)
+        done = await handle.result()
+        assert done.endswith("published" if consent else "no consent to publish")
+        assert (env.now() - began).days == (1 if consent is None else 0)
+        with pytest.raises(WorkflowClosedError):
+            await handle.execute_update(agent_loop.Agent.decide, True)
+
+
+async def test_an_answer_that_nobody_asked_for_is_refused(max_cached: int) -> None:
+    async with environment(agent_loop, max_cached) as env:
+        handle = await env.client.start(agent_loop.Agent.run, agent_loop.Memory(goal="all"), id="a")
+        with pytest.raises(UpdateRejectedError, match="nobody asked"):
+            await handle.execute_update(agent_loop.Agent.decide, True)
 
 
 async def test_polling_goes_on_for_months_with_short_histories(max_cached: int) -> None:
