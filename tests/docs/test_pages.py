@@ -34,6 +34,7 @@ PROGRAMS = [
     "sync-workflows.md",
     "tracing.md",
     "updates.md",
+    "web-frameworks.md",
     "versioning.md",
 ]
 
