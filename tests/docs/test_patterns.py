@@ -15,8 +15,8 @@ def lines(code: str) -> str:
 
 def test_each_block_is_a_part_of_its_example() -> None:
     page = (ROOT / "docs" / "patterns.md").read_text()
-    blocks = re.findall(r'^```python title="(.+?)"\n(.*?)^```', page, re.M | re.S)
-    assert len(blocks) == page.count("```python")
+    blocks = re.findall(r'^```py title="(.+?)"\n(.*?)^```', page, re.M | re.S)
+    assert len(blocks) == page.count("```py")
     for example, code in blocks:
         assert lines(code) in lines((ROOT / example).read_text()), f"{example} no longer has:\n{code}"
 

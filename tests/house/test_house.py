@@ -110,7 +110,7 @@ def test_each_make_command_in_a_page_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_python_block_in_a_page_is_python(page: Path) -> None:
-    for block in re.findall(r"^```py(?:thon)?\b[^\n]*\n(.*?)^```", page.read_text(), re.M | re.S):
+    for block in re.findall(r"^```python[^\n]*\n(.*?)^```", page.read_text(), re.M | re.S):
         compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
