@@ -110,16 +110,12 @@ class WorkflowHandle(Generic[T]):
             return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
         context = self._context
         first = self._ending or context.runtime.run_ends.subscribe(await self.resolve())
+        follow: Follow = "all" if follow_runs else "none"
         if follow_runs is None:
-            follow: Follow = "own" if self._pinned else "all"
-        else:
-            follow = "all" if follow_runs else "none"
+            follow = "own" if self._pinned else "all"
         end = await end_of(context.runtime, first, follow)
         value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
         return value
-
-    def _follows(self, follow_runs: bool | None) -> bool:
-        return not self._pinned if follow_runs is None else follow_runs
 
     async def _result_within(self, seconds: float, follow_runs: bool | None) -> T:
         waiting = asyncio.ensure_future(self.result(follow_runs=follow_runs))
@@ -542,7 +538,8 @@ class WorkflowHandle(Generic[T]):
         return await interceptors.call("describe_workflow", call, lambda call: self._describe(follow_runs))
 
     async def _describe(self, follow_runs: bool | None) -> WorkflowDescription:
-        context, follow = self._context, self._follows(follow_runs)
+        context = self._context
+        follow = not self._pinned if follow_runs is None else follow_runs
         return await describe(
             context.runtime, context.converter, self.workflow_id, self.run_id, follow=follow
         )
