@@ -20,6 +20,7 @@ PROGRAMS = [
     "dashboard.md",
     "deferring.md",
     "determinism.md",
+    "from-celery.md",
     "from-dbos.md",
     "from-temporal.md",
     "interceptors.md",
