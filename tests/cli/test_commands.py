@@ -235,8 +235,8 @@ def test_describe_shows_people_what_is_open(outlast: Command) -> None:
     workers = outlast("workers", "--json").lines
     assert [(one["alive"], one["runs_held"], one["activities_held"]) for one in workers] == [(True, 1, 1)]
     assert workers[0]["activity_slots"] == 100
-    assert workers[0]["workflows"] == ["Doubling", "Ledger", "fail", "hanging", "sleep_long"]
-    assert "Doubling, Ledger, fail, hanging, sleep_long, double, hang" in outlast("workers").out
+    assert workers[0]["workflows"] == ["Doubling", "Ledger", "asking", "fail", "hanging", "sleep_long"]
+    assert "Doubling, Ledger, asking, fail, hanging, sleep_long, ask, double, hang" in outlast("workers").out
 
 
 def test_describe_shows_people_who_waits_for_an_answer(outlast: Command) -> None:

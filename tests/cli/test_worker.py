@@ -31,8 +31,8 @@ def test_a_worker_works_until_it_is_told_to_stop(
     started = worker.line()
     assert started["event"] == "started"
     assert started["task_queues"] == ["default"]
-    assert started["workflows"] == ["Doubling", "Ledger", "fail", "hanging", "sleep_long"]
-    assert started["activities"] == ["double", "hang"]
+    assert started["workflows"] == ["Doubling", "Ledger", "asking", "fail", "hanging", "sleep_long"]
+    assert started["activities"] == ["ask", "double", "hang"]
     done = outlast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
     assert done.json["result"]["doubled"] == 8
     (registered,) = outlast("workers", "--json").lines
@@ -203,13 +203,16 @@ def names(*targets: str) -> tuple[set[str], set[str]]:
 
 
 def test_a_module_stands_for_what_it_defines() -> None:
-    assert names(PROGRAMS) == ({"Doubling", "Ledger", "fail", "sleep_long", "hanging"}, {"double", "hang"})
+    assert names(PROGRAMS) == (
+        {"Doubling", "Ledger", "asking", "fail", "sleep_long", "hanging"},
+        {"ask", "double", "hang"},
+    )
 
 
 def test_a_name_stands_for_one_thing_or_a_list() -> None:
     assert names(f"{PROGRAMS}:Doubling") == ({"Doubling"}, set())
     assert names(f"{PROGRAMS}:double") == (set(), {"double"})
-    assert names(f"{PROGRAMS}:fail", f"{PROGRAMS}:ACTIVITIES") == ({"fail"}, {"double", "hang"})
+    assert names(f"{PROGRAMS}:fail", f"{PROGRAMS}:ACTIVITIES") == ({"fail"}, {"ask", "double", "hang"})
     assert names(f"{PROGRAMS}:EVERYTHING", PROGRAMS) == names(PROGRAMS)
     assert names("tests.cli:programs") == names(PROGRAMS)
 
