@@ -2,7 +2,8 @@
 
 Ten seconds after a wait has begun, the database is asked who could serve what is waited for. If nobody could, that is
 logged as a warning, once for each run, with what to do. One timer serves all waits of the process; it runs only while
-somebody waits. A run that visibly moves in this process is not asked about, so such a wait costs no statement.
+somebody waits. While no other wait begins, it looks ever more rarely, at last once an hour, so that a wait of months
+costs little. A run that visibly moves in this process is not asked about, so such a wait costs no statement.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from outlast_workflow.errors import StoreError
 logger = logging.getLogger("outlast.client")
 
 LOOK_AFTER_S: Final = 10.0
+LONGEST_PAUSE_S: Final = 3600.0
 MOST_RUNS_ASKED: Final = 200
 """How many runs one look asks about."""
 
@@ -52,13 +54,17 @@ class UnservedWaits:
         self._timer: asyncio.TimerHandle | None = None
         self._seen: set[str] = set()
         self._told: set[str] = set()
+        self._pause_s = LOOK_AFTER_S
         self.armed = False
-        """Whether a look is planned; a wait that finds it false calls :meth:`arm`."""
+        """Whether a look is near; a wait that finds it false calls :meth:`arm`."""
 
     def arm(self, run_id: str) -> None:
         """Plan a look, for a run that somebody begins to wait for."""
         self.armed = True
-        self._seen = {run_id}
+        self._seen.add(run_id)
+        self._pause_s = LOOK_AFTER_S
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self._loop.call_later(LOOK_AFTER_S, self._look)
 
     def close(self) -> None:
@@ -72,11 +78,12 @@ class UnservedWaits:
         # What was there at the last look, or planned it, has waited long enough.
         candidates = (self._seen & waiting) - self._told
         due = sorted(run_id for run_id in candidates if not self._moves(run_id, LOOK_AFTER_S))
-        self._seen = waiting
+        # A wait that has begun since the last look is due at the next one.
+        self.armed = not waiting <= self._seen
+        self._pause_s = LOOK_AFTER_S if self.armed else min(2 * self._pause_s, LONGEST_PAUSE_S)
+        self._seen = set(waiting)
         self._told &= waiting
-        self.armed = bool(waiting)
-        if waiting:
-            self._timer = self._loop.call_later(LOOK_AFTER_S, self._look)
+        self._timer = self._loop.call_later(self._pause_s, self._look) if waiting else None
         if due:
             self._spawn(self._tell(due[:MOST_RUNS_ASKED]), "outlast-unserved-waits")
 
