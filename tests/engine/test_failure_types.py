@@ -170,7 +170,7 @@ async def test_the_declaration_wins(engine: MakeEnvironment) -> None:
         return 1 / number
 
     lists = {"workflow_failure_types": [ArithmeticError]}
-    async with engine(workflows=[patient, hasty], **lists) as env:
+    async with engine(workflows=[patient, hasty], max_task_failures=0, **lists) as env:
         waiting = await env.client.start(patient, 0, id="patient")
         with pytest.raises(WorkflowFailedError):
             await env.client.execute(hasty, 0, id="hasty")

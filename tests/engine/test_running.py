@@ -152,7 +152,7 @@ async def test_attempts_come_to_an_end(engine: MakeEnvironment) -> None:
 async def test_an_error_may_refuse_retries_and_carry_details(engine: MakeEnvironment) -> None:
     async with engine() as env:
         result = await env.client.execute(programs.refused, "non_retryable", id="w")
-        assert result == ["non_retryable_failure", "Hopeless", [{"code": 7}], "no use"]
+        assert result == ["non_retryable_failure", "Hopeless", [{"code": 7}], "Hopeless: no use"]
         assert programs.calls["refuse"] == 1
 
 
@@ -188,7 +188,7 @@ async def test_a_workflow_that_raises_fails(engine: MakeEnvironment) -> None:
             await env.client.execute(programs.failing, "broken", id="w")
         cause = caught.value.__cause__
         assert isinstance(cause, ApplicationError)
-        assert (str(cause), cause.type, list(cause.details)) == ("broken", "Bad", [1, 2])
+        assert (str(cause), cause.type, list(cause.details)) == ("Bad: broken", "Bad", [1, 2])
         assert (await types_of(env.client, "w"))[-1] == "WorkflowFailed"
 
 
