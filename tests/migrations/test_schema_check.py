@@ -37,7 +37,7 @@ def test_sqlite_migrates_itself(url: str, tmp_path: Path) -> None:
 
 def test_postgresql_says_that_it_must_be_migrated(new_postgresql_url: Callable[..., str]) -> None:
     database = Database(DatabaseUrl.parse(new_postgresql_url(migrated=False)), Environment())
-    with pytest.raises(SchemaMissingError, match=re.escape("run `outlast migrate --url postgresql://")):
+    with pytest.raises(SchemaMissingError, match=re.escape("run `outlast migrate --url 'postgresql://")):
         ensure_schema(database)
     with database.reader() as reader:
         assert inspect(reader).get_table_names() == []
