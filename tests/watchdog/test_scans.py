@@ -44,7 +44,11 @@ NUMBERS = {
 }
 
 PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
-    (due.LOW_ENDS, (), ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at", "ix_runs_owned")),
+    (
+        due.LOW_ENDS,
+        (START,),
+        ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at", "ix_runs_owned"),
+    ),
     (
         due.NEXT_DEADLINES,
         (START, START, START),
@@ -200,6 +204,11 @@ async def spoil(stage: Stage, kind: str, number: int) -> None:
             )
 
 
+def complaints(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What the watchdog says of rows, among the failures that are logged."""
+    return [record for record in caplog.records if record.name == "outlast.watchdog"]
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -228,11 +237,11 @@ async def test_limit_many_rows_that_cannot_be_handled_do_not_block_the_one_behin
         report = await stage.watchdog.run_pass(2)
     assert (report.counts, report.set_aside) == ({"start_to_close": 1, "timer_fired": 1}, 6)
     assert sum(report.left.values()) == 6
-    assert len(caplog.records) == 6
-    assert all(vars(record)["run_id"] for record in caplog.records)
+    assert len(complaints(caplog)) == 6
+    assert all(vars(record)["run_id"] for record in complaints(caplog))
     with caplog.at_level(logging.ERROR, "outlast.watchdog"):
         assert (await stage.watchdog.run_pass()).set_aside == 6
-    assert len(caplog.records) == 6, "each is named once"
+    assert len(complaints(caplog)) == 6, "each is named once"
     stage.clock.advance(20)
     assert (await stage.watchdog.run_pass()).counts == {"execution_timeout": 1}
     await stage.wipe()
