@@ -73,7 +73,7 @@ async def test_an_unknown_query_parameter_is_refused_with_the_nearest_one(served
     await served.client.start("Waiting", id="w-1")
     for method, path, field, words in (
         ("GET", "/api/workflows?task_que=x", "query.task_que", "did you mean 'task_queue'?"),
-        ("GET", "/api/count?page_size=1", "query.page_size", "there are status, workflow_type"),
+        ("GET", "/api/count?page_size=1", "query.page_size", "there are status, run_id, workflow_type"),
         ("POST", "/api/bulk/terminate?id_prefix=w&statuss=failed", "query.statuss", "did you mean 'status'?"),
         ("GET", "/api/workflows/w-1/history?after=1", "query.after", "did you mean 'after_seq'?"),
         ("GET", "/api/health?x=1", "query.x", "give none"),

@@ -197,7 +197,7 @@ async def test_an_update_waits_for_a_codec_that_is_away_and_is_not_rejected(
     answering: MakeEnvironment,
 ) -> None:
     codec = Locked()
-    async with answering(converter=DataConverter(codec=codec)) as env:
+    async with answering(max_task_failures=0, converter=DataConverter(codec=codec)) as env:
         handle = await env.client.start(Cart.run, "ada", id="c")
         assert await handle.execute_update(Cart.put, Line(name="tea")) == 1
         codec.away = True
@@ -224,7 +224,7 @@ async def test_a_validator_may_only_look(answering: MakeEnvironment) -> None:
 
 
 async def test_a_rejection_does_not_hide_that_a_task_keeps_failing(answering: MakeEnvironment) -> None:
-    async with answering() as env:
+    async with answering(max_task_failures=0) as env:
         handle = await env.client.start(answerers.Broken.run, id="b")
         await env.sleep(12)
         assert (await latest_row(handle)).task_failures > 0
