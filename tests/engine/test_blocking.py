@@ -132,6 +132,7 @@ def test_an_activity_is_ended_from_outside(client: Client):
         client.complete_activity(here)
 
 
+@pytest.mark.usefixtures("worker")
 def test_a_workflow_is_started_and_its_result_waited_for(client: Client) -> None:
     handle = client.start(Doubling.run, 21, id="d", options=OPTIONS)
     assert isinstance(handle, BlockingHandle)
