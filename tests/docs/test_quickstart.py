@@ -76,7 +76,7 @@ def test_both_pages_show_the_same_output() -> None:
     assert len(shown[0]) == 1
 
 
-def test_the_order_outlives_a_kill_and_a_control_c(tmp_path: Path) -> None:
+def test_the_order_outlives_a_kill(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         said = until(first, "sleeping", "kill -9")
         assert "serves task queue default on sqlite:///quickstart.db" in said
@@ -85,15 +85,20 @@ def test_the_order_outlives_a_kill_and_a_control_c(tmp_path: Path) -> None:
         assert "alembic" not in said
         until_its_timer_is_recorded(tmp_path)
         first.kill()
+    # Nobody can end the order before the second process lives, however long that takes to start.
     with running(tmp_path) as second:
-        said = until(second, "is lost", "it sleeps until")
-        assert "order-1 continues" in said
-        second.send_signal(signal.SIGINT)
-    with running(tmp_path) as third:
-        said = until(third, "is done")
-        assert "is lost" not in said
+        said = until(second, "is done")
+        assert "is lost" in said
         assert "order-1 continues" in said
         assert "shipping o-1" in said
         assert "order-1 is done: receipt-o-1-5" in said
         assert "charging" not in said
-        assert third.wait() == 0
+        assert second.wait() == 0
+
+
+def test_control_c_ends_it_in_good_order(tmp_path: Path) -> None:
+    with running(tmp_path) as process:
+        until(process, "sleeping")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode not in (0, -signal.SIGKILL)
