@@ -67,15 +67,19 @@ async def test_nothing_is_written_or_read_any_more(tmp_path: Path, happens: Call
 
 @HAPPENS
 @pytest.mark.parametrize("own_thread", [False, True], ids=["own loop", "own thread"])
+@pytest.mark.parametrize("after_s", [None, 0, 0.003, 0.01, 0.02, 0.2])
 async def test_a_worker_stops_and_says_why(
-    tmp_path: Path, happens: Callable[[Path], None], own_thread: bool
+    tmp_path: Path, happens: Callable[[Path], None], own_thread: bool, after_s: float | None
 ) -> None:
+    """Whether it has begun to work, or is about to."""
     path = tmp_path / "orders.db"
     url = f"sqlite:///{path}"
     async with Client.connect(url) as client:
+        await client.start(hangs, id="before")
         worker = Worker(client, workflows=[hangs], activities=[hang], own_thread=own_thread)
         running = asyncio.ensure_future(worker.run())
-        await client.start(hangs, id="before")
+        if after_s is not None:
+            await asyncio.sleep(after_s)
         happens(path)
         with pytest.raises(StoreReplacedError, match="nothing is written any more"):
             async with asyncio.timeout(60):

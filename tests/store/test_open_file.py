@@ -72,3 +72,11 @@ def test_a_file_that_comes_back_is_not_trusted_again(path: Path) -> None:
     path.with_suffix(".old").rename(path)
     with pytest.raises(StoreReplacedError):
         file.check()
+
+
+def test_a_file_that_is_taken_away_while_it_is_opened_is_lost(path: Path) -> None:
+    file = OpenFile(path, "sqlite:///orders.db")
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(StoreReplacedError, match="deleted or moved"):
+            file.opened()

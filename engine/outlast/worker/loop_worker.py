@@ -133,6 +133,10 @@ class LoopWorker:
         if self._monitor is not None and monitor() is None:
             self._monitor.start()
         self.poller.start()
+        file = self.runtime.database.file
+        if file is not None and file.replaced is not None:
+            # The listeners were told before this worker was one of them.
+            self._store_replaced(file.replaced)
 
     async def stop(self) -> None:
         """Release the runs, give activities their grace period, hand back those that run on, and sign off."""

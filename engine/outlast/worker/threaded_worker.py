@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import Any
 
 from outlast.client.client import Client
+from outlast.client.connecting import Connecting
 from outlast.worker.loop_worker import LoopWorker
 from outlast.worker.settings import WorkerSettings
 from outlast_activities.definitions import ActivityDefinition
@@ -77,7 +79,7 @@ class WorkerThread:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         connecting = Client.connect(self._url, converter=self._client.converter, limits=self._client.limits)
-        async with connecting as client:
+        async with self._on_the_same_file(connecting) as client:
             worker = LoopWorker(client, *self._parts)
             worker.on_replaced = self._store_replaced
             await worker.start()
@@ -88,6 +90,28 @@ class WorkerThread:
                 await worker.stop()
                 self.unfinished = worker.unfinished
 
+    @asynccontextmanager
+    async def _on_the_same_file(self, connecting: Connecting[Client]) -> AsyncGenerator[Client]:
+        """Connect to the file that the caller's client has open, and not to a new one that has taken its place.
+
+        Raises:
+            StoreReplacedError: The file was deleted, moved or replaced meanwhile.
+        """
+        file = self._client.runtime.database.file
+        check = file.check if file is not None else _nothing
+        check()
+        try:
+            async with connecting as client:
+                check()
+                yield client
+        except StoreError:
+            check()
+            raise
+
     def _store_replaced(self, error: StoreError) -> None:
         if self._callers_loop is not None and self.on_replaced is not None:
             self._callers_loop.call_soon_threadsafe(self.on_replaced, error)
+
+
+def _nothing() -> None:
+    """Check nothing: the database is no file."""

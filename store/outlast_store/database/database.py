@@ -128,6 +128,8 @@ class Database:
                 file.opened()
             return connection
         except Exception as error:
+            if file is not None:
+                file.check()
             problem = translate(error, self.url)
             if problem is error:
                 raise

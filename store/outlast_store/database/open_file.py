@@ -38,9 +38,16 @@ class OpenFile:
         self.on_replaced: Callable[[StoreReplacedError], None] | None = None
 
     def opened(self) -> None:
-        """Remember which file was opened, the first time."""
+        """Remember which file was opened, the first time.
+
+        Raises:
+            StoreReplacedError: It was taken away while it was opened.
+        """
         if self._identity is None:
-            found = os.stat(self._path)
+            try:
+                found = os.stat(self._path)
+            except FileNotFoundError:
+                raise self._lost("was deleted or moved") from None
             self._identity = found.st_dev, found.st_ino
 
     def check(self) -> None:
@@ -49,21 +56,18 @@ class OpenFile:
         Raises:
             StoreReplacedError: It does not, or did not once.
         """
+        if self.replaced is not None:
+            raise self.replaced.with_traceback(None)
         if self._identity is None:
             return
-        if self.replaced is None:
-            try:
-                found = os.stat(self._path)
-            except FileNotFoundError:
-                self._lost("was deleted or moved")
-            else:
-                if (found.st_dev, found.st_ino) == self._identity:
-                    return
-                self._lost("was replaced by another file")
-        assert self.replaced is not None
-        raise self.replaced.with_traceback(None)
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            raise self._lost("was deleted or moved") from None
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise self._lost("was replaced by another file")
 
-    def _lost(self, how: str) -> None:
+    def _lost(self, how: str) -> StoreReplacedError:
         self.replaced = error = StoreReplacedError(
             f"{self._shown} {how} while this process had it open: nothing is written any more, because nobody would "
             "find it; restart this process, and stop all processes first when you restore a backup"
@@ -71,3 +75,4 @@ class OpenFile:
         logger.error("%s", error)
         if self.on_replaced is not None:
             self.on_replaced(error)
+        return error
