@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from outlast.client.activity_ids import ActivityIds
     from outlast.client.client import Client
     from outlast.client.handle import WorkflowHandle
-    from outlast.client.history_pages import HistoryEvent
     from outlast.client.update_handle import UpdateHandle
+    from outlast.histories.history_pages import HistoryEvent
     from outlast.histories.retention_policy import RetentionPolicy
     from outlast.version import __version__
     from outlast.visibility.views import RunSummary, WorkflowDescription
@@ -125,7 +125,7 @@ __getattr__ = lazy_names(
         "outlast.client.activity_ids": ("ActivityIds",),
         "outlast.client.client": ("Client",),
         "outlast.client.handle": ("WorkflowHandle",),
-        "outlast.client.history_pages": ("HistoryEvent",),
+        "outlast.histories.history_pages": ("HistoryEvent",),
         "outlast.client.update_handle": ("UpdateHandle",),
         "outlast.histories.retention_policy": ("RetentionPolicy",),
         "outlast.version": ("__version__",),

@@ -14,8 +14,8 @@ from tests.dashboard.conftest import make_tokens
 from tests.dashboard.serving import serving
 
 from outlast import ApplicationError, Client, RetryPolicy, StartOptions, Worker, activity, workflow
-from outlast.client.history_pages import HistoryEvent
 from outlast.errors import UpdateFailedError, WorkflowFailedError
+from outlast.histories.history_pages import HistoryEvent
 from outlast.interceptors import Interceptor
 from outlast.visibility.views import View, WorkflowDescription
 from outlast_dashboard import Principal, Scope, Token, WebSettings, control_plane

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import Connection
 
-from outlast.client.history_pages import HistoryEvent
+from outlast.histories.history_pages import HistoryEvent
 from outlast.text.event_gists import Gist, gist, kind_of, types_of
 from outlast_dashboard.api.contract.models import EventView
 from outlast_dashboard.api.contract.redaction import event_view

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from outlast import Client
-from outlast.client.history_pages import HistoryEvent
+from outlast.histories.history_pages import HistoryEvent
 from outlast.visibility.columns import decoded
 from outlast.visibility.describe import cause_of
 from outlast.visibility.views import FailureCause

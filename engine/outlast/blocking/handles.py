@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast.blocking.thread import Caller
 from outlast.client.handle import WorkflowHandle
-from outlast.client.history_pages import HistoryEvent
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S
 from outlast.client.update_handle import UpdateHandle, WaitFor
+from outlast.histories.history_pages import HistoryEvent
 from outlast.histories.reset import ResetOptions
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunPage, RunSummary, WorkflowDescription

@@ -9,8 +9,8 @@ from outlast_workflow.primitives.lazy_names import lazy_names
 if TYPE_CHECKING:
     from outlast.client.client import Client
     from outlast.client.handle import WorkflowHandle
-    from outlast.client.history_pages import HistoryEvent
     from outlast.client.update_handle import UpdateHandle
+    from outlast.histories.history_pages import HistoryEvent
 
 __all__ = [
     "Client",
@@ -24,7 +24,7 @@ __getattr__ = lazy_names(
     {
         "outlast.client.client": ("Client",),
         "outlast.client.handle": ("WorkflowHandle",),
-        "outlast.client.history_pages": ("HistoryEvent",),
+        "outlast.histories.history_pages": ("HistoryEvent",),
         "outlast.client.update_handle": ("UpdateHandle",),
     },
 )

@@ -5,44 +5,32 @@ Each verb has one body. A client's interceptors, if it has any, are called aroun
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, Generic, TypeVar, TypeVarTuple, overload
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, TypeVarTuple, overload
 
-import orjson
-
-from outlast.client.context import ClientContext
 from outlast.client.encoded_calls import StoredHeaders, query_request, signal_event, update_request
-from outlast.client.history_pages import EVENTS_PER_PAGE, HistoryEvent, history_page
 from outlast.client.intercepted_calls import (
     CancelWorkflow,
-    DescribeWorkflow,
     QueryWorkflow,
     SignalWorkflow,
     TerminateWorkflow,
     UpdateWorkflow,
 )
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S, query_run, value_of
-from outlast.client.results import Follow, end_of, result_of
-from outlast.client.run_rows import current_run_id, final_row, row_of
+from outlast.client.run_reader import RunReader
+from outlast.client.run_rows import final_row, row_of
 from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
-from outlast.histories.exporter import export_run
 from outlast.histories.reset import reset
-from outlast.runtime.result_waits import RunEnd
-from outlast.visibility.describe import describe
-from outlast.visibility.views import WorkflowDescription
 from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_runs.signals import SendSignal
 from outlast_runs.updates import SendUpdate
 from outlast_store.journal.batch import Change
-from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall, call_of
 from outlast_workflow.errors import (
     WorkflowClosedError,
 )
-from outlast_workflow.errors.result import StillRunningError
 from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import Seconds, validate_reason
@@ -53,7 +41,7 @@ X = TypeVar("X")
 Ts = TypeVarTuple("Ts")
 
 
-class WorkflowHandle(Generic[T]):
+class WorkflowHandle(RunReader[T]):
     """One workflow: wait for it, message it, observe it, stop it.
 
     Attributes:
@@ -61,81 +49,6 @@ class WorkflowHandle(Generic[T]):
         run_id: The run that the handle is about; ``None`` for the current run at the time of each call.
         existed: Whether the start that returned the handle found the workflow there already.
     """
-
-    def __init__(
-        self,
-        context: ClientContext,
-        workflow_id: str,
-        run_id: str | None,
-        result_type: Any = None,
-        ending: RunEnd | None = None,
-        *,
-        pinned: bool = False,
-        existed: bool = False,
-    ) -> None:
-        self.workflow_id = workflow_id
-        self.run_id = run_id
-        self.existed = existed
-        self._context = context
-        self._result_type = result_type
-        self._ending = ending
-        self._pinned = pinned
-
-    def __repr__(self) -> str:
-        return f"<WorkflowHandle {self.workflow_id!r} run {self.run_id or 'current'}>"
-
-    # --- the result -------------------------------------------------------------------------------------------------
-
-    async def result(self, timeout: float | None = None, *, follow_runs: bool | None = None) -> T:
-        """Wait until the workflow has ended, through all runs of its chain, and return what it returned.
-
-        Args:
-            timeout: Seconds to wait at most; without limit if ``None``.
-            follow_runs: Whether to go on to the run that follows this one where it does not complete: it continues as
-                new, is retried, or is reset, perhaps after it ended. ``False`` waits for this run alone. By default
-                all are followed, but a handle with a run id leaves out a reset after that run's end.
-
-        Raises:
-            WorkflowContinuedAsNewError: Another run follows, and ``follow_runs`` is ``False``.
-            StillRunningError: It has not ended within ``timeout``, and continues.
-            WorkflowFailedError: Its code raised; ``__cause__`` is the failure.
-            WorkflowTimeoutError: One of its deadlines passed; ``timeout_kind`` says which.
-            WorkflowCancelledError: It ended because of a cancel request.
-            WorkflowTerminatedError: It was terminated.
-            WorkflowNotFoundError: There is no such workflow.
-            PayloadDecodeError: The result cannot be read as its type hint says.
-            InvalidOptionError: The timeout is not a number of seconds.
-        """
-        if timeout is not None:
-            return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
-        context = self._context
-        first = self._ending or context.runtime.run_ends.subscribe(await self.resolve())
-        follow: Follow = "all" if follow_runs else "none"
-        if follow_runs is None:
-            follow = "own" if self._pinned else "all"
-        end = await end_of(context.runtime, first, follow)
-        value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
-        return value
-
-    async def _result_within(self, seconds: float, follow_runs: bool | None) -> T:
-        waiting = asyncio.ensure_future(self.result(follow_runs=follow_runs))
-        try:
-            await asyncio.wait([waiting], timeout=seconds)
-            if not waiting.done():
-                raise StillRunningError(self.workflow_id, seconds)
-            return waiting.result()
-        finally:
-            waiting.cancel()
-
-    async def resolve(self) -> str:
-        """Return the id of the run that the handle is about.
-
-        Raises:
-            WorkflowNotFoundError: There is no such workflow.
-        """
-        if self.run_id is not None:
-            return self.run_id
-        return await current_run_id(self._context.runtime, self.workflow_id)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -444,7 +357,7 @@ class WorkflowHandle(Generic[T]):
                 raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=outcome.status)
             run_id = outcome.next_run_id
 
-    # --- observing --------------------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------------------
 
     @overload
     async def query(
@@ -515,86 +428,3 @@ class WorkflowHandle(Generic[T]):
                 if now.next_run_id is not None:
                     continue
             return value_of(result, run, request.name, self._context.converter, hint)
-
-    async def _row(self) -> RunRow:
-        return await row_of(self._context.runtime, self.workflow_id, await self.resolve())
-
-    async def describe(self, *, follow_runs: bool | None = None) -> WorkflowDescription:
-        """Describe the workflow, from one snapshot of the database.
-
-        Args:
-            follow_runs: Whether to describe the run that decides the result: the latest of the chain, or the first from
-                here on that completed. By default a handle from ``client.start`` does, and one with a run id describes
-                that run.
-
-        Raises:
-            WorkflowNotFoundError: There is no such workflow.
-            RunNotFoundError: It has no such run.
-        """
-        interceptors = self._context.interceptors
-        if not interceptors:
-            return await self._describe(follow_runs)
-        call = DescribeWorkflow(self.workflow_id, self.run_id)
-        return await interceptors.call("describe_workflow", call, lambda call: self._describe(follow_runs))
-
-    async def _describe(self, follow_runs: bool | None) -> WorkflowDescription:
-        context = self._context
-        follow = not self._pinned if follow_runs is None else follow_runs
-        return await describe(
-            context.runtime, context.converter, self.workflow_id, self.run_id, follow=follow
-        )
-
-    async def is_open(self) -> bool:
-        """Return whether the handle's run is open.
-
-        Raises:
-            WorkflowNotFoundError: There is no such workflow.
-            RunNotFoundError: It has no such run.
-        """
-        return (await self._row()).is_open
-
-    async def history(self, *, after_seq: int = 0) -> AsyncIterator[HistoryEvent]:
-        """Yield the events of the handle's run, in order.
-
-        Args:
-            after_seq: The number of the event to start after.
-
-        Raises:
-            WorkflowNotFoundError: There is no such workflow.
-            RunNotFoundError: It has no such run.
-        """
-        run_id = await self.resolve()
-        first = True
-        while True:
-            page = await history_page(self._context.runtime, self.workflow_id, run_id, after_seq, check=first)
-            for event in page:
-                yield event
-                after_seq = event.seq
-            if len(page) < EVENTS_PER_PAGE:
-                return
-            first = False
-
-    async def export_history(self) -> dict[str, Any]:
-        """Return the handle's run and its history as one JSON document, whose format is in ``docs/replaying.md``.
-
-        Raises:
-            WorkflowNotFoundError: There is no such workflow.
-            RunNotFoundError: It has no such run.
-        """
-        document: dict[str, Any] = orjson.loads(
-            await export_run(self._context.runtime, self.workflow_id, self.run_id)
-        )
-        return document
-
-    async def history_page(self, after_seq: int = 0) -> Sequence[HistoryEvent]:
-        """Return the next events of the handle's run, at most a thousand; none at the end.
-
-        Args:
-            after_seq: The number of the last event that was read.
-
-        Raises:
-            WorkflowNotFoundError: There is no such workflow.
-            RunNotFoundError: It has no such run.
-        """
-        run_id = await self.resolve()
-        return await history_page(self._context.runtime, self.workflow_id, run_id, after_seq, check=True)

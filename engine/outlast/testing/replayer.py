@@ -21,8 +21,8 @@ from typing import Any, Final, Unpack
 import orjson
 
 from outlast.client.client import Client
-from outlast.client.history_pages import HistoryEvent
 from outlast.client.interceptors import Interceptor, checked_interceptors
+from outlast.histories.history_pages import HistoryEvent
 from outlast.histories.source import Documents, Source
 from outlast.visibility.filters import Filters
 from outlast_store.reads.export_format import check_format

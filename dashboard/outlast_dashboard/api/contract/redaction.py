@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TypeVar, get_args
 
-from outlast.client.history_pages import HistoryEvent
+from outlast.histories.history_pages import HistoryEvent
 from outlast.visibility.views import View, WorkflowDescription
 from outlast_dashboard.api.contract.models import EventView
 from outlast_dashboard.security.principals import Principal

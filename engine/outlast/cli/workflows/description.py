@@ -17,7 +17,7 @@ from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
 from outlast.cli.common.output import deadline, document, left, progress_text, show, status, table
 from outlast.cli.common.tables import FittedTable, Paragraph
 from outlast.client.client import Client
-from outlast.client.history_pages import HistoryEvent
+from outlast.histories.history_pages import HistoryEvent
 from outlast.text.wording import ago, at, clock, counted, label, pretty, words
 from outlast.visibility.views import (
     FailureCause,

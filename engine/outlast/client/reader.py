@@ -1,0 +1,164 @@
+"""What a client is made of, and what it reads: handles, lists, descriptions and histories.
+
+A client composes four parts: its starts, its view of many workflows, its histories, and activities that others end. The
+parts and the database drivers are loaded by the first connection, so a program that only declares workflows imports
+this module cheaply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from outlast.client.connection import Connection
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.primitives.interceptor_chain import Chain
+
+if TYPE_CHECKING:
+    from outlast.client.handle import WorkflowHandle
+    from outlast.client.interceptors import Interceptor
+    from outlast.histories.importer import Imported, Progress
+    from outlast.histories.source import Source
+    from outlast.runtime.runtime import Runtime
+    from outlast.visibility.filters import Filters
+    from outlast.visibility.listing import Listing
+    from outlast.visibility.views import WorkerSummary, WorkflowDescription
+
+
+class Reader(Connection):
+    """A connection through which workflows are found, described, exported and imported.
+
+    Attributes:
+        url: The database's URL, as it was given.
+        interceptors: The client's interceptors, the outermost first; those of its workers come after them.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        runtime: Runtime,
+        converter: DataConverter,
+        limits: StructuralLimits,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        super().__init__(url, runtime, converter, limits, interceptors)
+        # A connection needs the engine. A process that only declares workflows never loads it.
+        from outlast.client.activities import Activities
+        from outlast.client.context import ClientContext
+        from outlast.client.histories import Histories
+        from outlast.client.interceptors import ClientInterceptor
+        from outlast.client.starts import Starts
+        from outlast.client.visibility import Visibility
+
+        chain = Chain(interceptors, ClientInterceptor)
+        context = ClientContext(runtime, converter, limits, chain)
+        self._starts = Starts(context)
+        self._activities = Activities(context)
+        self._visibility = Visibility(runtime, self.handle)
+        self._histories = Histories(runtime)
+
+    def handle(
+        self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None
+    ) -> WorkflowHandle[Any]:
+        """Return a handle to a workflow that was started earlier. Only using it tells whether the workflow exists.
+
+        Args:
+            workflow_id: The workflow.
+            run_id: One of its runs, to which the handle is pinned; otherwise the handle follows the current run.
+            result_type: How to read the result.
+
+        Raises:
+            InvalidOptionError: An id cannot be one.
+        """
+        return self._starts.handle(workflow_id, run_id, result_type)
+
+    def list(self, *, page_size: int = 100, order: str = "newest", **filters: Unpack[Filters]) -> Listing:
+        """List runs, newest first: ``async for run in client.list(status="failed")``.
+
+        ``await client.list().page()`` returns one page. A run is listed if it matches all filters that are given.
+        Instants must be timezone-aware.
+
+        Args:
+            page_size: How many runs are read at a time, 1 to 1000.
+            order: ``newest`` or ``oldest`` first, or by ``deadline``: open runs that have one, the nearest first.
+            status: A :class:`RunStatus` or its value (``failed``), or several.
+            workflow_type: The workflow's name.
+            task_queue: The task queue that the run is on.
+            workflow_id: The workflow id; lists all of its runs.
+            id_prefix: How the workflow id begins.
+            parent: The id of the workflow that started the run as its child.
+            run_ids: The runs with these ids, 1000 at most.
+            where: Search attributes by name: a value, several of which one must match, or a :class:`Range`. A list
+                matches if one of its items does.
+            created_after: Created then or later.
+            created_before: Created earlier.
+            started_after: First started then or later.
+            started_before: First started earlier.
+            closed_after: Closed then or later.
+            closed_before: Closed earlier.
+            deadline_before: Open, and the nearer of the run's two deadlines is earlier.
+            attention: Only runs that need attention; ``describe`` says why.
+            overdue: Only runs with a deadline or a timer that has passed and was not enforced.
+            open: Only open runs, or (``False``) only closed ones.
+            latest: Only runs that no other run of their chain has followed: one for each chain.
+
+        Raises:
+            InvalidOptionError: A filter cannot be used; the message says what can.
+        """
+        return self._visibility.list(page_size, filters, order)
+
+    async def count(self, **filters: Unpack[Filters]) -> int:
+        """Return how many runs match; the filters and the errors are those of :meth:`list`."""
+        return await self._visibility.count(filters)
+
+    async def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
+        """Describe a workflow's current run, or one of its runs; see :meth:`WorkflowHandle.describe`.
+
+        Args:
+            workflow_id: The workflow.
+            run_id: One of its runs.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        return await self.handle(workflow_id, run_id=run_id).describe()
+
+    async def export_history(self, workflow_id: str, run_id: str | None = None) -> dict[str, Any]:
+        """Export one run; the parameters and errors are those of :meth:`describe`.
+
+        The result is one JSON document, whose format is in ``docs/replaying.md``.
+        """
+        return await self.handle(workflow_id, run_id=run_id).export_history()
+
+    async def export_histories(
+        self, *, chains: bool = False, page_size: int = 100, **filters: Unpack[Filters]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the documents of all runs that match, newest first.
+
+        Args:
+            chains: Whether to include the other runs of their chains. Each chain is complete, first run to last.
+            page_size: How many runs are listed at a time.
+            **filters: As for :meth:`list`, as are the errors.
+        """
+        found = self.list(page_size=page_size, **filters)
+        async for document in self._histories.export(found, chains=chains):
+            yield document
+
+    async def import_histories(self, source: Source, *, progress: Progress | None = None) -> Imported:
+        """Import closed runs of another database, to be viewed and replayed here. They never run again.
+
+        Args:
+            source: A file that ``outlast export`` wrote, or documents.
+            progress: Called with the phase, ``check`` or ``import``, and the bytes or documents checked, or the runs.
+
+        Raises:
+            InvalidHistoryError: A document, a history or a chain is invalid, or a run is open; nothing was written.
+            HistoryExistsError: The database has one of the workflow ids or runs already.
+        """
+        return await self._histories.import_from(source, progress)
+
+    async def workers(self) -> Sequence[WorkerSummary]:
+        """Return the registered workers, oldest first: what each serves and how much it holds."""
+        return await self._visibility.workers()

@@ -1,0 +1,195 @@
+"""What code outside a workflow reads of it: its result, its description, its history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import orjson
+
+from outlast.client.context import ClientContext
+from outlast.client.intercepted_calls import DescribeWorkflow
+from outlast.client.results import Follow, end_of, result_of
+from outlast.client.run_rows import current_run_id, row_of
+from outlast.histories.exporter import export_run
+from outlast.histories.history_pages import EVENTS_PER_PAGE, HistoryEvent, history_page
+from outlast.runtime.result_waits import RunEnd
+from outlast.visibility.describe import describe
+from outlast.visibility.views import WorkflowDescription
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.errors.result import StillRunningError
+from outlast_workflow.options.options import timeout_seconds
+
+T = TypeVar("T")
+
+
+class RunReader(Generic[T]):
+    """One workflow, or one run of it, to wait for and to look at.
+
+    Attributes:
+        workflow_id: The workflow id.
+        run_id: The run that is read; ``None`` for the current run at the time of each call.
+        existed: Whether the start that returned this found the workflow there already.
+    """
+
+    def __init__(
+        self,
+        context: ClientContext,
+        workflow_id: str,
+        run_id: str | None,
+        result_type: Any = None,
+        ending: RunEnd | None = None,
+        *,
+        pinned: bool = False,
+        existed: bool = False,
+    ) -> None:
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.existed = existed
+        self._context = context
+        self._result_type = result_type
+        self._ending = ending
+        self._pinned = pinned
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.workflow_id!r} run {self.run_id or 'current'}>"
+
+    # --- the result -------------------------------------------------------------------------------------------------
+
+    async def result(self, timeout: float | None = None, *, follow_runs: bool | None = None) -> T:
+        """Wait until the workflow has ended, through all runs of its chain, and return what it returned.
+
+        Args:
+            timeout: Seconds to wait at most; without limit if ``None``.
+            follow_runs: Whether to go on to the run that follows this one where it does not complete: it continues as
+                new, is retried, or is reset, perhaps after it ended. ``False`` waits for this run alone. By default
+                all are followed, but a handle with a run id leaves out a reset after that run's end.
+
+        Raises:
+            WorkflowContinuedAsNewError: Another run follows, and ``follow_runs`` is ``False``.
+            StillRunningError: It has not ended within ``timeout``, and continues.
+            WorkflowFailedError: Its code raised; ``__cause__`` is the failure.
+            WorkflowTimeoutError: One of its deadlines passed; ``timeout_kind`` says which.
+            WorkflowCancelledError: It ended because of a cancel request.
+            WorkflowTerminatedError: It was terminated.
+            WorkflowNotFoundError: There is no such workflow.
+            PayloadDecodeError: The result cannot be read as its type hint says.
+            InvalidOptionError: The timeout is not a number of seconds.
+        """
+        if timeout is not None:
+            return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
+        context = self._context
+        first = self._ending or context.runtime.run_ends.subscribe(await self.resolve())
+        follow: Follow = "all" if follow_runs else "none"
+        if follow_runs is None:
+            follow = "own" if self._pinned else "all"
+        end = await end_of(context.runtime, first, follow)
+        value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
+        return value
+
+    async def _result_within(self, seconds: float, follow_runs: bool | None) -> T:
+        waiting = asyncio.ensure_future(self.result(follow_runs=follow_runs))
+        try:
+            await asyncio.wait([waiting], timeout=seconds)
+            if not waiting.done():
+                raise StillRunningError(self.workflow_id, seconds)
+            return waiting.result()
+        finally:
+            waiting.cancel()
+
+    async def resolve(self) -> str:
+        """Return the id of the run that the handle is about.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+        """
+        if self.run_id is not None:
+            return self.run_id
+        return await current_run_id(self._context.runtime, self.workflow_id)
+
+    # --- what it looks like -----------------------------------------------------------------------------------------
+
+    async def _row(self) -> RunRow:
+        return await row_of(self._context.runtime, self.workflow_id, await self.resolve())
+
+    async def describe(self, *, follow_runs: bool | None = None) -> WorkflowDescription:
+        """Describe the workflow, from one snapshot of the database.
+
+        Args:
+            follow_runs: Whether to describe the run that decides the result: the latest of the chain, or the first from
+                here on that completed. By default a handle from ``client.start`` does, and one with a run id describes
+                that run.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        interceptors = self._context.interceptors
+        if not interceptors:
+            return await self._describe(follow_runs)
+        call = DescribeWorkflow(self.workflow_id, self.run_id)
+        return await interceptors.call("describe_workflow", call, lambda call: self._describe(follow_runs))
+
+    async def _describe(self, follow_runs: bool | None) -> WorkflowDescription:
+        context = self._context
+        follow = not self._pinned if follow_runs is None else follow_runs
+        return await describe(
+            context.runtime, context.converter, self.workflow_id, self.run_id, follow=follow
+        )
+
+    async def is_open(self) -> bool:
+        """Return whether the handle's run is open.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        return (await self._row()).is_open
+
+    async def history(self, *, after_seq: int = 0) -> AsyncIterator[HistoryEvent]:
+        """Yield the events of the handle's run, in order.
+
+        Args:
+            after_seq: The number of the event to start after.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        run_id = await self.resolve()
+        _ = await row_of(self._context.runtime, self.workflow_id, run_id)
+        while True:
+            page = await history_page(self._context.runtime, run_id, after_seq)
+            for event in page:
+                yield event
+                after_seq = event.seq
+            if len(page) < EVENTS_PER_PAGE:
+                return
+
+    async def export_history(self) -> dict[str, Any]:
+        """Return the handle's run and its history as one JSON document, whose format is in ``docs/replaying.md``.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        document: dict[str, Any] = orjson.loads(
+            await export_run(self._context.runtime, self.workflow_id, self.run_id)
+        )
+        return document
+
+    async def history_page(self, after_seq: int = 0) -> Sequence[HistoryEvent]:
+        """Return the next events of the handle's run, at most a thousand; none at the end.
+
+        Args:
+            after_seq: The number of the last event that was read.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        run_id = await self.resolve()
+        page = await history_page(self._context.runtime, run_id, after_seq)
+        _ = await row_of(self._context.runtime, self.workflow_id, run_id)
+        return page
