@@ -280,7 +280,7 @@ def _info_of(task: ActivityTask, converter: DataConverter) -> ActivityInfo:
         workflow_type=task.workflow_type,
         activity_id=row.activity_id,
         activity_type=row.activity_type,
-        task_queue=row.queue,
+        task_queue=row.public_task_queue,
         attempt=row.charged_attempt,
         scheduled_at=to_datetime(row.scheduled_at),
         started_at=to_datetime(started_at),

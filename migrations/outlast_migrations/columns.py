@@ -18,6 +18,16 @@ def text_or_null(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.Text(), nullable=True)
 
 
+def bytes_or_null(name: str) -> sa.Column[Any]:
+    """Return a column of text that may be null and that PostgreSQL, too, compares by its bytes."""
+    return sa.Column(name, text_of_bytes(), nullable=True)
+
+
+def text_of_bytes() -> sa.types.TypeEngine[Any]:
+    """Return the type of text that both databases compare by its bytes."""
+    return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
 def integer_or_null(name: str) -> sa.Column[Any]:
     """Return a column of 64-bit integers that may be null."""
     return sa.Column(name, sa.BigInteger(), nullable=True)

@@ -23,15 +23,15 @@ from outlast.testing import TestEnvironment
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
 COSTS = {
-    "workflow": Cost(commits=2, statements=13, reads=0, rows=13, bytes=2_961, calls=422),
-    "activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_379, calls=205),
-    "local activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_397, calls=207),
+    "workflow": Cost(commits=2, statements=13, reads=0, rows=13, bytes=2_894, calls=422),
+    "activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_365, calls=205),
+    "local activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_383, calls=207),
     "timer": Cost(commits=2, statements=16, reads=4, rows=9, bytes=2_911, calls=277),
-    "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_659, calls=387),
+    "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_606, calls=387),
     "signal": Cost(commits=1, statements=5, reads=0, rows=4, bytes=471, calls=171),
-    "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_551, calls=339),
-    "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_224, calls=85),
-    "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_128, calls=124),
+    "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_623, calls=339),
+    "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_368, calls=85),
+    "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_154, calls=124),
 }
 
 

@@ -133,6 +133,21 @@ def _rows(connection: Connection) -> dict[str, list[dict[str, object]]]:
     }
 
 
+def test_queues_leave_the_rows_before_them_as_they_were(empty: Connection) -> None:
+    migrate(empty, "0003")
+    _fill(empty)
+    before = _rows(empty)
+    migrate(empty, "0004")
+    after = _rows(empty)
+    columns = ("queue", "partition_key", "queued_at", "slot_queue", "start_deadline_at", "alerts")
+    assert [after["workflow_runs"][0][name] for name in columns] == [None] * 6
+    assert [after["activity_executions"][0][name] for name in columns[:2]] == [None] * 2
+    for table, rows in before.items():
+        assert [{name: row[name] for name in rows[0]} for row in after[table]] == rows
+    downgrade(empty, "0003")
+    assert _rows(empty) == before
+
+
 def test_rows_survive_the_way_up_and_back(empty: Connection) -> None:
     migrate(empty, "0002")
     _fill(empty)

@@ -164,7 +164,7 @@ def _of_run(run: RunRow) -> Mapping[str, str]:
 
 
 def _of_activity(row: ActivityRow, outcome: str) -> Mapping[str, str]:
-    return {"activity_type": row.activity_type, "task_queue": row.queue, "outcome": outcome}
+    return {"activity_type": row.activity_type, "task_queue": row.public_task_queue, "outcome": outcome}
 
 
 _made: WeakKeyDictionary[MeterProvider, EngineMetrics] = WeakKeyDictionary()

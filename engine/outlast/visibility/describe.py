@@ -144,7 +144,7 @@ def _activity(
     return PendingActivity(
         activity_id=row.activity_id,
         activity_type=row.activity_type,
-        task_queue=row.queue,
+        task_queue=row.public_task_queue,
         local=row.local,
         priority=row.priority,
         status=ActivityStatus(row.status),

@@ -43,7 +43,7 @@ class Statements(Protocol):
     """What a database family can do with many rows at once."""
 
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
-        """Insert the rows (values in the table's column order)."""
+        """Insert the rows: values in the table's column order, where all may leave out as many of the last ones."""
         ...
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
@@ -119,7 +119,7 @@ class SqliteStatements:
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
         for chunk in _chunks(rows, len(rows[0])):
-            text = _insert(table, len(chunk))
+            text = _insert(table, len(chunk), len(rows[0]))
             connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
@@ -184,19 +184,19 @@ def _groups(width: int, count: int) -> str:
     return ",".join([group] * count)
 
 
-def _into(table: Table) -> str:
-    return f"INSERT INTO {table.name} ({', '.join(columns_of(table))})"
+def _into(table: Table, width: int) -> str:
+    return f"INSERT INTO {table.name} ({', '.join(columns_of(table)[:width])})"
 
 
 @lru_cache(1024)
-def _insert(table: Table, count: int) -> str:
-    return f"{_into(table)} VALUES {_groups(len(table.columns), count)}"
+def _insert(table: Table, count: int, width: int) -> str:
+    return f"{_into(table, width)} VALUES {_groups(width, count)}"
 
 
 @lru_cache(1024)
 def _insert_new(table: Table, count: int) -> str:
     key = columns_of(table)[0]
-    return f"{_insert(table, count)} ON CONFLICT DO NOTHING RETURNING {key}"
+    return f"{_insert(table, count, len(table.columns))} ON CONFLICT DO NOTHING RETURNING {key}"
 
 
 @lru_cache(4096)
@@ -240,8 +240,10 @@ class PostgresStatements:
 
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
-        few = len(rows) if len(rows) * len(rows[0]) <= FEW_VALUES else 0
-        connection.exec_driver_sql(_postgres_insert(table, few), _given(table, columns_of(table), rows, few))
+        width = len(rows[0])
+        few = len(rows) if len(rows) * width <= FEW_VALUES else 0
+        names = columns_of(table)[:width]
+        connection.exec_driver_sql(_postgres_insert(table, few, width), _given(table, names, rows, few))
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
         """See :class:`Statements`."""
@@ -324,10 +326,10 @@ def _unnest(table: Table, names: tuple[str, ...]) -> str:
 
 
 @lru_cache(256)
-def _postgres_insert(table: Table, few: int) -> str:
+def _postgres_insert(table: Table, few: int, width: int) -> str:
     if few:
-        return with_percent_marks(_insert(table, few))
-    return f"{_into(table)} SELECT * FROM {_unnest(table, columns_of(table))}"
+        return with_percent_marks(_insert(table, few, width))
+    return f"{_into(table, width)} SELECT * FROM {_unnest(table, columns_of(table)[:width])}"
 
 
 @lru_cache(256)
@@ -335,7 +337,9 @@ def _postgres_insert_new(table: Table, one: bool) -> str:
     if one:
         return with_percent_marks(_insert_new(table, 1))
     key = columns_of(table)[0]
-    return f"{_postgres_insert(table, 0)} ORDER BY 1 ON CONFLICT DO NOTHING RETURNING {key}"
+    return (
+        f"{_postgres_insert(table, 0, len(table.columns))} ORDER BY 1 ON CONFLICT DO NOTHING RETURNING {key}"
+    )
 
 
 @lru_cache(1024)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from sqlalchemy import Table
 
 from outlast_store.database.raw_connection import RawConnection
-from outlast_store.database.sql_text import Values
+from outlast_store.database.sql_text import Values, columns_of
 from outlast_store.database.statements import Statements
 from outlast_store.journal.commit_news import ActivityKey
 from outlast_store.schema import tables
@@ -44,6 +44,8 @@ class RowSet(dict[K, Entry[R]], Generic[K, R]):
     """The key's columns, which are the table's first."""
     guard: ClassVar[tuple[str, ...]]
     """The columns that an update compares: the key, and what changes with every write."""
+    usual: ClassVar[int]
+    """How many columns a new row is written with if the others, which are the last, are null."""
     row_type: ClassVar[Any]
 
     def load(
@@ -99,16 +101,24 @@ class RowSet(dict[K, Entry[R]], Generic[K, R]):
     def write(self, raw: RawConnection, statements: Statements) -> None:
         """Insert the new rows; update those that changed, grouped by the columns that did."""
         new: list[Values] = []
+        usual: list[Values] = []
+        width = self.usual
         changed: dict[tuple[str, ...], list[Values]] = defaultdict(list)
         for entry in self.values():
             values, before = entry.row.__dict__, entry.before
             if before is None:
-                new.append(tuple(values.values()))
+                inserted = tuple(values.values())
+                if inserted[width:] == (None,) * (len(inserted) - width):
+                    usual.append(inserted[:width])
+                else:
+                    new.append(inserted)
             elif values != before:
                 names = tuple([name for name, value in values.items() if value != before[name]])
                 changed[names].append(
                     tuple([values[name] for name in names]) + tuple([before[name] for name in self.guard])
                 )
+        if usual:
+            statements.insert(raw, self.table, usual)
         if new:
             statements.insert(raw, self.table, new)
         for names, rows in changed.items():
@@ -122,6 +132,7 @@ class InstanceRows(RowSet[str, InstanceRow]):
     table = tables.workflow_instances
     key = ("workflow_id",)
     guard = ("workflow_id",)
+    usual = len(table.columns)
     row_type = InstanceRow
 
 
@@ -132,6 +143,7 @@ class RunRows(RowSet[str, RunRow]):
     table = tables.workflow_runs
     key = ("run_id",)
     guard = ("run_id", "fence", "last_seq", "inbox")
+    usual = columns_of(table).index("search_attributes")
     row_type = RunRow
 
 
@@ -142,4 +154,5 @@ class ActivityRows(RowSet[ActivityKey, ActivityRow]):
     table = tables.activity_executions
     key = ("run_id", "activity_id")
     guard = ("run_id", "activity_id", "attempt", "status")
+    usual = columns_of(table).index("summary")
     row_type = ActivityRow

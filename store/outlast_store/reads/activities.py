@@ -53,7 +53,7 @@ def next_available(queues: Sequence[str], types: Sequence[str], now: int) -> tup
 @lru_cache(64)
 def _next_available(queues: int, types: int) -> str:
     return (
-        "MIN(available_at) FROM activity_executions WHERE status = 'pending' "
+        "MIN(available_at) FROM activity_executions WHERE status = 'pending' AND queue IS NULL "
         f"AND task_queue IN ({marks(range(queues))}) AND activity_type IN ({marks(range(types))}) AND {_has_time()}"
     )
 
@@ -91,7 +91,7 @@ def claimable(queues: Sequence[str], types: Sequence[str], now: int, limit: int)
 def _claimable_text(queues: int, types: int) -> str:
     text = (
         "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
-        "AND task_queue = ? AND priority = ? AND available_at <= ? "
+        "AND queue IS NULL AND task_queue = ? AND priority = ? AND available_at <= ? "
         f"AND activity_type IN ({marks(range(types))}) AND {_has_time()} "
         "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
     )
@@ -106,7 +106,7 @@ def _claimable_locally(queues: int, types: int, workflow_types: int) -> str:
     """Return the FROM and WHERE of local activities that a worker may run: those of its runs, and of nobody's."""
     return (
         "FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
-        f"WHERE a.status = 'pending' AND a.task_queue IN ({marks(range(queues))}) "
+        f"WHERE a.status = 'pending' AND a.queue IS NULL AND a.task_queue IN ({marks(range(queues))}) "
         f"AND a.activity_type IN ({marks(range(types))}) AND {_has_time('a.')} "
         f"AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.workflow_type IN ({marks(range(workflow_types))})))"
     )

@@ -76,7 +76,7 @@ def _unserved(now: int, polled: Polled) -> Iterable[Condition]:
     for owned, values in owners:
         waiting = ready.format(owned), (*values, since, since)
         yield from _without_worker("workflow_runs", "workflow_type", waiting, polled.workflows)
-    waiting = "status = 'pending' AND available_at <= ?", (since,)
+    waiting = "status = 'pending' AND queue IS NULL AND available_at <= ?", (since,)
     yield from _without_worker("activity_executions", "activity_type", waiting, polled.activities)
 
 

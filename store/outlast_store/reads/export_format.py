@@ -47,7 +47,7 @@ UNDER_WAY: Final = frozenset(
     {
         "owner_id", "fence", "owner_losses", "wake_at", "not_before", "start_delayed", "inbox", "cascade_at",
         "next_deadline_at", "attention", "attention_since", "last_seq", "last_event_at", "history_bytes",
-        "claimed_by", "cancel_requested", "heartbeat_deadline_at",
+        "claimed_by", "cancel_requested", "heartbeat_deadline_at", "queued_at", "slot_queue", "start_deadline_at",
     }
 )  # fmt: skip
 """Columns that only a run under way needs, or whose values follow from its events."""
@@ -55,7 +55,7 @@ UNDER_WAY: Final = frozenset(
 _JSON: Final = frozenset(
     {
         "payload", "retry_policy", "memo", "search_attributes", "options", "heartbeat_details", "last_failure",
-        "failure", "details", "progress",
+        "failure", "details", "progress", "alerts",
     }
 )  # fmt: skip
 MOST_LEVELS_STORED: Final = MOST_LEVELS + 30

@@ -63,7 +63,7 @@ def task_queue_loads(connection: Connection, now: int) -> dict[str, TaskQueueLoa
             load(queue).note_oldest(since)
         text = (
             "SELECT task_queue, count(*), min(available_at) FROM activity_executions "
-            "WHERE status = 'pending' AND available_at <= ? GROUP BY task_queue"
+            "WHERE status = 'pending' AND queue IS NULL AND available_at <= ? GROUP BY task_queue"
         )
         for queue, count, since in fetch(connection, text, (now,)):
             load(queue).waiting_activities = count

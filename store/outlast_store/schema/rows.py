@@ -34,7 +34,15 @@ class InstanceRow(Row):
 
 @dataclass(eq=False)
 class RunRow(Row):
-    """One run. Instants are microseconds since the epoch; both timeouts are durations in microseconds."""
+    """One run. Instants are microseconds since the epoch; both timeouts are durations in microseconds.
+
+    Attributes:
+        queue: The queue that it was started in, if any.
+        partition_key: Its partition there, ``''`` for none; ``None`` without a queue.
+        queued_at: Since when it stands in the queue's line; ``None`` if it stands in none.
+        slot_queue: Its queue while it holds a slot there, else ``None``.
+        start_deadline_at: When it is too late to begin, while it stands in the line.
+    """
 
     run_id: str
     workflow_id: str
@@ -79,6 +87,12 @@ class RunRow(Row):
     search_attributes: str | None
     summary: str | None
     progress: str | None
+    queue: str | None = None
+    partition_key: str | None = None
+    queued_at: int | None = None
+    slot_queue: str | None = None
+    start_deadline_at: int | None = None
+    alerts: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -130,6 +144,8 @@ class ActivityRow(Row):
     local: bool
     closed_at: int | None
     summary: str | None
+    queue: str | None = None
+    partition_key: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -142,7 +158,7 @@ class ActivityRow(Row):
         return self.status == "running" and self.claimed_by is None
 
     @property
-    def queue(self) -> str:
+    def public_task_queue(self) -> str:
         """The task queue as users know it."""
         return self.task_queue.removeprefix(LOCAL) if self.local else self.task_queue
 
@@ -199,6 +215,59 @@ class WorkerRow(Row):
     started_at: int
     lease_expires_at: int
     lease_duration: int | None = None
+
+
+@dataclass(eq=False)
+class QueueRow(Row):
+    """A queue: its limits, whether it is paused, and what its admissions remember.
+
+    Attributes:
+        queue: Its name.
+        concurrency: How many slots it has; ``None``, here and below: no limit.
+        worker_concurrency: How many of them one worker may hold.
+        rate_limit: How many admissions any window of ``rate_period`` may have.
+        rate_period: That window, in microseconds.
+        partition_concurrency: How many slots each partition has.
+        partition_worker_concurrency: How many of a partition's one worker may hold.
+        partition_rate_limit: How many admissions of a partition any window of ``partition_rate_period`` may have.
+        partition_rate_period: That window, in microseconds.
+        paused_at: When it was paused; ``None`` if it is not.
+        note: Why it was paused.
+        created_at: When it was defined.
+        updated_at: When it was changed last.
+        deleted_at: When it was deleted; the row itself goes a little later.
+        cursor: The partition that was served last; ``None`` before the first.
+        cycle_at: When the turn of all partitions began that is under way.
+        rate_log: The admissions that ``rate_limit`` still counts, as JSON.
+    """
+
+    queue: str
+    concurrency: int | None
+    worker_concurrency: int | None
+    rate_limit: int | None
+    rate_period: int | None
+    partition_concurrency: int | None
+    partition_worker_concurrency: int | None
+    partition_rate_limit: int | None
+    partition_rate_period: int | None
+    paused_at: int | None
+    note: str | None
+    created_at: int
+    updated_at: int
+    deleted_at: int | None = None
+    cursor: str | None = None
+    cycle_at: int | None = None
+    rate_log: str | None = None
+
+
+@dataclass(eq=False)
+class PartitionRow(Row):
+    """The admissions of one partition that its rate still counts, as JSON; it may go after ``expires_at``."""
+
+    queue: str
+    partition_key: str
+    rate_log: str
+    expires_at: int
 
 
 RequestKey = tuple[str, str, str]

@@ -33,6 +33,10 @@ def _text_or_null(name: str) -> Column[object]:
     return Column(name, Text, nullable=True)
 
 
+def _bytes_or_null(name: str) -> Column[object]:
+    return Column(name, _BYTES, nullable=True)
+
+
 def _int(name: str) -> Column[object]:
     return Column(name, BigInteger, nullable=False)
 
@@ -103,11 +107,29 @@ workflow_runs = _table(
     _text_or_null("search_attributes"),
     _text_or_null("summary"),
     _text_or_null("progress"),
+    _text_or_null("queue"),
+    _bytes_or_null("partition_key"),
+    _int_or_null("queued_at"),
+    _text_or_null("slot_queue"),
+    _int_or_null("start_deadline_at"),
+    _text_or_null("alerts"),
     _partial("ix_runs_claimable", "task_queue", "wake_at", where="wake_at IS NOT NULL AND owner_id IS NULL"),
     _partial("ix_runs_owned", "owner_id", "wake_at", where="owner_id IS NOT NULL"),
     _partial("ix_runs_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
     _partial("ix_runs_cascade", "cascade_at", where="cascade_at IS NOT NULL"),
     _partial("ix_runs_children", "parent_run_id", where="parent_run_id IS NOT NULL AND closed_at IS NULL"),
+    _partial(
+        "ix_runs_line",
+        "queue",
+        "partition_key",
+        "priority",
+        "queued_at",
+        "run_id",
+        where="queued_at IS NOT NULL",
+    ),
+    # Slots are counted in these alone: without the status, no row needs to be read.
+    _partial("ix_runs_slots", "slot_queue", "partition_key", "owner_id", where="slot_queue IS NOT NULL"),
+    _partial("ix_runs_slot_owner", "slot_queue", "owner_id", "wake_at", where="slot_queue IS NOT NULL"),
     _partial("ix_runs_open", "run_id", where="closed_at IS NULL"),
     _partial(
         "ix_runs_trouble",
@@ -159,7 +181,31 @@ activity_executions = _table(
     _flag("local"),
     _int_or_null("closed_at"),
     _text_or_null("summary"),
-    _partial("ix_activities_claimable", "task_queue", "priority", "available_at", where="status = 'pending'"),
+    _text_or_null("queue"),
+    _bytes_or_null("partition_key"),
+    _partial(
+        "ix_activities_claimable",
+        "task_queue",
+        "priority",
+        "available_at",
+        where="status = 'pending' AND queue IS NULL",
+    ),
+    _partial(
+        "ix_activities_line",
+        "queue",
+        "partition_key",
+        "priority",
+        "available_at",
+        where="status = 'pending' AND queue IS NOT NULL",
+    ),
+    _partial(
+        "ix_activities_slots",
+        "queue",
+        "partition_key",
+        "claimed_by",
+        "status",
+        where="status = 'running' AND queue IS NOT NULL",
+    ),
     _partial("ix_activities_claimed", "claimed_by", where="status = 'running'"),
     _partial("ix_activities_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
 )
@@ -241,6 +287,36 @@ workers = _table(
     _int("lease_expires_at"),
     _int_or_null("lease_duration"),
     Index("ix_workers_lease", "lease_expires_at"),
+)
+
+queues = _table(
+    "queues",
+    _key("queue"),
+    _int_or_null("concurrency"),
+    _int_or_null("worker_concurrency"),
+    _int_or_null("rate_limit"),
+    _int_or_null("rate_period"),
+    _int_or_null("partition_concurrency"),
+    _int_or_null("partition_worker_concurrency"),
+    _int_or_null("partition_rate_limit"),
+    _int_or_null("partition_rate_period"),
+    _int_or_null("paused_at"),
+    _text_or_null("note"),
+    _int("created_at"),
+    _int("updated_at"),
+    _int_or_null("deleted_at"),
+    _bytes_or_null("cursor"),
+    _int_or_null("cycle_at"),
+    _text_or_null("rate_log"),
+)
+
+queue_partitions = _table(
+    "queue_partitions",
+    _key("queue"),
+    Column("partition_key", _BYTES, primary_key=True, nullable=False),
+    _text("rate_log"),
+    _int("expires_at"),
+    Index("ix_queue_partitions_expiry", "expires_at"),
 )
 
 journals = _table(

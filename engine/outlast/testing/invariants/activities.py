@@ -64,9 +64,9 @@ def _as_scheduled(row: ActivityRow, seq: int, event: events.ActivityScheduled) -
         if getattr(row, name) != getattr(event, name)
     ]
     if (
-        row.queue != event.task_queue
+        row.public_task_queue != event.task_queue
         or row.local != bool(event.local)
-        or row.local != (row.queue != row.task_queue)
+        or row.local != (row.public_task_queue != row.task_queue)
     ):
         found.append(
             f"waits in {row.task_queue!r}, it was scheduled for {event.task_queue!r}, local={event.local}"
