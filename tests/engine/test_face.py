@@ -156,7 +156,13 @@ def test_declaring_workflows_loads_two_packages_of_others_and_no_machinery() -> 
     # The standard library's own record of how Python was built, which older versions of orjson have it read.
     ours = ("outlast", "_sysconfigdata")
     assert {name for name in others if not name.startswith(ours)} <= {"greenlet", "orjson"}
-    machinery = ("outlast.runtime", "outlast.worker.loop_worker", "outlast_store.journal", "outlast_runs")
+    machinery = (
+        "outlast.runtime",
+        "outlast.worker.loop_worker",
+        "outlast_store.journal",
+        "outlast_runs",
+        "outlast_schedules",
+    )
     assert not [name for name in loaded if name.startswith(machinery)]
     assert len([name for name in loaded if name.startswith("outlast")]) <= 125
 

@@ -15,7 +15,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = ["dashboard", "engine", "watchdog", "runs", "activities", "store", "workflow", "migrations"]
+FOLDERS = [
+    "dashboard",
+    "engine",
+    "watchdog",
+    "schedules",
+    "runs",
+    "activities",
+    "store",
+    "workflow",
+    "migrations",
+]
 PACKAGES = [ROOT / path for path in PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

@@ -49,6 +49,7 @@ PACKAGES = (
     "outlast_activities",
     "outlast_dashboard",
     "outlast_runs",
+    "outlast_schedules",
     "outlast_store",
     "outlast_watchdog",
     "outlast_workflow",

@@ -11,7 +11,15 @@ from typing import Any
 from outlast_workflow.loop.greenlets import frames_of, in_greenlet
 
 ENGINE_PACKAGES = frozenset(
-    {"outlast", "outlast_activities", "outlast_runs", "outlast_store", "outlast_watchdog", "outlast_workflow"}
+    {
+        "outlast",
+        "outlast_activities",
+        "outlast_runs",
+        "outlast_schedules",
+        "outlast_store",
+        "outlast_watchdog",
+        "outlast_workflow",
+    }
 )
 """The packages whose frames are never the user's code."""
 

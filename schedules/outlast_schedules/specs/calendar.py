@@ -1,0 +1,193 @@
+"""The slots of a schedule: what its specs name, without what its exclusions cover, from a start to an end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import orjson
+
+from outlast_schedules.specs.cron import Cron
+from outlast_schedules.specs.spec import At, Every, Spec, instant_of
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import duration_seconds
+from outlast_workflow.primitives.times import from_iso, iso, microseconds, to_datetime
+from outlast_workflow.primitives.value_object import Value
+
+MOST_SPECS: Final = 100
+MOST_EXCLUDED: Final = 10_000
+"""So many slots may be excluded in a row. A schedule with more of them has none left."""
+VERSION: Final = 1
+
+
+class Calendar(Value):
+    """The slots of a schedule. Instants are microseconds since the epoch.
+
+    Args:
+        specs: What names the slots: one spec or several, of which each adds its own.
+        exclude: Slots that one of these covers are left out.
+        start_at: No slot is earlier.
+        end_at: No slot is later.
+        jitter: Each slot fires later by a part of this, in seconds or as a timedelta. The part is the same in every
+            process, and shorter than the time to the next slot.
+
+    Raises:
+        InvalidOptionError: A value is not valid.
+    """
+
+    __slots__ = ("_end", "_jitter", "_start", "end_at", "exclude", "jitter", "specs", "start_at")
+    fields = ("specs", "exclude", "start_at", "end_at", "jitter")
+
+    specs: tuple[Spec, ...]
+    exclude: tuple[Spec, ...]
+    start_at: datetime | None
+    end_at: datetime | None
+    jitter: int | float
+    _start: int | None
+    _end: int | None
+    _jitter: int
+
+    def __init__(
+        self,
+        specs: Spec | Sequence[Spec],
+        exclude: Spec | Sequence[Spec] = (),
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        jitter: float | timedelta = 0,
+    ) -> None:
+        named = _checked("spec", specs)
+        if not named:
+            raise InvalidOptionError("spec must name at least one Cron, Every or At", field="spec")
+        start = None if start_at is None else instant_of("start at", start_at)
+        end = None if end_at is None else instant_of("end at", end_at)
+        if start is not None and end is not None and end < start:
+            raise InvalidOptionError("end at must not be before start at", field="end_at")
+        later = duration_seconds("jitter", jitter)
+        self._set(
+            {
+                "specs": named,
+                "exclude": _checked("exclude", exclude),
+                "start_at": None if start is None else to_datetime(start),
+                "end_at": None if end is None else to_datetime(end),
+                "jitter": later,
+                "_start": start,
+                "_end": end,
+                "_jitter": microseconds(later),
+            }
+        )
+
+    def slot_after(self, after: int) -> int | None:
+        """Return the first slot after an instant, or ``None`` where there is none."""
+        at = after + 1 if self._start is None else max(after + 1, self._start)
+        for _ in range(MOST_EXCLUDED):
+            found = [slot for spec in self.specs if (slot := spec.first_from(at)) is not None]
+            if not found or (self._end is not None and min(found) > self._end):
+                return None
+            slot = min(found)
+            covered = [until for spec in self.exclude if (until := spec.covered_until(slot)) is not None]
+            if not covered:
+                return slot
+            at = max(covered)
+        return None
+
+    def slots(self, after: int) -> Iterator[int]:
+        """Yield the slots after an instant."""
+        slot = self.slot_after(after)
+        while slot is not None:
+            yield slot
+            slot = self.slot_after(slot)
+
+    def fire_at(self, schedule_id: str, slot: int) -> int:
+        """Return when a slot fires: at the slot, or later by its share of the jitter.
+
+        Args:
+            schedule_id: The schedule, so that two of them with the same slots fire at different times.
+            slot: The slot.
+        """
+        if not self._jitter:
+            return slot
+        following = self.slot_after(slot)
+        room = self._jitter if following is None else min(self._jitter, following - slot)
+        digest = hashlib.blake2b(f"{schedule_id}\x00{slot}".encode(), digest_size=8).digest()
+        return slot + int.from_bytes(digest) % max(room, 1)
+
+    def to_json(self) -> str:
+        """Return the calendar as JSON text, which :meth:`from_json` reads."""
+        document: dict[str, Any] = {"version": VERSION, "specs": [spec.to_document() for spec in self.specs]}
+        if self.exclude:
+            document["exclude"] = [spec.to_document() for spec in self.exclude]
+        if self._start is not None:
+            document["start_at"] = iso(self._start)
+        if self._end is not None:
+            document["end_at"] = iso(self._end)
+        if self.jitter:
+            document["jitter"] = self.jitter
+        return orjson.dumps(document).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Calendar:
+        """Return the calendar of JSON text.
+
+        Raises:
+            InvalidOptionError: A later version of Outlast wrote it, or it is no calendar.
+        """
+        document = orjson.loads(text)
+        if not isinstance(document, dict) or document.get("version") != VERSION:
+            raise InvalidOptionError("the calendar has a form that this version does not read", field="spec")
+        start, end = document.get("start_at"), document.get("end_at")
+        return cls(
+            [spec_from(spec) for spec in document["specs"]],
+            [spec_from(spec) for spec in document.get("exclude", ())],
+            None if start is None else to_datetime(from_iso(start)),
+            None if end is None else to_datetime(from_iso(end)),
+            document.get("jitter", 0),
+        )
+
+
+def spec_from(document: Any) -> Spec:
+    """Return the spec of a JSON object.
+
+    Raises:
+        InvalidOptionError: It is none; the message has the three forms.
+    """
+    known = document if isinstance(document, dict) else {}
+    if "cron" in known and not known.keys() - {"cron", "time_zone"}:
+        return Cron(known["cron"], known.get("time_zone", "UTC"))
+    if "every" in known and not known.keys() - {"every", "offset"}:
+        return Every(known["every"], known.get("offset", 0))
+    if isinstance(known.get("at"), list) and len(known) == 1:
+        return At(*[_read_instant(instant) for instant in known["at"]])
+    raise InvalidOptionError(
+        'a spec is {"cron": text, "time_zone": name}, {"every": seconds, "offset": seconds} or {"at": [instant, …]}',
+        field="spec",
+    )
+
+
+def _read_instant(text: Any) -> datetime:
+    try:
+        return to_datetime(from_iso(text))
+    except (TypeError, ValueError):
+        raise InvalidOptionError(
+            "an instant is ISO 8601 text with an offset, such as 2026-11-23T02:00:00Z", field="spec"
+        ) from None
+
+
+def _checked(field: str, given: Any) -> tuple[Spec, ...]:
+    specs = (given,) if isinstance(given, Spec) else given
+    if not isinstance(specs, Sequence) or isinstance(specs, str):
+        raise InvalidOptionError(
+            f"{field} must be a Cron, an Every or an At, or a list of them, not {type(given).__name__}",
+            field=field,
+        )
+    for spec in specs:
+        if not isinstance(spec, Cron | Every | At):
+            raise InvalidOptionError(
+                f"{field} must hold Cron, Every and At only, not {type(spec).__name__}", field=field
+            )
+    if len(specs) > MOST_SPECS:
+        raise InvalidOptionError(
+            f"{field} must hold at most {MOST_SPECS} specs, not {len(specs)}", field=field
+        )
+    return tuple(specs)
