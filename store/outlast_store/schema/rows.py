@@ -225,12 +225,12 @@ class QueueRow(Row):
         queue: Its name.
         concurrency: How many slots it has; ``None``, here and below: no limit.
         worker_concurrency: How many of them one worker may hold.
-        rate_limit: How many admissions any window of ``rate_period`` may have.
-        rate_period: That window, in microseconds.
+        rate_limit: How many admissions any window of ``rate_per`` may have.
+        rate_per: That window, in microseconds.
         partition_concurrency: How many slots each partition has.
         partition_worker_concurrency: How many of a partition's one worker may hold.
-        partition_rate_limit: How many admissions of a partition any window of ``partition_rate_period`` may have.
-        partition_rate_period: That window, in microseconds.
+        partition_rate_limit: How many admissions of a partition any window of ``partition_rate_per`` may have.
+        partition_rate_per: That window, in microseconds.
         paused_at: When it was paused; ``None`` if it is not.
         note: Why it was paused.
         created_at: When it was defined.
@@ -245,11 +245,11 @@ class QueueRow(Row):
     concurrency: int | None
     worker_concurrency: int | None
     rate_limit: int | None
-    rate_period: int | None
+    rate_per: int | None
     partition_concurrency: int | None
     partition_worker_concurrency: int | None
     partition_rate_limit: int | None
-    partition_rate_period: int | None
+    partition_rate_per: int | None
     paused_at: int | None
     note: str | None
     created_at: int
