@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from outlast_migrations.revisions import VERSION_TABLE
+from outlast_migrations.revisions import VERSION_TABLE, current_revision
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -39,8 +39,10 @@ _alembic_lock: Final = threading.Lock()
 """Alembic's ``op`` is one object for the whole process."""
 
 
-def migrate(bind: Engine | Connection, revision: str = "head") -> None:
+def migrate(bind: Engine | Connection, revision: str = "head") -> str | None:
     """Bring the schema up to a version. Nothing happens if it is there already.
+
+    Return the version that it had. A process that has waited for another's migration gets the version which that left.
 
     Args:
         bind: An engine, or a connection with no transaction open. It is put into driver-level autocommit, because
@@ -50,7 +52,7 @@ def migrate(bind: Engine | Connection, revision: str = "head") -> None:
     with _quiet():
         from alembic.command import upgrade
 
-        _run(bind, lambda config: upgrade(config, revision))
+        return _run(bind, lambda config: upgrade(config, revision))
 
 
 def downgrade(bind: Engine | Connection, revision: str = "base") -> None:
@@ -92,22 +94,24 @@ def _config(output: TextIO | None = None, **attributes: Any) -> Config:
     return config
 
 
-def _run(bind: Engine | Connection, command: Callable[[Config], None]) -> None:
+def _run(bind: Engine | Connection, command: Callable[[Config], None]) -> str | None:
     with _autocommit_connection(bind) as connection:
-        for attempt in range(1, _ATTEMPTS + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
-                _attempt(connection, command)
+                return _attempt(connection, command)
             except DBAPIError as error:
                 if attempt >= _attempts(error):
                     raise
                 time.sleep(_PAUSE_S)
-            else:
-                return
 
 
-def _attempt(connection: Connection, command: Callable[[Config], None]) -> None:
+def _attempt(connection: Connection, command: Callable[[Config], None]) -> str | None:
     with one_transaction(connection), _alembic_lock:
+        found = current_revision(connection)
         command(_config(connection=connection))
+        return found
 
 
 @contextmanager

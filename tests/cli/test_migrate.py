@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from tests.cli.conftest import Command
 
-from outlast_migrations import HEAD
+from outlast_migrations import HEAD, REVISIONS
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
@@ -31,9 +31,13 @@ def test_a_new_database_gets_its_tables(bare: Command, empty: str) -> None:
     assert bare("count", "--url", empty).out == "0\n"
 
 
+@pytest.mark.usefixtures("migrated_step_by_step")
 def test_people_are_told_what_was_done(bare: Command, empty: str) -> None:
-    assert f"was migrated from no schema to version {HEAD}" in bare("migrate", "--url", empty).out
-    assert f"is up to date (version {HEAD})" in bare("migrate", "--url", empty).out
+    first = bare("migrate", "--url", empty)
+    assert f"was migrated from no schema to version {HEAD}" in first.out
+    assert f"Running upgrade {REVISIONS[-2]} -> {HEAD}, " in first.err
+    again = bare("migrate", "--url", empty)
+    assert (again.out.count(f"is up to date (version {HEAD})"), again.err) == (1, "")
 
 
 def test_a_password_is_never_shown(bare: Command) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from outlast.blocking import Client
+from outlast_migrations import HEAD
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "quickstart.py"
@@ -74,11 +75,13 @@ def test_both_pages_show_the_same_output() -> None:
     ]
     assert shown[0] == shown[1]
     assert len(shown[0]) == 1
+    assert f"was migrated from no schema to version {HEAD}\n" in shown[0][0]
 
 
 def test_the_order_outlives_a_kill(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         said = until(first, "sleeping", "kill -9")
+        assert f"sqlite:///quickstart.db was migrated from no schema to version {HEAD}" in said
         assert "serves task queue default on sqlite:///quickstart.db" in said
         assert "charging 5 for o-1" in said
         assert f"order-1 has started; kill me with: kill -9 {first.pid}" in said

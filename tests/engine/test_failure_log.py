@@ -14,6 +14,7 @@ from outlast import Client, RetryPolicy, StartOptions, Worker, activity, workflo
 from outlast.errors import ApplicationError, WorkflowFailedError, WorkflowTimeoutError
 from outlast.runtime import runtime as runtimes
 from outlast.testing import TestEnvironment
+from outlast_migrations import HEAD
 from outlast_store.journal.commit_news import Committed
 
 TWICE = RetryPolicy(initial_interval=2, max_attempts=2)
@@ -200,6 +201,7 @@ def logged() -> Iterator[list[logging.LogRecord]]:
     logging.getLogger("alembic").setLevel(logging.NOTSET)
 
 
+@pytest.mark.usefixtures("migrated_step_by_step")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_worker_says_what_it_serves_and_libraries_are_quiet(
     logged: list[logging.LogRecord], tmp_path: Path
@@ -210,14 +212,18 @@ async def test_a_worker_says_what_it_serves_and_libraries_are_quiet(
         Worker(client, task_queue=["fast", "slow"], workflows=[order, nap], activities=[fine]) as worker,
     ):
         assert await client.execute(order, "fine", CARD, task_queue="fast") == CARD
+        async with Client.connect(url):
+            pass
     assert [(record.name, record.getMessage()) for record in logged] == [
+        ("outlast.runtime", f"{url} was migrated from no schema to version {HEAD}"),
         (
             "outlast.worker",
             f"worker {worker.worker_id} serves task queue fast, slow on {url}: workflows nap, order; activities fine",
-        )
+        ),
     ]
 
 
+@pytest.mark.usefixtures("migrated_step_by_step")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_level_that_the_application_sets_for_alembic_is_obeyed(
     logged: list[logging.LogRecord], tmp_path: Path

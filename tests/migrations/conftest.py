@@ -13,6 +13,11 @@ from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.environment import Environment
 
 
+@pytest.fixture(autouse=True)
+def _step_by_step(migrated_step_by_step: None) -> None:
+    """Here it is the steps that are tested."""
+
+
 @pytest.fixture(params=["sqlite-file", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Database]]:
     """Makes empty databases, on each backend in turn."""

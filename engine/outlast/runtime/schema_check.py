@@ -6,6 +6,8 @@ several versions, so an operator decides when to migrate it: ``outlast migrate``
 
 from __future__ import annotations
 
+import logging
+
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -15,6 +17,8 @@ from outlast_store.database.database import Database, translate
 from outlast_store.database.driver_errors import schema_missing
 from outlast_store.database.postgresql import wait_forever
 from outlast_workflow.errors import SchemaTooNewError, SchemaTooOldError
+
+logger = logging.getLogger("outlast.runtime")
 
 
 def ensure_schema(database: Database, *, migrate: bool = False) -> None:
@@ -49,8 +53,21 @@ def _ensure(connection: Connection, database: Database, *, migrate: bool) -> Non
     if migrate:
         # A migration may take long.
         wait_forever(connection)
-        run_migrations(connection)
+        before = run_migrations(connection)
+        # Another process may have migrated it meanwhile; a database in memory is always new.
+        if before != HEAD and database.url.path is not None:
+            logger.info(migrated_words(database.url.display, before))
     elif found is None:
         raise schema_missing(database.url.display)
     else:
         raise SchemaTooOldError(found, HEAD)
+
+
+def migrated_words(display: str, before: str | None) -> str:
+    """Say for people what a migration has done.
+
+    Args:
+        display: The URL of the database, without its password.
+        before: The version that it had.
+    """
+    return f"{display} was migrated from {f'version {before}' if before else 'no schema'} to version {HEAD}"
