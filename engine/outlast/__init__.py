@@ -28,6 +28,9 @@ if TYPE_CHECKING:
         ApplicationError,
         InvalidOptionError,
         OutlastError,
+        QueueExistsError,
+        QueueInUseError,
+        QueueNotFoundError,
         StructuralLimitError,
         WorkflowAlreadyStartedError,
         WorkflowCancelledError,
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     )
     from outlast_workflow.options.limits import StructuralLimits
     from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
+    from outlast_workflow.options.queues import Queue, Rate
     from outlast_workflow.primitives.enums import (
         ActivityStatus,
         Attention,
@@ -83,7 +87,12 @@ __all__ = [
     "ParentClosePolicy",
     "PayloadCodec",
     "QueryFailedError",
+    "Queue",
+    "QueueExistsError",
+    "QueueInUseError",
+    "QueueNotFoundError",
     "Range",
+    "Rate",
     "RequestTimeoutError",
     "RetentionPolicy",
     "RetryPolicy",
@@ -145,6 +154,9 @@ __getattr__ = lazy_names(
             "ApplicationError",
             "InvalidOptionError",
             "OutlastError",
+            "QueueExistsError",
+            "QueueInUseError",
+            "QueueNotFoundError",
             "StructuralLimitError",
             "WorkflowAlreadyStartedError",
             "WorkflowCancelledError",
@@ -170,6 +182,10 @@ __getattr__ = lazy_names(
             "ActivityOptions",
             "RetryPolicy",
             "StartOptions",
+        ),
+        "outlast_workflow.options.queues": (
+            "Queue",
+            "Rate",
         ),
         "outlast_workflow.primitives.enums": (
             "ActivityStatus",

@@ -17,6 +17,9 @@
     ├── ActivityNotFoundError                  the run has no activity of this id
     ├── AttemptNotRunningError                 the attempt that a task token or ids name is not running
     ├── ActivityCancelRequestedError           the activity that was heartbeaten from outside is to be cancelled
+    ├── QueueNotFoundError                     no queue of this name is defined
+    ├── QueueExistsError                       a queue of this name is defined already
+    ├── QueueInUseError                        the queue cannot be deleted: something waits in it or holds a slot
     ├── BlockedLoopError (RuntimeError)        the blocking client was called on an event loop
     ├── NotInActivityError (RuntimeError)      a function for activity code was called elsewhere
     ├── InvalidHistoryError (ValueError)       the input is not an exported history, or not a sound one
@@ -79,6 +82,7 @@ from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsEr
 from outlast_workflow.errors.limits import StructuralLimitError
 from outlast_workflow.errors.options import InvalidOptionError, InvalidUrlError
 from outlast_workflow.errors.payloads import PayloadCodecError, PayloadDecodeError, PayloadEncodeError
+from outlast_workflow.errors.queues import QueueExistsError, QueueInUseError, QueueNotFoundError
 from outlast_workflow.errors.refusals import (
     ActivityCancelRequestedError,
     ActivityNotFoundError,
@@ -169,6 +173,9 @@ __all__ = [
     "PayloadDecodeError",
     "PayloadEncodeError",
     "QueryFailedError",
+    "QueueExistsError",
+    "QueueInUseError",
+    "QueueNotFoundError",
     "ReadOnlyContextError",
     "RefusedError",
     "RequestError",

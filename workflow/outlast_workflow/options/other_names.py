@@ -30,6 +30,10 @@ _RENAMED: Final = {
     "workflow_timeout": "execution_timeout",
     "max_interval_seconds": "max_interval",
     "timeout_seconds": "start_to_close_timeout",
+    "global_concurrency": "concurrency",
+    "limiter": "rate",
+    "partition_limiter": "partition_rate",
+    "on_conflict": "if_exists",
 }
 _ADVICE: Final = {
     "args": "give the arguments one after another, before the options",
@@ -45,6 +49,7 @@ _ADVICE: Final = {
     "versioning_behavior": "`workflow.patched` versions workflow code, and `Worker(build_id=…)` names it",
     "retries_allowed": "activities are retried by default; `retry_policy=RetryPolicy(max_attempts=1)` turns that off",
     "cron_schedule": "start the workflow from a scheduler of your own",
+    "polling_interval_sec": "nothing polls: a queue admits as soon as a slot is free",
     "rpc_timeout": "`timeout` is the caller's patience where a call waits",
 }
 _IN_START_OPTIONS: Final = (

@@ -232,6 +232,22 @@ def validate_task_queue(value: Any) -> str:
     return name
 
 
+def validate_queue(value: Any) -> str:
+    """Return the name of a queue that users choose.
+
+    Raises:
+        InvalidOptionError: It is not a valid name, or it is reserved for the engine.
+    """
+    name = validate_name("queue", value, segment=True)
+    refuse_reserved("queue", name)
+    return name
+
+
+def validate_partition_key(value: Any) -> str:
+    """Return the key of a partition of a queue."""
+    return validate_name("partition key", value)
+
+
 def validate_reason(value: Any) -> str | None:
     """Return the reason for a cancel request or a termination: any text that every database can hold, or none.
 
