@@ -269,12 +269,11 @@ class Heartbeats:
         changed: list[Values] = []
         for key, (details, beat_at) in due.items():
             row = rows.get(key[:2])
-            reason = _why_lost(row, key[2], now)
-            if row is None or reason is not None:
-                lost.append(Lost(*key, reason or LOST, closed=reason == CANCEL_REQUESTED))
+            stop = why_to_stop(key, row, now)
+            if stop is not None:
+                lost.append(stop)
+            if row is None or (stop is not None and (stop.closed or stop.reason != CANCEL_REQUESTED)):
                 continue
-            if row.cancel_requested:
-                lost.append(Lost(*key, CANCEL_REQUESTED))
             beat(row, details, now, beat_at)
             beaten.append(key)
             changed.append(
@@ -315,6 +314,22 @@ def beat(row: ActivityRow, details: str | None, now: int, at: int | None = None)
         row.heartbeat_details = details
     row.heartbeat_deadline_at = after(at, options_of(row).heartbeat_us)
     refresh(row)
+
+
+def why_to_stop(key: AttemptKey, row: ActivityRow | None, now: int) -> Lost | None:
+    """Return why the handler of an attempt is to stop; ``None`` if it is to go on.
+
+    Args:
+        key: The attempt.
+        row: Its activity; ``None`` if it was deleted.
+        now: The instant of the look, in microseconds.
+    """
+    reason = _why_lost(row, key[2], now)
+    if reason is not None:
+        return Lost(*key, reason, closed=reason == CANCEL_REQUESTED)
+    if row is not None and row.cancel_requested:
+        return Lost(*key, CANCEL_REQUESTED)
+    return None
 
 
 def _why_lost(row: ActivityRow | None, attempt: int, now: int) -> str | None:

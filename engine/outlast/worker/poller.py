@@ -97,6 +97,7 @@ class WorkPoller:
 
     async def _poll_once(self) -> None:
         now = self._runtime.environment.clock.now()
+        attempts = self._dispatcher.attempts_under_way()
         waiting = await self._runtime.read(
             poll_work,
             self._settings.worker_id,
@@ -105,6 +106,7 @@ class WorkPoller:
             self._activities,
             now,
             self._neglected_before(now),
+            attempts,
         )
         if waiting.claimable:
             self._owner.run_claimer.claim()
@@ -117,6 +119,8 @@ class WorkPoller:
             self._owner.refresh(run_id)
         if waiting.neglected:
             self._owner.run_claimer.steal(waiting.neglected)
+        if waiting.wanted < len(attempts):
+            await self._dispatcher.stop_unwanted(attempts)
         if waiting.next_activity is not None:
             self._dispatcher.queued.expect(waiting.next_activity)
         if waiting.next_local is not None:

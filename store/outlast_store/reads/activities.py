@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import Values, fetch, marks, select
+from outlast_store.database.sql_text import Values, columns_of, fetch, marks, select
 from outlast_store.schema import tables
 from outlast_store.schema.rows import LOCAL, ActivityRow
 
+AttemptKey = tuple[str, int, int]
+"""A run id, an activity id and an attempt."""
 PRIORITIES: Final = 10
 """How many priorities there are: 0 to 9, the lowest number first."""
 
@@ -39,23 +42,64 @@ def find_activities(connection: Connection, run_id: str, activity_ids: Sequence[
     return [ActivityRow(*row) for row in fetch(connection, text, (run_id, *activity_ids))]
 
 
+def find_attempted(connection: Connection, keys: Sequence[AttemptKey]) -> dict[AttemptKey, ActivityRow]:
+    """Return the rows of the activities of some attempts (a thousand at most), by attempt; deleted ones have none."""
+    columns = ", ".join(f"a.{name}" for name in columns_of(tables.activity_executions))
+    text = f"SELECT {columns} {_of_attempts(len(keys))}"
+    found = [ActivityRow(*row) for row in fetch(connection, text, tuple(chain.from_iterable(keys)))]
+    rows = {(row.run_id, row.activity_id): row for row in found}
+    return {key: rows[key[:2]] for key in keys if key[:2] in rows}
+
+
+def wanted(keys: Sequence[AttemptKey]) -> tuple[str, Values]:
+    """Return what follows SELECT, and its values, to count the attempts that go on: running, and not to be cancelled.
+
+    Args:
+        keys: The attempts; a thousand at most.
+    """
+    # A power of two, so that there are few texts to prepare: the others are nobody's.
+    padded = [*keys, *[("", 0, 0)] * ((1 << (len(keys) - 1).bit_length()) - len(keys))]
+    attempt = "AND a.attempt = CAST(k.column3 AS BIGINT) AND a.status = 'running' AND NOT a.cancel_requested"
+    return f"count(*) {_of_attempts(len(padded))} {attempt}", tuple(chain.from_iterable(padded))
+
+
+@lru_cache(64)
+def _of_attempts(attempts: int) -> str:
+    """Return the FROM and WHERE that join attempts, each of three marks, with their activities."""
+    # SQLite keeps to the order of a CROSS JOIN: one look by key for each attempt.
+    groups = ", ".join(["(?, ?, ?)"] * attempts)
+    return (
+        f"FROM (VALUES {groups}) AS k CROSS JOIN activity_executions a "
+        "WHERE a.run_id = k.column1 AND a.activity_id = CAST(k.column2 AS BIGINT)"
+    )
+
+
 def next_available(queues: Sequence[str], types: Sequence[str], now: int) -> tuple[str, Values]:
     """Return what follows SELECT, and its values, to read when the next claimable activity is available.
+
+    Like a claim it reads the head of one index range per priority and queue, however many activities wait behind it.
 
     Args:
         queues: The task queues that the worker polls.
         types: The activity types that it runs.
         now: Microseconds since the epoch.
     """
-    return _next_available(len(queues), len(types)), (*queues, *types, now)
+    values: list[object] = []
+    for priority in range(PRIORITIES):
+        for queue in queues:
+            values += (queue, priority, *types, now)
+    return _next_available(len(queues), len(types)), tuple(values)
 
 
 @lru_cache(64)
 def _next_available(queues: int, types: int) -> str:
-    return (
-        "MIN(available_at) FROM activity_executions WHERE status = 'pending' AND queue IS NULL "
-        f"AND task_queue IN ({marks(range(queues))}) AND activity_type IN ({marks(range(types))}) AND {_has_time()}"
+    head = (
+        "SELECT * FROM (SELECT available_at FROM activity_executions WHERE status = 'pending' AND queue IS NULL "
+        f"AND task_queue = ? AND priority = ? AND activity_type IN ({marks(range(types))}) AND {_has_time()} "
+        "ORDER BY available_at LIMIT 1) AS head"
     )
+    heads = " UNION ALL ".join(f"{head}{place}" for place in range(PRIORITIES * queues))
+    return f"MIN(available_at) FROM ({heads}) AS heads"
 
 
 def next_activity_at(

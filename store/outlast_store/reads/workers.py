@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import execute, fetch, marks, select
-from outlast_store.reads.activities import next_available, next_local_available
+from outlast_store.reads.activities import AttemptKey, next_available, next_local_available, wanted
 from outlast_store.schema import tables
 from outlast_store.schema.rows import WorkerRow
 
@@ -62,6 +62,8 @@ class WaitingWork:
     """When the next activity that it could claim becomes (or became) available."""
     next_local: int | None = None
     """When the next local one does, of its own runs or of runs without an owner."""
+    wanted: int = 0
+    """How many of the attempts that it runs are to go on."""
 
 
 def poll_work(
@@ -72,6 +74,7 @@ def poll_work(
     activities: Sequence[str],
     now: int,
     neglected_before: int | None,
+    attempts: Sequence[AttemptKey] = (),
 ) -> WaitingWork:
     """Return what waits for a worker. It is one statement, because an idle worker polls again and again.
 
@@ -84,6 +87,7 @@ def poll_work(
         now: Microseconds since the epoch.
         neglected_before: Runs of other workers that have waited since before this instant are neglected; ``None``
             looks for none.
+        attempts: The attempts that it runs, a thousand at most.
     """
     awake = "SELECT 'awake' AS kind, run_id, 0 AS at FROM workflow_runs WHERE owner_id = ?"
     parts = [f"{awake} AND wake_at <= ? AND not_before <= ? LIMIT {MOST_AWAKE}"]
@@ -113,6 +117,10 @@ def poll_work(
         part, more = next_local_available(worker_id, queues, types, activities, now)
         parts.append(f"SELECT 'local', '', {part}")
         values += more
+    if attempts:
+        part, more = wanted(attempts)
+        parts.append(f"SELECT 'wanted', '', {part}")
+        values += more
     text = " UNION ALL ".join(f"SELECT * FROM ({part}) AS part{place}" for place, part in enumerate(parts))
     waiting = WaitingWork()
     for kind, run_id, at in fetch(connection, text, tuple(values)):
@@ -124,6 +132,8 @@ def poll_work(
             waiting.claimable = True
         elif kind == "asked":
             waiting.asked = True
+        elif kind == "wanted":
+            waiting.wanted = at
         elif kind == "local":
             waiting.next_local = at
         else:

@@ -14,7 +14,7 @@ claims it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,12 +29,12 @@ from outlast_activities.changes import ClaimActivities, Claimed, ClaimLocalActiv
 from outlast_activities.context import Deferred
 from outlast_activities.deferred_attempts import DeferAttempt
 from outlast_activities.definitions import ActivityDefinition
-from outlast_activities.heartbeats import Heartbeats, Lost
+from outlast_activities.heartbeats import Heartbeats, Lost, why_to_stop
 from outlast_activities.runner import ActivityRunner
 from outlast_activities.stop_reason import TIMED_OUT
-from outlast_activities.task import ActivityTask
+from outlast_activities.task import ActivityTask, AttemptKey
 from outlast_store.journal.batch import Committed
-from outlast_store.reads.activities import next_activity_at, next_local_activity_at
+from outlast_store.reads.activities import find_attempted, next_activity_at, next_local_activity_at
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_watchdog.enforcement import EnforceActivityDeadline
 from outlast_workflow.errors import JournalClosedError, RefusedError, StoreError
@@ -43,6 +43,10 @@ from outlast_workflow.primitives.payloads import Payload
 
 logger = logging.getLogger("outlast.worker")
 
+MOST_ATTEMPTS: Final = 1000
+"""How many running attempts one poll looks at."""
+LOOK_GAP_S: Final = 0.1
+"""The shortest time between two looks at the running attempts."""
 RETRY_AFTER_S: Final = 0.5
 """How long after a failed commit the end of an attempt is committed again."""
 
@@ -82,6 +86,7 @@ class ActivityDispatcher:
         self._on_result = on_result
         self._clock = runtime.environment.clock
         self._stopping = False
+        self._look_at_attempts_at = 0.0
         self.runner = ActivityRunner(
             activities,
             converter=settings.converter,
@@ -191,6 +196,32 @@ class ActivityDispatcher:
                 self.runtime.journal.submit(change, lambda value, error: None)
             except JournalClosedError:
                 logger.debug("the client was closed before activity %s timed out", lost.activity_id)
+
+    def attempts_under_way(self) -> list[AttemptKey]:
+        """Return the attempts whose handlers run here and were not asked to stop; a thousand at most.
+
+        Polls that follow each other quickly get none: others write all the time.
+        """
+        now = self._clock.monotonic()
+        if now < self._look_at_attempts_at:
+            return []
+        self._look_at_attempts_at = now + LOOK_GAP_S
+        running = self.runner.running.items()
+        return [key for key, attempt in running if attempt.stopped is None][:MOST_ATTEMPTS]
+
+    async def stop_unwanted(self, keys: Sequence[AttemptKey]) -> None:
+        """Stop the handlers of attempts that another process has ended, or has asked to cancel.
+
+        A handler that sends no heartbeats would not hear of it otherwise.
+
+        Args:
+            keys: The attempts to look at.
+        """
+        rows = await self.runtime.read(find_attempted, keys)
+        for key in keys:
+            lost = why_to_stop(key, rows.get(key), self._clock.now())
+            if lost is not None:
+                self.heartbeat_lost(lost)
 
     def _release_unseen(self, row: ActivityRow) -> None:
         """Release an attempt that nobody started, because its claim became known to be committed only late."""
