@@ -66,6 +66,7 @@ class TestEnvironment:
         max_cached_workflows: How many runs the workflow cache holds. 0 replays the run for each workflow task,
             which finds workflows that are not deterministic.
         max_concurrent_activities: How many activities run at the same time.
+        max_activities_per_second: How many activities start in a second at most.
         default_activity_options: Options of activities that do not set them.
         max_task_failures: How often a workflow task may fail in a row before those who wait for its run get a
             StuckWorkflowError. 0 is no limit: they wait until the code is replaced.
@@ -105,6 +106,7 @@ class TestEnvironment:
         limits: StructuralLimits | None = None,
         max_cached_workflows: int = 1000,
         max_concurrent_activities: int = 100,
+        max_activities_per_second: float | None = None,
         default_activity_options: ActivityOptions | None = None,
         max_task_failures: int = FAILURES_TO_ATTENTION,
         workflow_failure_types: Iterable[FailureType] = (),
@@ -129,6 +131,7 @@ class TestEnvironment:
         self._worker_options: dict[str, Any] = {
             "max_cached_workflows": max_cached_workflows,
             "max_concurrent_activities": max_concurrent_activities,
+            "max_activities_per_second": max_activities_per_second,
             "default_activity_options": default_activity_options,
             "workflow_failure_types": workflow_failure_types,
             "workflow_task_failure_types": workflow_task_failure_types,

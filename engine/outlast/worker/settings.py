@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from outlast.histories.retention_policy import RetentionPolicy
 from outlast_workflow.data.converter import DataConverter
@@ -15,6 +15,10 @@ from outlast_workflow.options.options import ActivityOptions, duration_seconds, 
 
 if TYPE_CHECKING:
     from outlast.client.interceptors import Interceptor
+
+
+SLOWEST_RATE: Final = 1 / 86_400
+FASTEST_RATE: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -31,6 +35,7 @@ class WorkerSettings:
     lease_duration: float = 30.0
     max_cached_workflows: int = 1000
     max_concurrent_activities: int = 100
+    max_activities_per_second: float | None = None
     graceful_shutdown_timeout: float = 10.0
     build_id: str | None = None
     retention: RetentionPolicy | None = None
@@ -58,6 +63,10 @@ class WorkerSettings:
             )
         _at_least("max_cached_workflows", self.max_cached_workflows, 0)
         _at_least("max_concurrent_activities", self.max_concurrent_activities, 0)
+        if self.max_activities_per_second is not None:
+            self.max_activities_per_second = _rate(
+                "max_activities_per_second", self.max_activities_per_second
+            )
         self.lease_duration = float(duration_seconds("lease duration", self.lease_duration))
         if self.lease_duration < 1:
             raise InvalidOptionError("lease duration must be at least 1 second", field="lease_duration")
@@ -70,3 +79,15 @@ def _at_least(field_name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         words = field_name.replace("_", " ")
         raise InvalidOptionError(f"{words} must be a whole number, {least} or more", field=field_name)
+
+
+def _rate(field_name: str, value: object) -> float:
+    """Return a rate as a number; at least one a day, because less is most likely a mistake."""
+    usable = isinstance(value, int | float) and not isinstance(value, bool)
+    if not usable or not SLOWEST_RATE <= float(value) <= FASTEST_RATE:  # type: ignore[arg-type]  # it is a number
+        words = field_name.replace("_", " ")
+        raise InvalidOptionError(
+            f"{words} must be a number from 1/86400 (one a day) to a million, or None for no limit; it is {value!r}",
+            field=field_name,
+        )
+    return float(value)  # type: ignore[arg-type]  # as above

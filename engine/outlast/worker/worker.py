@@ -40,6 +40,7 @@ OPTIONS = (
     "lease_duration",
     "max_cached_workflows",
     "max_concurrent_activities",
+    "max_activities_per_second",
     "graceful_shutdown_timeout",
     "default_activity_options",
     "build_id",
@@ -67,6 +68,8 @@ class Worker:
         lease_duration: Seconds after which others may claim the work of a worker that no longer renews its lease.
         max_cached_workflows: How many idle runs stay in memory; 0 replays each run for each workflow task.
         max_concurrent_activities: How many activities run at a time.
+        max_activities_per_second: How many activities this worker starts in a second at most, retries included; local
+            ones aside. By default as many as it can.
         graceful_shutdown_timeout: Seconds that running activities get to end when the worker stops.
         default_activity_options: The options of activities where neither declaration nor call sets one.
         build_id: Names the code; recorded with each workflow task.
@@ -100,6 +103,7 @@ class Worker:
         lease_duration: float = 30.0,
         max_cached_workflows: int = 1000,
         max_concurrent_activities: int = 100,
+        max_activities_per_second: float | None = None,
         graceful_shutdown_timeout: float = 10.0,
         default_activity_options: ActivityOptions | None = None,
         build_id: str | None = None,
@@ -132,6 +136,7 @@ class Worker:
             lease_duration=lease_duration,
             max_cached_workflows=max_cached_workflows,
             max_concurrent_activities=max_concurrent_activities,
+            max_activities_per_second=max_activities_per_second,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
             build_id=build_id,
             limits=limits or client.limits,

@@ -68,6 +68,14 @@ def worker(
     max_concurrent_activities: Annotated[
         int, typer.Option("--max-concurrent-activities", help="How many activities run at the same time.")
     ] = 100,
+    max_activities_per_second: Annotated[
+        float | None,
+        typer.Option(
+            "--max-activities-per-second",
+            help="How many activities a process starts in a second at most.",
+            show_default=False,
+        ),
+    ] = None,
     processes: Annotated[
         int | None,
         typer.Option(
@@ -141,6 +149,7 @@ def worker(
             lease_duration=duration("lease duration", lease_duration) or 0,
             max_cached_workflows=max_cached_workflows,
             max_concurrent_activities=max_concurrent_activities,
+            max_activities_per_second=max_activities_per_second,
             graceful_shutdown_timeout=duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0,
             build_id=build_id,
             static_checks=cast(StaticChecks, static_checks),

@@ -6,6 +6,8 @@ An activity gets here in one of two ways:
 * *Claimed*: its row was pending, and this worker claims it. Claims go through the journal like every other write; one
   is made only if an activity is known to wait and a slot is free.
 
+A rate limit of the worker holds for both ways: what it does not let start eagerly waits in its row.
+
 *Local* activities run only on the worker that owns their run. They start eagerly whatever their task queue, in slots
 that others leave free and in some slots of their own. A retry waits like any other, but only the owner of its run
 claims it.
@@ -13,6 +15,7 @@ claims it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,6 +25,7 @@ import orjson
 
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.claimer import ActivityClaimer
+from outlast.worker.activities.rate_limit import RateLimit
 from outlast.worker.settings import WorkerSettings
 from outlast_activities.attempt_outcome import HandlerOutcome
 from outlast_activities.attempts import HANDED_BACK, UNWRITABLE, AttemptEnd
@@ -96,11 +100,14 @@ class ActivityDispatcher:
             on_end=self._ended,
             limits=settings.limits,
         )
+        rate = settings.max_activities_per_second
+        self._rate = RateLimit(rate, self._clock) if rate is not None else None
+        self._once_rate_allows: asyncio.TimerHandle | None = None
         self.queued = ActivityClaimer(
             runtime,
-            free=lambda: self.runner.free,
-            reserve=self.runner.reserve,
-            release=self.release_slots,
+            free=self._free,
+            reserve=self._reserve,
+            release=self._release,
             change=self._claim,
             next_at=self._next,
             on_claimed=self._claimed,
@@ -133,7 +140,7 @@ class ActivityDispatcher:
             and event.task_queue in self.queues
             and not self.queued.waiting
             and not self._stopping
-            and self.runner.reserve()
+            and self._reserve()
         )
 
     def release_slots(self, slots: int) -> None:
@@ -235,6 +242,35 @@ class ActivityDispatcher:
         self._end(task, HANDED_BACK)
 
     # --- claiming ---------------------------------------------------------------------------------------------------
+
+    def _free(self) -> int:
+        """Return how many activities may be claimed now. If the rate allows none, a claim follows once it does."""
+        free = self.runner.free
+        if self._rate is None or free <= 0:
+            return free
+        allowed = self._rate.free
+        if not allowed and self._once_rate_allows is None:
+            self._once_rate_allows = self.runtime.loop.call_later(self._rate.wait_s, self._rate_allows)
+        return min(free, allowed)
+
+    def _rate_allows(self) -> None:
+        self._once_rate_allows = None
+        self.queued.claim()
+
+    def _reserve(self, n: int = 1) -> bool:
+        """Reserve slots, and the right to start in them, all or none; return whether there were enough."""
+        if not self.runner.reserve(n):
+            return False
+        if self._rate is None or self._rate.take(n):
+            return True
+        self.runner.free_slots(n)
+        return False
+
+    def _release(self, n: int) -> None:
+        """Release what was reserved for a claim that found less."""
+        self.runner.free_slots(n)
+        if self._rate is not None:
+            self._rate.give_back(n)
 
     def _claim(self, wanted: int) -> ClaimActivities:
         return ClaimActivities(self.settings.worker_id, sorted(self.queues), self.types, wanted)
@@ -345,5 +381,7 @@ class ActivityDispatcher:
     def stop(self) -> None:
         """Claim nothing more."""
         self._stopping = True
+        if self._once_rate_allows is not None:
+            self._once_rate_allows.cancel()
         self.queued.stop()
         self.local.stop()
