@@ -53,7 +53,7 @@ from outlast_workflow.primitives.enums import (
     TimeoutKind,
 )
 from outlast_workflow.primitives.payloads import Payload
-from outlast_workflow.primitives.times import iso, microseconds
+from outlast_workflow.primitives.times import iso, later, microseconds
 
 MOST_RESCUES = 3
 FIRST_KEPT = 10
@@ -229,7 +229,7 @@ def _fail(batch: Batch, run: RunRow, row: ActivityRow, failure: Failure) -> bool
         state = RetryState.TIMEOUT
     else:
         record_failure(batch, row, failure, PropagationKind.ACTIVITY)
-        make_available(row, options, batch.now + delay)
+        make_available(row, options, later(batch.now, delay))
         return False
     _end_failed(batch, run, row, failure, state)
     return True
@@ -250,7 +250,7 @@ def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, de
         had_attempt = True
         row.attempt += 1
     state = _why_no_retry(row, policy, kind)
-    available_at = batch.now + policy.delay_us(row.charged_attempt, batch.random())
+    available_at = later(batch.now, policy.delay_us(row.charged_attempt, batch.random()))
     no_time_left = state is None and _beyond_schedule_to_close(row, available_at)
     failure = _timeout_failure(row, kind, deadline_at, state, _lack(batch, row))
     if had_attempt:

@@ -16,6 +16,7 @@ from outlast_store.schema.rows import ActivityRow
 from outlast_store.transitions.run_deadlines import PassedDeadline
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.enums import TimeoutKind
+from outlast_workflow.primitives.times import LAST_INSTANT
 
 
 def options_of(row: ActivityRow) -> ActivityOptions:
@@ -25,7 +26,10 @@ def options_of(row: ActivityRow) -> ActivityOptions:
 
 def after(instant: int, duration: int | None) -> int | None:
     """Return the instant a duration later, if there is a duration (both in microseconds)."""
-    return instant + duration if duration is not None else None
+    if duration is None:
+        return None
+    # As `later` does, without a call: each activity has some.
+    return at if (at := instant + duration) < LAST_INSTANT else LAST_INSTANT
 
 
 def is_bounded(row: ActivityRow) -> bool:

@@ -27,7 +27,7 @@ from outlast_workflow.history.events import WorkflowReset, WorkflowStarted
 from outlast_workflow.history.reset_plan import History, ResetPlan
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.enums import FailureCategory, PropagationKind, RunStatus
-from outlast_workflow.primitives.times import iso, seconds
+from outlast_workflow.primitives.times import iso, later, seconds
 
 
 def replaced_run(run_id: str, current: str) -> ResetRefusedError:
@@ -143,7 +143,7 @@ class ResetRun(BaseChange):
             row.started_at = batch.now
         if self.timeout is not None:
             row.execution_timeout = self.timeout
-            row.execution_deadline_at = batch.now + self.timeout
+            row.execution_deadline_at = later(batch.now, self.timeout)
             row.next_deadline_at = earliest(row.execution_deadline_at, row.run_deadline_at)
         if not was_open:
             # The parent's history has an end of this child already.

@@ -33,6 +33,7 @@ from outlast_workflow.options.options import (
 )
 from outlast_workflow.options.search_attributes import size_of, to_document
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
+from outlast_workflow.options.validation import LAST_SAFE_START
 
 
 class Starts:
@@ -189,6 +190,9 @@ class Starts:
         attributes = to_document(options.search_attributes) if options.search_attributes else None
         if attributes is not None:
             limits.check("search_attributes_bytes", size_of(attributes), whose=workflow_id)
+        now = environment.clock.now()
+        if now > LAST_SAFE_START:
+            options.check_ends(now)
         run = first_run(
             run_id=environment.ids.next(),
             workflow_id=workflow_id,
@@ -197,7 +201,7 @@ class Starts:
             options=options,
             memo=memo,
             search_attributes=attributes,
-            now=environment.clock.now(),
+            now=now,
             owner_id=None,
         )
         started = started_event(run, input=payload, seed=environment.random.getrandbits(52))

@@ -15,7 +15,7 @@ from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
 from outlast_workflow.history.events import stored_event
 from outlast_workflow.history.reset_plan import History, plan_reset
-from outlast_workflow.options.validation import Seconds, timeout_seconds, validate_reason
+from outlast_workflow.options.validation import Seconds, check_end, timeout_seconds, validate_reason
 from outlast_workflow.primitives.times import microseconds
 
 
@@ -60,6 +60,7 @@ async def reset(
     timeout = None
     if execution_timeout is not None:
         timeout = microseconds(timeout_seconds("execution timeout", execution_timeout, minimum_seconds=1))
+        check_end("execution timeout", runtime.environment.clock.now(), timeout)
     run, history = await runtime.read_aside(_run_and_history, workflow_id, run_id)
     return await runtime.journal.apply(
         ResetRun(run, history, plan_reset(history, to), reason, timeout, signals=signals)

@@ -10,10 +10,10 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import InstanceRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.run_deadlines import earliest
-from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.history.events import (
     Failure,
     WorkflowStarted,
+    stored_event,
 )
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.search_attributes import Document
@@ -21,7 +21,7 @@ from outlast_workflow.primitives.enums import (
     RunStatus,
 )
 from outlast_workflow.primitives.payloads import Payload
-from outlast_workflow.primitives.times import LAST_INSTANT, iso, seconds
+from outlast_workflow.primitives.times import iso, later, seconds
 
 
 def new_instance(run: RunRow) -> InstanceRow:
@@ -115,8 +115,8 @@ def next_run(
     row = run.copy()
     run_timeout = run_timeout if run_timeout is not None else run.run_timeout
     wait = backoff or start_delay
-    begins = now + wait
-    run_deadline = begins + run_timeout if run_timeout is not None else None
+    begins = later(now, wait)
+    run_deadline = later(begins, run_timeout) if run_timeout is not None else None
     vars(row).update(
         run_id=run_id,
         run_number=run.run_number + 1,
@@ -180,12 +180,18 @@ def add_next_run(batch: Batch, run: RunRow, following: RunRow, started: Workflow
 
 
 def first_event(batch: Batch, run_id: str) -> WorkflowStarted:
-    """Return a run's ``WorkflowStarted``, from this batch or from the database."""
+    """Return a run's ``WorkflowStarted``, from this batch or from the database.
+
+    Raises:
+        DamagedHistoryError: It cannot be read.
+    """
     for seq, event, _ in batch.appended(run_id):
         if seq == 1 and isinstance(event, WorkflowStarted):
             return event
     text = "SELECT payload FROM history_events WHERE run_id = ? AND seq = 1"
-    return WorkflowStarted.from_document(orjson.loads(batch.scan(text, (run_id,))[0][0]))
+    event = stored_event(run_id, 1, WorkflowStarted.type, batch.scan(text, (run_id,))[0][0])
+    assert isinstance(event, WorkflowStarted)
+    return event
 
 
 def new_seed(batch: Batch) -> int:
@@ -219,24 +225,12 @@ def first_run(
         search_attributes: Its search attributes.
         now: When it is created, in microseconds.
         owner_id: The worker that owns it from the first write, if any.
-
-    Raises:
-        InvalidOptionError: The start delay or a timeout ends after the year 9999.
     """
     delay = options.start_delay_us
-    begins = now + delay if delay else now
-    execution_deadline = (
-        now + options.execution_timeout_us if options.execution_timeout_us is not None else None
-    )
-    run_deadline = begins + options.run_timeout_us if options.run_timeout_us is not None else None
-    for field, at in (
-        ("start_delay", begins),
-        ("execution_timeout", execution_deadline),
-        ("run_timeout", run_deadline),
-    ):
-        if at is not None and at > LAST_INSTANT:
-            noun = field.replace("_", " ")
-            raise InvalidOptionError(f"the {noun} ends after the year 9999: give a shorter one", field=field)
+    begins = later(now, delay) if delay else now
+    execution_timeout, run_timeout = options.execution_timeout_us, options.run_timeout_us
+    execution_deadline = later(now, execution_timeout) if execution_timeout is not None else None
+    run_deadline = later(begins, run_timeout) if run_timeout is not None else None
     policy = options.retry_policy
     return RunRow(
         run_id=run_id,

@@ -14,6 +14,7 @@ from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue
 from outlast_workflow.options.start import StartOptions
 from outlast_workflow.options.validation import (
+    LAST_SAFE_START,
     Seconds,
     priority,
     valid_cancellation_type,
@@ -159,15 +160,18 @@ def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
         known = tuple(ChildCallOptions.__annotations__)
         raise DurableCallError(f"a child has no option {name!r}: {advice(name, known)}")
     queue, rank = given.get("task_queue"), given.get("priority")
+    start = StartOptions(
+        execution_timeout=given.get("execution_timeout"),
+        run_timeout=given.get("run_timeout"),
+        retry_policy=given.get("retry_policy"),
+        memo=given.get("memo"),
+        search_attributes=given.get("search_attributes"),
+        summary=given.get("summary"),
+    )
+    if machine.time > LAST_SAFE_START:
+        start.check_ends(machine.time)
     return ChildOptions(
-        start=StartOptions(
-            execution_timeout=given.get("execution_timeout"),
-            run_timeout=given.get("run_timeout"),
-            retry_policy=given.get("retry_policy"),
-            memo=given.get("memo"),
-            search_attributes=given.get("search_attributes"),
-            summary=given.get("summary"),
-        ),
+        start=start,
         task_queue=None if queue is None else validate_task_queue(queue),
         priority=None if rank is None else priority(rank),
         parent_close_policy=valid_parent_close_policy(

@@ -14,7 +14,12 @@ from outlast_workflow.options.progress import progress_json
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
 from outlast_workflow.options.start import checked_policy
-from outlast_workflow.options.validation import duration_seconds, timeout_seconds, validate_task_queue
+from outlast_workflow.options.validation import (
+    check_end,
+    duration_seconds,
+    timeout_seconds,
+    validate_task_queue,
+)
 from outlast_workflow.primitives.times import from_iso, microseconds
 from outlast_workflow.run.info import WorkflowInfo
 from outlast_workflow.run.machine import WorkflowMachine
@@ -129,6 +134,9 @@ def continue_as_new(
                 policy = checked_policy(retry_policy).to_document()
             if start_delay is not None:
                 delay = _start_delay(start_delay, machine)
+            begins = machine.time + microseconds(delay or 0)
+            check_end("start delay", machine.time, begins - machine.time)
+            check_end("run timeout", begins, None if timeout is None else microseconds(timeout))
         except (InvalidOptionError, WorkflowTaskError) as error:
             raise machine.log.refuse(error) from None
     raise ContinueAsNew(

@@ -11,7 +11,7 @@ from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
-from outlast_workflow.options.validation import duration_seconds, timeout_seconds, validate_summary
+from outlast_workflow.options.validation import check_end, duration_seconds, timeout_seconds, validate_summary
 from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.primitives.enums import DuplicatePolicy
 from outlast_workflow.primitives.times import microseconds
@@ -125,6 +125,13 @@ class StartOptions(Value):
                 "start_delay_us": None if delay is None else microseconds(delay),
             }
         )
+
+    def check_ends(self, now: int) -> None:
+        """Refuse a start delay or timeout that would end after the year 9999 (``now`` in microseconds)."""
+        delay = self.start_delay_us or 0
+        check_end("start delay", now, delay)
+        check_end("execution timeout", now, self.execution_timeout_us)
+        check_end("run timeout", now + delay, self.run_timeout_us)
 
     @classmethod
     def allow_duplicate(cls) -> Self:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
-from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, timedelta_microseconds
+from outlast_workflow.primitives.times import LAST_INSTANT, MICROSECONDS_PER_SECOND, timedelta_microseconds
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -22,6 +22,9 @@ Seconds = float | timedelta
 
 MAX_SECONDS = 100 * 31_557_600
 """100 years in seconds."""
+
+LAST_SAFE_START = LAST_INSTANT - 2 * MAX_SECONDS * MICROSECONDS_PER_SECOND
+"""Before this instant, in microseconds, no start delay and timeout together can reach beyond the year 9999."""
 
 MAX_INTEGER = 2**53 - 1
 """The largest integer that a column and every JSON reader can hold."""
@@ -88,6 +91,21 @@ def timeout_seconds(field: str, value: Any, *, minimum_seconds: int | None = Non
     elif seconds <= 0:
         raise _bad(field, "must be positive")
     return seconds
+
+
+def check_end(field: str, begin: int, duration: int | None) -> None:
+    """Refuse a duration that ends after the year 9999.
+
+    Args:
+        field: Its name in messages, in words: ``execution timeout``.
+        begin: When it begins, in microseconds.
+        duration: How long it is, in microseconds; ``None`` for none.
+
+    Raises:
+        InvalidOptionError: No such instant can be written.
+    """
+    if duration is not None and begin + duration > LAST_INSTANT:
+        raise _bad(field, "ends after the year 9999: give a shorter one")
 
 
 def _is_negative(value: timedelta | int | float) -> bool:

@@ -23,6 +23,11 @@ def to_datetime(us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=us)
 
 
+def later(instant: int, duration: int) -> int:
+    """Return the instant a duration later, or the last one that can be written (all in microseconds)."""
+    return min(instant + duration, LAST_INSTANT)
+
+
 def from_datetime(moment: datetime) -> int:
     """Return the exact microseconds since the epoch of an aware datetime.
 

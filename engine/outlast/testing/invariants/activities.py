@@ -11,7 +11,7 @@ from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.enums import RetryState
-from outlast_workflow.primitives.times import from_iso
+from outlast_workflow.primitives.times import from_iso, later
 
 OPEN = ("pending", "running")
 STATUS_OF: dict[type[Event], str] = {
@@ -132,7 +132,7 @@ def _too_early(row: ActivityRow, attempt: AttemptRow, before: AttemptRow | None)
         "schedule_to_close": (row.scheduled_at, options.schedule_to_close_us),
     }
     begun_at, limit = since.get(attempt.timeout_kind or "", (None, None))
-    return begun_at is None or limit is None or attempt.ended_at < begun_at + limit
+    return begun_at is None or limit is None or attempt.ended_at < later(begun_at, limit)
 
 
 def _too_late(row: ActivityRow, attempt: AttemptRow) -> int | None:
@@ -215,7 +215,7 @@ def deadlines_of_activity(row: ActivityRow) -> list[str]:
 
 
 def _after(instant: int | None, duration: int | None) -> int | None:
-    return None if instant is None or duration is None else instant + duration
+    return None if instant is None or duration is None else later(instant, duration)
 
 
 def check_failures(

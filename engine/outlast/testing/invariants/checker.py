@@ -29,7 +29,7 @@ from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 from outlast_workflow.history.transitions import STATUS_AFTER, check_history
 from outlast_workflow.primitives.enums import RunStatus
-from outlast_workflow.primitives.times import from_iso, iso, microseconds
+from outlast_workflow.primitives.times import from_iso, iso, later, microseconds
 
 WITH_FAILURE = frozenset({"failed", "timed_out", "cancelled", "terminated"})
 SAME_IN_STARTED = (
@@ -213,9 +213,9 @@ class _Checker:
                 name == "execution" and duration is None and run.parent_close_policy == "terminate"
             ):  # such a child has its parent's deadline
                 self.say(where, f"{name} timeout and {name} deadline are not both set")
-        if (run.run_deadline_at or 0) < run.created_at + (
-            run.run_timeout or 0
-        ) and run.run_timeout is not None:
+        if run.run_timeout is not None and (run.run_deadline_at or 0) < later(
+            run.created_at, run.run_timeout
+        ):
             self.say(where, "the run deadline comes before its timeout is over")
 
     def check_state(self, where: str, run: RunRow, history: History) -> None:
