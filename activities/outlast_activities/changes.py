@@ -96,7 +96,8 @@ class ClaimActivities(BaseChange):
         for row in rows:
             run = known[row.run_id]
             fence = run.fence if run.owner_id == self.worker_id else None
-            input = inputs[row.run_id, row.scheduled_seq]
+            # An event that is gone is as good as one that cannot be read.
+            input = inputs.get((row.run_id, row.scheduled_seq), "")
             claimed.append(Claimed(row, input, run.workflow_id, run.workflow_type, fence))
         return claimed
 

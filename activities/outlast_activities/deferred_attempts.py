@@ -62,7 +62,8 @@ class DeferAttempt(AttemptChange):
         if passed(row, batch.now) is not None:
             close_attempt(batch, run, row, TIMED_OUT)
             return False
-        if self.heartbeat is not None:
+        # Somebody outside may have sent a later one.
+        if self.heartbeat is not None and self.heartbeat.beat_at >= (row.heartbeat_at or 0):
             beat(row, self.heartbeat.details, batch.now, self.heartbeat.beat_at)
         row.claimed_by = None
         return True

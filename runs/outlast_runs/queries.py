@@ -14,7 +14,8 @@ from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestKey, RequestRow
 from outlast_store.transitions import queries
 from outlast_store.transitions.requests import ANSWERED, add
-from outlast_workflow.history.events import Failure
+from outlast_workflow.errors import DamagedHistoryError
+from outlast_workflow.history.events import Failure, stored_json
 from outlast_workflow.primitives.payloads import Payload
 
 
@@ -40,9 +41,20 @@ class QueryResult:
         return orjson.dumps(value).decode()
 
     @classmethod
-    def from_text(cls, text: str) -> QueryResult:
-        """Read the text of a row."""
-        document: dict[str, Any] = orjson.loads(text)
+    def from_text(cls, text: str, run_id: str) -> QueryResult:
+        """Read the text of a row.
+
+        Args:
+            text: The text.
+            run_id: The run that was asked.
+
+        Raises:
+            DamagedHistoryError: It cannot be read.
+        """
+        what = "answer to a query"
+        document = stored_json(text, run_id, what)
+        if not isinstance(document, dict) or not document.keys() & {"failure", "result"}:
+            raise DamagedHistoryError(run_id, what)
         if "failure" in document:
             return cls(failure=document["failure"])
         return cls(Payload.of(document["result"]))

@@ -13,11 +13,12 @@ from typing import Any
 
 from outlast_runs.run_change import RunChange
 from outlast_store.journal.batch import Batch
+from outlast_store.reads.requests import input_of
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.requests import OPEN
 from outlast_store.transitions.run_ends import Ended
-from outlast_workflow.data.headers import stored, taken_apart
+from outlast_workflow.data.headers import stored
 from outlast_workflow.history.events import UpdateAccepted
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.payloads import Payload
@@ -99,9 +100,12 @@ def add_update(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
 
 
 def acceptance(row: RequestRow) -> UpdateAccepted:
-    """Return the event that an update becomes if it is accepted."""
-    input, headers = taken_apart(row.input)
-    return UpdateAccepted(row.request_id, row.name, input, headers)
+    """Return the event that an update becomes if it is accepted.
+
+    Raises:
+        DamagedHistoryError: The update cannot be read.
+    """
+    return UpdateAccepted(row.request_id, row.name, *input_of(row))
 
 
 def answer_updates(batch: Batch, run: RunRow, considered: Considered) -> None:

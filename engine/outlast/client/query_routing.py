@@ -85,7 +85,7 @@ async def _query_elsewhere(
         key = await runtime.journal.apply(AskQuery(row, int(timeout_s * MICROSECONDS_PER_SECOND)))
         # The answer comes from another process, whichever process owns the run.
         _, text = await runtime.request_waits.wait(subscription, key, None)
-        return QueryResult.from_text(text)
+        return QueryResult.from_text(text, run.run_id)
     finally:
         with suppress(JournalClosedError):
             runtime.journal.submit(ForgetQuery(row.key), lambda value, error: None)

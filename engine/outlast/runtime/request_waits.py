@@ -11,16 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-import orjson
-
 from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.journal.commit_news import Answer, Committed
 from outlast_store.reads.histories import find_event
-from outlast_store.reads.requests import find_answered, find_deleted
+from outlast_store.reads.requests import answer_to, find_answered, find_deleted
 from outlast_store.schema.rows import RequestKey, RequestRow
 from outlast_store.transitions.requests import ACCEPTED, COMPLETED, DELETED, OPEN, REJECTED
-from outlast_workflow.errors import JournalClosedError
-from outlast_workflow.history.events import from_json
+from outlast_workflow.errors import DamagedHistoryError, JournalClosedError
+from outlast_workflow.history.events import stored_event
 
 MOST_KEYS: Final = 200
 """How many requests one query asks about."""
@@ -69,6 +67,11 @@ class RequestWait:
         """Let the caller read its subscription again."""
         if not self.future.done():
             self.future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the caller that it waits in vain."""
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class RequestWaits:
@@ -180,7 +183,7 @@ class RequestWaits:
         state, place = answer
         if state == COMPLETED and isinstance(place, tuple):
             event = await self._read(find_event, *place)
-            return (state, from_json(*event)) if event is not None else (DELETED, None)
+            return (state, stored_event(*place, *event)) if event is not None else (DELETED, None)
         return answer
 
     async def poll(self, *, everywhere: bool = False) -> None:
@@ -215,8 +218,13 @@ class RequestWaits:
         rows = await self._read(find_answered, sorted({wait.key for wait in waits}))
         for row in rows:
             subscription = self._subscriptions.get(row.key[1:])
-            if subscription is not None and subscription.take_in(row):
-                self._wake(row.key)
+            try:
+                if subscription is not None and subscription.take_in(row):
+                    self._wake(row.key)
+            except DamagedHistoryError as error:
+                # Only those who wait for this one: the others' answers are whole.
+                for wait in self._waits.get(row.key, ()):
+                    wait.fail(error)
 
     def fail(self, run_id: str, error: BaseException) -> None:
         """Fail those who wait now for an answer of a run.
@@ -227,8 +235,8 @@ class RequestWaits:
         """
         for waiting in self._waits.values():
             for wait in waiting:
-                if wait.run_id == run_id and not wait.future.done():
-                    wait.future.set_exception(error)
+                if wait.run_id == run_id:
+                    wait.fail(error)
 
     def _wake(self, key: RequestKey) -> None:
         for wait in self._waits.get(key, ()):
@@ -243,11 +251,15 @@ class RequestWaits:
 
 
 def answer_of(row: RequestRow) -> Answer | None:
-    """Return what a request's row says; for an answer that is in a history, its place."""
+    """Return what a request's row says; for an answer that is in a history, its place.
+
+    Raises:
+        DamagedHistoryError: The answer cannot be read.
+    """
     if row.state == OPEN:
         return (ACCEPTED, None) if row.answer_seq is not None else None
     if row.state == COMPLETED:
         return COMPLETED, (row.run_id, row.answer_seq)
     if row.state == REJECTED:
-        return REJECTED, orjson.loads(row.answer or "{}")
+        return REJECTED, answer_to(row)
     return row.state, row.answer

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-import orjson
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import Values, columns_of, fetch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RequestKey, RequestRow
+from outlast_workflow.data.headers import taken_apart
+from outlast_workflow.errors import DamagedHistoryError
+from outlast_workflow.history.events import WorkflowTaskCompleted, stored_event, stored_json, stored_payload
+from outlast_workflow.primitives.payloads import Payload
 
 COLUMNS: Final = ", ".join(columns_of(tables.workflow_requests))
 SELECT: Final = f"SELECT {COLUMNS} FROM workflow_requests WHERE "
@@ -19,22 +22,53 @@ KEY: Final = "first_run_id = ? AND kind = ? AND request_id = ?"
 WAITING: Final = "run_id = ? AND state = 'open' AND kind = 'update' AND answer_seq IS NULL"
 """The condition of a run's updates that nobody has accepted."""
 LAST_RECORD: Final = (
-    "SELECT payload FROM history_events WHERE run_id = ? AND type = 'WorkflowTaskCompleted' "
+    "SELECT seq, payload FROM history_events WHERE run_id = ? AND type = 'WorkflowTaskCompleted' "
     "ORDER BY seq DESC LIMIT 1"
 )
 """The statement that reads the record of a run's latest workflow task."""
 
 
-def read_record(rows: Sequence[Values]) -> tuple[int, dict[str, int]]:
+def read_record(rows: Sequence[Values], run_id: str) -> tuple[int, dict[str, int]]:
     """Return how far the run's latest workflow task has seen, and which signals it keeps without a handler, by name.
 
     Args:
         rows: What :data:`LAST_RECORD` returns.
+        run_id: The run.
+
+    Raises:
+        DamagedHistoryError: The record cannot be read.
     """
     if not rows:
         return 0, {}
-    record: dict[str, Any] = orjson.loads(rows[0][0])
-    return record["through"], record.get("buffered") or {}
+    seq, payload = rows[0]
+    record = stored_event(run_id, seq, WorkflowTaskCompleted.type, payload)
+    assert isinstance(record, WorkflowTaskCompleted)
+    return record.through, record.buffered or {}
+
+
+def input_of(row: RequestRow) -> tuple[Payload, dict[str, Any] | None]:
+    """Return the input and the headers of a request.
+
+    Raises:
+        DamagedHistoryError: They cannot be read.
+    """
+    try:
+        return taken_apart(row.input)
+    except (TypeError, LookupError, ValueError):
+        raise DamagedHistoryError(row.run_id, f"{row.kind} {row.request_id}") from None
+
+
+def answer_to(row: RequestRow) -> dict[str, Any]:
+    """Return the failure that answers a request which was rejected.
+
+    Raises:
+        DamagedHistoryError: It cannot be read.
+    """
+    what = f"answer to {row.kind} {row.request_id}"
+    failure = stored_json(row.answer if row.answer is not None else "{}", row.run_id, what)
+    if not isinstance(failure, dict):
+        raise DamagedHistoryError(row.run_id, what)
+    return failure
 
 
 def find_unanswered_updates(connection: Connection, run_id: str) -> list[RequestRow]:
@@ -53,12 +87,13 @@ def count_waiting_signals(
         run_id: Which run.
         most: How many of the unseen ones are counted at most, the oldest first.
     """
-    through, buffered = read_record(fetch(connection, LAST_RECORD, (run_id,)))
+    through, buffered = read_record(fetch(connection, LAST_RECORD, (run_id,)), run_id)
     text = (
-        "SELECT payload FROM history_events WHERE run_id = ? AND seq > ? AND type = 'SignalReceived' "
+        "SELECT seq, payload FROM history_events WHERE run_id = ? AND seq > ? AND type = 'SignalReceived' "
         f"ORDER BY seq LIMIT {int(most)}"
     )
-    unseen = Counter[str](orjson.loads(row[0])["name"] for row in fetch(connection, text, (run_id, through)))
+    rows = fetch(connection, text, (run_id, through))
+    unseen = Counter[str](str(stored_payload(row[1], run_id, row[0]).get("name")) for row in rows)
     return buffered, unseen
 
 

@@ -31,7 +31,13 @@ from outlast_store.schema.rows import RequestKey, RequestRow, RunRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import WorkflowClosedError
-from outlast_workflow.history.events import Failure, SignalReceived, UpdateCompleted, WorkflowTaskCompleted
+from outlast_workflow.history.events import (
+    Failure,
+    SignalReceived,
+    UpdateCompleted,
+    WorkflowTaskCompleted,
+    stored_event,
+)
 
 OPEN, COMPLETED, REJECTED, DELIVERED, ANSWERED = "open", "completed", "rejected", "delivered", "answered"
 
@@ -125,10 +131,11 @@ def _signals(batch: Batch, run: RunRow, after_seq: int) -> list[tuple[int, Signa
         "SELECT seq, payload FROM history_events "
         "WHERE run_id = ? AND seq > ? AND type = 'SignalReceived' ORDER BY seq"
     )
-    found = [
-        (seq, SignalReceived.from_document(orjson.loads(payload)))
-        for seq, payload in batch.scan(text, (run.run_id, after_seq))
-    ]
+    found: list[tuple[int, SignalReceived]] = []
+    for seq, payload in batch.scan(text, (run.run_id, after_seq)):
+        event = stored_event(run.run_id, seq, SignalReceived.type, payload)
+        assert isinstance(event, SignalReceived)
+        found.append((seq, event))
     found += [
         (seq, event)
         for seq, event, _ in batch.appended(run.run_id)
@@ -142,7 +149,7 @@ def _last_record(batch: Batch, run: RunRow) -> tuple[int, dict[str, int]]:
     for _, event, _ in reversed(batch.appended(run.run_id)):
         if isinstance(event, WorkflowTaskCompleted):
             return event.through, event.buffered or {}
-    return _read_record(batch.scan(_LAST_RECORD, (run.run_id,)))
+    return _read_record(batch.scan(_LAST_RECORD, (run.run_id,)), run.run_id)
 
 
 def move_signals(batch: Batch, following: RunRow, signals: Sequence[SignalReceived]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
+import orjson
+
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.payloads import Payload, dumps
 
@@ -62,9 +64,13 @@ def stored(input: Payload, headers: dict[str, Any] | None) -> str:
 
 
 def taken_apart(text: str) -> tuple[Payload, dict[str, Any] | None]:
-    """Return the input and the headers of a request's row."""
-    input = Payload(text.encode())
-    if not input.is_object_with(_HEADERS):  # arguments are an array, or what a codec made of one
-        return input, None
-    document = input.value
-    return Payload.of(document["input"]), document[_HEADERS]
+    """Return the input and the headers of a request's row.
+
+    Raises:
+        ValueError: It is not JSON; a ``KeyError`` or ``TypeError`` if it is no such JSON.
+    """
+    document = orjson.loads(text)
+    # Without headers it is the input itself: an array of arguments, or what a codec made of one.
+    if type(document) is dict and _HEADERS in document:
+        return Payload.of(document["input"]), document[_HEADERS]
+    return Payload(text.encode(), document), None

@@ -177,7 +177,7 @@ def stored_event(run_id: str, seq: int, event_type: str, payload: str | bytes) -
     document = stored_payload(payload, run_id, seq)
     try:
         return cls.from_document(document)
-    except (TypeError, AttributeError):
+    except (TypeError, AttributeError, LookupError, ValueError):
         raise DamagedHistoryError(run_id, "payload", seq=seq) from None
 
 

@@ -89,18 +89,31 @@ def replay(
             replayed.last_seq = seq
             try:
                 reader.read(seq, kind, payload)
-            except orjson.JSONDecodeError:
-                raise DamagedHistoryError(machine.run_id, "payload", seq=seq) from None
-            except KeyError:
-                if kind in REGISTRY:
-                    raise
-                raise DamagedHistoryError(machine.run_id, f"type {kind!r:.60}", seq=seq) from None
+            except (TypeError, AttributeError, LookupError, ValueError):
+                _check_readable(machine.run_id, seq, kind, payload, loads)
+                raise
             if reader.seeds and seq in reader.seeds:
                 machine.reseed(reader.seeds[seq])
         reader.finish()
     finally:
         machine.replaying = False
     return replayed
+
+
+def _check_readable(
+    run_id: str, seq: int, kind: str, payload: Any, loads: Callable[[Any], dict[str, Any]]
+) -> None:
+    """Say that an event is damaged, if that is why a replay could not read it.
+
+    Raises:
+        DamagedHistoryError: It is.
+    """
+    if kind not in REGISTRY:
+        raise DamagedHistoryError(run_id, f"type {kind!r:.60}", seq=seq) from None
+    try:
+        REGISTRY[kind].from_document(loads(payload))
+    except (TypeError, AttributeError, LookupError, ValueError):
+        raise DamagedHistoryError(run_id, "payload", seq=seq) from None
 
 
 class _Reader:

@@ -21,13 +21,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-import orjson
-
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.claimer import ActivityClaimer
 from outlast.worker.activities.rate_limit import RateLimit
 from outlast.worker.settings import WorkerSettings
-from outlast_activities.attempt_outcome import HandlerOutcome
+from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
 from outlast_activities.attempts import HANDED_BACK, UNWRITABLE, AttemptEnd
 from outlast_activities.changes import ClaimActivities, Claimed, ClaimLocalActivities, EndAttempt
 from outlast_activities.context import Deferred
@@ -41,8 +39,8 @@ from outlast_store.journal.batch import Committed
 from outlast_store.reads.activities import find_attempted, next_activity_at, next_local_activity_at
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_watchdog.enforcement import EnforceActivityDeadline
-from outlast_workflow.errors import JournalClosedError, RefusedError, StoreError
-from outlast_workflow.history.events import ActivityScheduled
+from outlast_workflow.errors import DamagedHistoryError, JournalClosedError, RefusedError, StoreError
+from outlast_workflow.history.events import ActivityScheduled, stored_event
 from outlast_workflow.primitives.payloads import Payload
 
 logger = logging.getLogger("outlast.worker")
@@ -91,6 +89,7 @@ class ActivityDispatcher:
         self._clock = runtime.environment.clock
         self._stopping = False
         self._look_at_attempts_at = 0.0
+        self._outcomes = OutcomeEncoder(settings.converter, settings.limits)
         self.runner = ActivityRunner(
             activities,
             converter=settings.converter,
@@ -283,19 +282,31 @@ class ActivityDispatcher:
         if self.on_room is not None and not self.queued.waiting:
             self.on_room()
         for found in claimed:
-            document = orjson.loads(found.input)
-            task = ActivityTask(
-                found.row,
-                Payload.of(document["input"]),
-                found.workflow_id,
-                found.workflow_type,
-                found.owner_fence,
-                document.get("headers"),
-            )
-            self._start(task)
+            self._start_claimed(found)
         if isinstance(change, ClaimLocalActivities) and self._on_run_claimed is not None:
             for run_id in change.taken:
                 self._on_run_claimed(run_id)
+
+    def _start_claimed(self, found: Claimed) -> None:
+        row = found.row
+        try:
+            scheduled = stored_event(row.run_id, row.scheduled_seq, ActivityScheduled.type, found.input)
+        except DamagedHistoryError as error:
+            self.release_slots(1)
+            unstarted = ActivityTask(row, Payload.of(None), found.workflow_id, found.workflow_type, None)
+            self._end(unstarted, self._outcomes.unusable(error))
+            return
+        assert isinstance(scheduled, ActivityScheduled)
+        self._start(
+            ActivityTask(
+                row,
+                scheduled.input,
+                found.workflow_id,
+                found.workflow_type,
+                found.owner_fence,
+                scheduled.headers,
+            )
+        )
 
     async def _next(self) -> int | None:
         """Return when the next pending activity becomes available."""

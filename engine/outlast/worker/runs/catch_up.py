@@ -21,8 +21,8 @@ from outlast_store.reads.histories import read_history
 from outlast_store.reads.requests import find_waiting_updates
 from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
-from outlast_workflow.errors import StoreError
-from outlast_workflow.history.events import from_json
+from outlast_workflow.errors import DamagedHistoryError, StoreError
+from outlast_workflow.history.events import stored_event
 
 
 class CatchUp:
@@ -34,7 +34,7 @@ class CatchUp:
         cache: The worker's cached runs.
         tasks: Runs the workflow task that follows.
         query_answers: Answers queries that waited for a workflow task which turns out not to come.
-        failures: Makes the change that clears a run's inbox.
+        failures: Makes the change that clears a run's inbox, and records that what was read is damaged.
         load: Loads a run by its id, if the worker still owns it.
     """
 
@@ -75,11 +75,19 @@ class CatchUp:
         if run is None or not self._is_ours(run, cached_run):
             self._cache.discard(cached_run)
             return
+        try:
+            events = [(seq, stored_event(run_id, seq, kind, payload)) for seq, kind, payload in rows]
+            updates = [acceptance(row) for row in waiting] if waiting is not None else None
+        except DamagedHistoryError as error:
+            # The run is loaded again later, in case somebody has restored what is damaged.
+            self._cache.discard(cached_run)
+            self._failures.record(run, error)
+            return
         self._update_row(run, cached_run)
         cached_run.seen_inbox = run.inbox
-        if waiting is not None:
-            cached_run.updates = [acceptance(row) for row in waiting]
-        if not cached_run.fill_gap([(seq, from_json(kind, payload)) for seq, kind, payload in rows]):
+        if updates is not None:
+            cached_run.updates = updates
+        if not cached_run.fill_gap(events):
             # Another owner has run a workflow task of it meanwhile.
             self._cache.discard(cached_run)
             self._load(run_id)

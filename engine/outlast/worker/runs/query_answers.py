@@ -29,12 +29,12 @@ from outlast.worker.runs.loader import runs_and_histories
 from outlast.worker.runs.served_workflows import ServedWorkflows
 from outlast.worker.settings import WorkerSettings
 from outlast_runs.queries import AnswerQuery, QueryRequest, QueryResult
+from outlast_store.reads.requests import input_of
 from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RequestKey, RequestRow, RunRow
 from outlast_store.transitions.queries import open_queries
 from outlast_workflow.data.failures import failure_of
-from outlast_workflow.data.headers import taken_apart
-from outlast_workflow.errors import OutlastError, RunNotFoundError
+from outlast_workflow.errors import DamagedHistoryError, OutlastError, RunNotFoundError
 from outlast_workflow.errors.task import ReadOnlyContextError
 from outlast_workflow.history.events import WorkflowStarted
 from outlast_workflow.loop.keyboard import is_ctrl_c
@@ -195,8 +195,12 @@ class QueryAnswers:
 
     async def _answer_row(self, row: RequestRow) -> None:
         try:
-            request = QueryRequest(row.name, *taken_apart(row.input))
-            result = await self.answer(row.run_id, request)
+            try:
+                request = QueryRequest(row.name, *input_of(row))
+            except DamagedHistoryError as error:
+                result = QueryResult(failure=failure_of(error, self._settings.converter))
+            else:
+                result = await self.answer(row.run_id, request)
             await self._runtime.journal.apply(AnswerQuery(row.key, result.to_text()))
         except OutlastError as error:
             logger.warning("query %s of run %s could not be answered: %s", row.name, row.run_id, error)
