@@ -231,12 +231,34 @@ def test_describe_shows_people_what_is_open(outlast: Command) -> None:
         assert "1 of 4 (25 %): waiting for an answer" in seen
     history = outlast("history", "h").out
     for words in ("calls [bold] [31mnobody", "two [red] hours", "hang on the line"):
-        assert f" {words} " in history, words
+        assert words in history, words
     workers = outlast("workers", "--json").lines
     assert [(one["alive"], one["runs_held"], one["activities_held"]) for one in workers] == [(True, 1, 1)]
     assert workers[0]["activity_slots"] == 100
     assert workers[0]["workflows"] == ["Doubling", "Ledger", "asking", "fail", "hanging", "sleep_long"]
     assert "Doubling, Ledger, asking, fail, hanging, sleep_long, ask, double, hang" in outlast("workers").out
+
+
+def test_describe_lists_the_handlers_when_asked(outlast: Command) -> None:
+    outlast("start", "Ledger", "--id", "l")
+    assert "handlers" not in outlast("describe", "l", "--json").json
+    listed = outlast("describe", "l", "--handlers", "--json").json["handlers"]
+    assert [one["name"] for one in listed["updates"]] == ["enter", "never"]
+    lines = [" ".join(line.split()) for line in outlast("describe", "l", "--handlers").out.splitlines()]
+    for line in (
+        "HANDLER NAME PARAMETERS DESCRIPTION",
+        "query entry place: int",
+        "update enter amount: int",
+        "update never",
+    ):
+        assert line in lines, lines
+
+
+def test_describe_tells_alike_failures_once(outlast: Command) -> None:
+    outlast("start", "fail", "--id", "f", "--wait")
+    said = outlast("describe", "f").out
+    assert said.count("card declined") == 1
+    assert "deadline" not in said
 
 
 def test_describe_shows_people_who_waits_for_an_answer(outlast: Command) -> None:
@@ -260,8 +282,13 @@ def test_history_is_every_event_in_order(outlast: Command) -> None:
     assert events[-1]["type"] == "WorkflowCompleted"
     assert outlast("history", "d", "--json", "--after", str(len(events) - 1)).lines == events[-1:]
     table = outlast("history", "d").out
-    assert table.splitlines()[0].split() == ["SEQ", "RECORDED", "EVENT", "PAYLOAD"]
-    assert "WorkflowStarted" in table
+    assert table.splitlines()[0].rstrip().endswith("times in UTC")
+    assert table.splitlines()[1].split() == ["SEQ", "RECORDED", "EVENT", "WHAT"]
+    assert "Doubling, task queue default 4" in table
+    assert "double #1 4" in table
+    assert "double #1 8" in table
+    # What happened before is known though only the rest is shown.
+    assert "WorkflowStarted" not in outlast("history", "d", "--after", "1").out
     assert '"doubled": 8' in outlast("history", "d", "--full").out
 
 

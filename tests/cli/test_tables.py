@@ -69,6 +69,18 @@ def test_an_empty_column_goes_first_and_a_clipped_one_gives_way() -> None:
     assert line.endswith("done")
 
 
+def test_a_word_that_takes_most_of_the_line_drives_out_no_column() -> None:
+    table = FittedTable(["ID", "TYPE", "STATUS"], drop=("TYPE",))
+    table.add_row("x" * 150, "Order", "running")
+    lines = printed(table, 80)
+    assert lines[0].split() == ["ID", "TYPE", "STATUS"]
+    assert lines[1].split()[1:] == ["Order", "running"]
+    assert "".join(line.split()[0] for line in lines[1:]) == "x" * 150
+    assert lines[4:] == [] or len(lines) == 5
+    # A pipe has long lines, whose words are for programs.
+    assert printed(table, 200)[1].split() == ["x" * 150, "Order", "running"]
+
+
 def test_a_paragraph_is_indented_and_ends_its_lines_with_words() -> None:
     lines = printed(Paragraph("a failure that takes more than one line of text", 4), 24)
     assert lines == ["    a failure that takes", "    more than one line", "    of text"]

@@ -126,3 +126,17 @@ async def test_an_event_of_an_unknown_type_is_shown_and_not_replayed(sqlite_url:
         assert [event.type async for event in client.handle("g-1").history()][2] == "Invented"
         with pytest.raises(InvalidHistoryError, match=f"{run_id}: it has events that .*Invented"):
             await Replayer([Greeting]).replay_all(client)
+
+
+async def test_the_list_survives_a_damaged_end(sqlite_url: str) -> None:
+    async with Client.connect(sqlite_url) as client:
+        await (await client.start("Nobody", id="n-1")).terminate("seen enough")
+        change(sqlite_url, "UPDATE history_events SET payload = '{' WHERE type = ?", "WorkflowTerminated")
+        transport = httpx2.ASGITransport(control_plane(client, WebSettings()))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as web:
+            answer = await web.get("/")
+            assert (answer.status_code, "n-1" in answer.text, "seen enough" in answer.text) == (
+                200,
+                True,
+                False,
+            )

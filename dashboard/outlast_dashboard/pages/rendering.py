@@ -17,6 +17,7 @@ from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from outlast_dashboard.web import web_of
 from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.primitives.enums import Attention
 from outlast_workflow.primitives.times import to_datetime
 
 NEAR_S: Final = 60.0
@@ -137,6 +138,11 @@ def since(instant: datetime | None, now: datetime) -> Markup:
     )
 
 
+def since_or_instant(at: datetime, now: datetime) -> Markup:
+    """Return how long ago an instant of the last day was, and an older one itself: days ago are too vague."""
+    return since(at, now) if (now - at).total_seconds() < 86_400 else instant(at)
+
+
 def _rough(seconds: float) -> str:
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
@@ -156,6 +162,22 @@ def coded(text: str) -> Markup:
         for number, part in enumerate(text.split("`"))
     )
     return Markup("").join(parts)
+
+
+def sentence(text: str) -> str:
+    """Return a text as a sentence: with a capital letter and an end."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+
+
+_NEEDS: Final = {
+    Attention.NO_POLLER: "no worker",
+    Attention.OWNERS_KEEP_DYING: "its workers keep dying",
+}
+
+
+def need(kind: Attention) -> str:
+    """Return in a few words what a run needs attention for."""
+    return _NEEDS.get(kind, kind.replace("_", " "))
 
 
 def moment_or_text(text: str) -> Markup | str:
@@ -197,14 +219,14 @@ def moment(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
 
 
-_environment = Environment(
+environment = Environment(
     loader=PackageLoader("outlast_dashboard"),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_filters: dict[str, Any] = _environment.filters
+_filters: dict[str, Any] = environment.filters
 for _filter in (
     *(until, nearness, used, ahead, since, instant, lasted, clock, moment),
     *(
@@ -220,10 +242,13 @@ for _filter in (
         label,
         progress_words,
         moment_or_text,
+        sentence,
+        need,
+        since_or_instant,
     ),
 ):
     _filters[_filter.__name__] = _filter
-_globals: dict[str, Any] = _environment.globals
+_globals: dict[str, Any] = environment.globals
 _globals["version"] = __version__
 
 
@@ -259,7 +284,7 @@ def fragment(template: str, request: Request, principal: Principal, **values: An
     """
     base = base_of(request)
     here = request.scope["path"].removeprefix(base) or "/"
-    return _environment.get_template(template).render(
+    return environment.get_template(template).render(
         base=base,
         principal=principal,
         may_write=principal.may(Scope.WRITE),

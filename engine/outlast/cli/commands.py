@@ -53,7 +53,7 @@ COMMANDS: Final[dict[str, Listed]] = {
         "outlast.cli.workflows.description",
         "describe",
     ),
-    "history": Listed("Print the events of a run, in order.", "outlast.cli.workflows.description", "history"),
+    "history": Listed("Print the events of a run, in order.", "outlast.cli.workflows.history", "history"),
     "export": Listed(
         "Write runs and their histories as JSON, one document on each line.",
         "outlast.cli.histories.files",

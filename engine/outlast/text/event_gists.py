@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import orjson
 
-from outlast.text.wording import clock, counted, words
+from outlast.text.wording import counted, words
 from outlast_workflow.history.events import REGISTRY
+from outlast_workflow.primitives.enums import FailureCategory
 
 MOST_PREVIEW: Final = 160
 """The characters of a value that a gist shows at most."""
@@ -60,7 +61,7 @@ def types_of(kind: str) -> tuple[str, ...]:
 
 
 def gist(event_type: str, payload: Mapping[str, Any], recorded_at: datetime, names: Names) -> Gist:
-    """Return the gist of an event.
+    """Return the gist of an event; an empty one if its type is not known, as of a later version.
 
     Args:
         event_type: The event's type.
@@ -68,7 +69,8 @@ def gist(event_type: str, payload: Mapping[str, Any], recorded_at: datetime, nam
         recorded_at: When it was recorded.
         names: What command ids stand for.
     """
-    return _GISTS[event_type](_Reading(payload, recorded_at, names))
+    known = _GISTS.get(event_type)
+    return Gist("") if known is None else known(_Reading(payload, recorded_at, names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,8 @@ class _Reading:
 
     @property
     def failure(self) -> str:
-        """The type and message of the failure: ``KeyError: 'missing'``."""
-        found = self.payload.get("failure")
-        if not isinstance(found, dict):
-            return ""
-        kind, message = found.get("type"), found.get("message")
-        parts = [part for part in (kind, message) if isinstance(part, str) and part]
-        return shortened(": ".join(parts))
+        """The type and message of the failure: ``KeyError: 'missing'``, behind what failed because of it."""
+        return shortened(_failure_words(self.payload.get("failure")))
 
     @property
     def attempt(self) -> str:
@@ -127,6 +124,19 @@ class _Reading:
     def word(self, name: str) -> str:
         """Return a field that holds one of a set of words, as it is read."""
         return self.text(name).replace("_", " ")
+
+
+def _failure_words(failure: Any) -> str:
+    """Return the type and message of a failure. One of an activity or a child tells what made that fail."""
+    told: list[Any] = []
+    while isinstance(failure, dict):
+        through = failure.get("category") in _TELL_THEIR_CAUSE and isinstance(failure.get("cause"), dict)
+        told += [failure.get("message")] if through else [failure.get("type"), failure.get("message")]
+        failure = failure["cause"] if through else None
+    return ": ".join(part for part in told if isinstance(part, str) and part)
+
+
+_TELL_THEIR_CAUSE: Final = (FailureCategory.ACTIVITY, FailureCategory.CHILD_WORKFLOW)
 
 
 def preview(value: Any) -> str:
@@ -159,6 +169,7 @@ def _started(event: _Reading) -> Gist:
     return Gist(
         _said(
             event.text("workflow_type"),
+            event.text("summary"),
             f"task queue {event.text('task_queue')}",
             f"run {number}" if isinstance(number, int) and number > 1 else "",
             f"attempt {attempt}" if isinstance(attempt, int) and attempt > 1 else "",
@@ -183,14 +194,7 @@ def _run_failed(event: _Reading) -> Gist:
 
 
 def _run_timed_out(event: _Reading) -> Gist:
-    return Gist(_said(event.word("timeout_kind"), _deadline(event)), look="timed_out")
-
-
-def _deadline(event: _Reading) -> str:
-    try:
-        return f"deadline {clock(datetime.fromisoformat(event.text('deadline_at')))}"
-    except ValueError:
-        return ""
+    return Gist(event.word("timeout_kind"), look="timed_out")
 
 
 def _ended(look: str) -> Callable[[_Reading], Gist]:
@@ -254,7 +258,7 @@ def _child_scheduled(event: _Reading) -> Gist:
 
 
 def _child_timed_out(event: _Reading) -> Gist:
-    return Gist(_said(event.command, event.word("timeout_kind"), _deadline(event)), look="timed_out")
+    return Gist(_said(event.command, event.word("timeout_kind")), look="timed_out")
 
 
 # --- messages and markers ---------------------------------------------------------------------------------------------

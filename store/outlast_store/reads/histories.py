@@ -83,6 +83,21 @@ def find_event(connection: Connection, run_id: str, seq: int) -> tuple[str, str]
     return (rows[0][0], rows[0][1]) if rows else None
 
 
+def find_last_events(connection: Connection, run_ids: Sequence[str]) -> list[Values]:
+    """Return ``(run_id, seq, type, recorded_at, payload)`` of the last event of each of some runs.
+
+    Ask for a few hundred runs at most.
+    """
+    if not run_ids:
+        return []
+    text = (
+        "SELECT e.run_id, e.seq, e.type, e.recorded_at, e.payload FROM workflow_runs r "
+        "JOIN history_events e ON e.run_id = r.run_id AND e.seq = r.last_seq "
+        f"WHERE r.run_id IN ({marks(run_ids)})"
+    )
+    return fetch(connection, text, tuple(run_ids))
+
+
 def find_terminal_event(connection: Connection, run_id: str) -> tuple[str, str] | None:
     """Return ``(type, payload)`` of the event that ended a run; ``None`` while it is open.
 

@@ -22,6 +22,9 @@ from outlast_workflow.primitives.enums import Attention
 WORKFLOW: Final = "workflow"
 ACTIVITY: Final = "activity"
 
+MOST_KNOWN: Final = 8
+"""How many of the types that are served are named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lack:
@@ -50,7 +53,8 @@ class Lack:
     def cause(self) -> str:
         """What is missing, in words."""
         if self.known is not None:
-            known = ", ".join(self.known) or "none"
+            more = f" and {len(self.known) - MOST_KNOWN} more" if len(self.known) > MOST_KNOWN else ""
+            known = (", ".join(self.known[:MOST_KNOWN]) or "none") + more
             what = f"{self.noun} {self.type!r} (known: {known})"
             return f"workers poll task queue {self.task_queue!r}, but none of them knows {what}"
         polled = f"polled: {', '.join(self.polled)}" if self.polled else "there is no live worker at all"

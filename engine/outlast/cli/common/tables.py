@@ -1,8 +1,9 @@
-"""Tables that fit the terminal: columns are left out by rank, and no word is broken.
+"""Tables that fit the terminal: columns are left out by rank, and hardly any word is broken.
 
 Each column is as wide as its widest cell. If that is too wide for the terminal, cells with spaces wrap, down to their
-longest word. If it still is, whole columns are left out: first empty ones, then those that the table names, then from
-the right; the first column stays. What is longer than a line by nature (failures, causes, stacks) belongs below the
+longest word; a word that would take most of the line is broken, so that it drives out no column. If it is still too
+wide, whole columns are left out: first empty ones, then those that the table names, then from the right; the first
+column stays. What is longer than a line by nature (failures, causes, stacks) belongs below the
 table, as a paragraph.
 """
 
@@ -20,6 +21,10 @@ GAP: Final = 2
 """The spaces between two columns."""
 LEAST_WRAPPED: Final = 24
 """Cells up to this width do not wrap: a table of short lines reads badly."""
+LONGEST_WORD: Final = 48
+"""A longer word is broken rather than a column left out for it, unless the line is long."""
+LONGEST_SHARE: Final = 0.6
+"""The share of a line that a word may take in any case."""
 LEAST_CLIPPED: Final = 16
 """The least width of a column whose cells may be cut."""
 
@@ -82,7 +87,8 @@ class FittedTable:
     def _widths(self, available: int) -> dict[int, int]:
         """Return the columns that are shown, each with its width."""
         widths = {place: self._natural(place) for place in range(len(self.columns))}
-        least = {place: self._least(place) for place in widths}
+        longest = max(LONGEST_WORD, int(available * LONGEST_SHARE))
+        least = {place: self._least(place, longest) for place in widths}
         empty = [place for place in self._drop if not any(row[place].plain for row in self.rows)]
         for place in (*empty, *(place for place in self._drop if place not in empty)):
             if self._total(least) <= available:
@@ -111,12 +117,12 @@ class FittedTable:
     def _natural(self, place: int) -> int:
         return max(cell_len(line) for line in self._cells(place))
 
-    def _least(self, place: int) -> int:
+    def _least(self, place: int, most: int) -> int:
         if place == self._clip:
             return min(LEAST_CLIPPED, self._natural(place))
         words = (word for line in self._cells(place) for word in line.split())
         longest = max((cell_len(word) for word in words), default=0)
-        return min(max(longest, LEAST_WRAPPED), self._natural(place))
+        return min(max(min(longest, most), LEAST_WRAPPED), self._natural(place))
 
 
 class Paragraph:

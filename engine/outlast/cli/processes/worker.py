@@ -241,6 +241,10 @@ def _say_hello(worker: Worker, *, json: bool) -> None:
             }
         )
         return
+    if logging.getLogger("outlast.worker").isEnabledFor(logging.INFO):
+        # The log has said what it serves, and where.
+        tell("Ctrl-C stops the worker")
+        return
     names = ", ".join((*sorted(worker.workflows), *sorted(worker.activities)))
     tell(f"worker {worker.worker_id} serves {', '.join(queues)}: {names}; Ctrl-C stops it")
 

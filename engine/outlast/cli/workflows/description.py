@@ -1,8 +1,8 @@
-"""``outlast describe`` and ``history``: one workflow in detail."""
+"""``outlast describe``: one workflow in detail."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -17,8 +17,7 @@ from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
 from outlast.cli.common.output import deadline, document, left, progress_text, show, status, table
 from outlast.cli.common.tables import FittedTable, Paragraph
 from outlast.client.client import Client
-from outlast.histories.history_pages import HistoryEvent
-from outlast.text.wording import ago, at, clock, counted, label, pretty, words
+from outlast.text.wording import ago, at, clock, counted, label, words
 from outlast.visibility.views import (
     FailureCause,
     FailureView,
@@ -30,15 +29,17 @@ from outlast.visibility.views import (
     WorkerView,
     WorkflowDescription,
 )
-from outlast_workflow.options.validation import integer
 
 MOST_SHOWN = 20
-SUMMARY_WIDTH = 100
 
 
 def describe(
     workflow_id: WorkflowId,
     run_id: RunId = None,
+    handlers: Annotated[
+        bool,
+        typer.Option("--handlers", help="Also ask a worker for the signals, queries and updates it handles."),
+    ] = False,
     url: Url = None,
     codec: Codec = None,
     json: AsJson = False,
@@ -47,72 +48,15 @@ def describe(
 
     async def work(client: Client) -> None:
         found = await client.describe(workflow_id, run_id)
+        listing = await client.handle(workflow_id, run_id=run_id).query("__handlers") if handlers else None
         if json:
-            document(found)
-        else:
-            _show_description(found)
+            document(found if listing is None else {**found.model_dump(mode="json"), "handlers": listing})
+            return
+        _show_description(found)
+        if listing is not None:
+            show("", _handlers(listing))
 
     with_client(url, work, codec=codec)
-
-
-def history(
-    workflow_id: WorkflowId,
-    run_id: RunId = None,
-    after: Annotated[
-        int, typer.Option("--after", metavar="SEQ", help="Only the events after this number.")
-    ] = 0,
-    full: Annotated[bool, typer.Option("--full", help="Print payloads in full.")] = False,
-    url: Url = None,
-    json: AsJson = False,
-) -> None:
-    """Print the events of a run, in order."""
-    integer("after", after, 0)
-
-    async def work(client: Client) -> None:
-        made = table("SEQ", "RECORDED", "", "EVENT", "PAYLOAD", drop=("", "RECORDED"), clip="PAYLOAD")
-        before: datetime | None = None
-        shown = 0
-        handle = client.handle(workflow_id, run_id=run_id)
-        async for event in handle.history(after_seq=after):
-            if json:
-                document(_event_document(event))
-                continue
-            since = "" if before is None else f"+{words((event.recorded_at - before).total_seconds())}"
-            before = event.recorded_at
-            if full:
-                show(f"{event.seq}  {clock(event.recorded_at)}  {since}  {event.type}".replace("    ", "  "))
-                show(*(f"    {line}" for line in _shown(event, full=True).plain.splitlines()))
-                shown += 1
-            else:
-                made.add_row(str(event.seq), clock(event.recorded_at), since, event.type, _shown(event))
-        if not json and made.row_count:
-            show(made)
-        elif not json and not shown:
-            length = (await client.describe(workflow_id, run_id)).run.history_length
-            show(f"no events after {after}: the history of {workflow_id} has {length}")
-
-    with_client(url, work)
-
-
-def _event_document(event: HistoryEvent) -> dict[str, Any]:
-    return {
-        "seq": event.seq,
-        "type": event.type,
-        "recorded_at": event.recorded_at.isoformat(),
-        "payload": event.payload,
-    }
-
-
-def _shown(event: HistoryEvent, *, full: bool = False) -> Text:
-    """Return an event's payload, under its summary if it has one."""
-    payload = pretty(event.payload) if full else _short(event.payload)
-    summary = label(event.payload.get("summary"))
-    return Text.assemble((f"{summary}\n", "bold"), payload) if summary else Text(payload)
-
-
-def _short(payload: dict[str, Any]) -> str:
-    text = orjson.dumps(payload).decode()
-    return text if len(text) <= SUMMARY_WIDTH else f"{text[: SUMMARY_WIDTH - 1]}…"
 
 
 # --- describe, for people -------------------------------------------------------------------------------------------
@@ -134,10 +78,11 @@ def _show_description(found: WorkflowDescription) -> None:
         show("", _updates(found.pending_updates, now))
     if found.pending_signals:
         show("", _signals(found.pending_signals))
-    if found.failures:
+    failures = _alike(_untold(found))
+    if failures:
         show("", Text("latest failures", style="bold"))
-        for failure in found.failures:
-            show(*_failure(failure, now))
+        for alike in failures:
+            show(*_failure(alike, now))
 
 
 def _summary(found: WorkflowDescription, now: datetime) -> Table:
@@ -169,8 +114,10 @@ def _summary(found: WorkflowDescription, now: datetime) -> Table:
         ("execution", found.execution_timeout_seconds, run.execution_deadline_at),
         ("run", run.run_timeout_seconds, run.run_deadline_at),
     ):
+        if instant is None:
+            continue
         limit = Text(f", {words(timeout)} in total") if timeout is not None else Text("")
-        shown = deadline(instant, now) if run.closed_at is None or instant is None else Text(clock(instant))
+        shown = deadline(instant, now) if run.closed_at is None else Text(clock(instant))
         summary.add_row(f"{name} deadline", Text.assemble(shown, limit))
     summary.add_row("history", f"{run.history_length:,} events, {run.history_bytes:,} bytes")
     if run.owner is not None:
@@ -290,6 +237,27 @@ def _signals(signals: Sequence[PendingSignal]) -> FittedTable:
     return made
 
 
+def _handlers(listing: Any) -> RenderableType:
+    """Return what a worker lists as handled; it may be of another version, so it is read with care."""
+    made = table("HANDLER", "NAME", "PARAMETERS", "DESCRIPTION", drop=("DESCRIPTION",))
+    for kind, plural in (("signal", "signals"), ("query", "queries"), ("update", "updates")):
+        for entry in listing.get(plural, ()) if isinstance(listing, Mapping) else ():
+            made.add_row(
+                kind, entry.get("name") or "any name", _parameters(entry), label(entry.get("description"))
+            )
+    return made if made.row_count else Text("it handles no signals, queries or updates")
+
+
+def _parameters(entry: Mapping[str, Any]) -> str:
+    said: list[str] = []
+    for one in entry.get("parameters") or ():
+        typed = f"{one.get('name')}: {one['type']}" if one.get("type") else str(one.get("name"))
+        said.append(
+            typed if one.get("required", True) else f"{typed} = {orjson.dumps(one.get('default')).decode()}"
+        )
+    return ", ".join([*said, "…"] if entry.get("more") else said)
+
+
 def _last_failure(activity: PendingActivity, failure: FailureCause) -> Iterator[RenderableType]:
     kind = f" ({failure.timeout_kind})" if failure.timeout_kind is not None else ""
     said = f"{failure.exception_class}{kind}: {failure.message}"
@@ -297,11 +265,32 @@ def _last_failure(activity: PendingActivity, failure: FailureCause) -> Iterator[
     yield from _stack(failure.stack)
 
 
-def _failure(failure: FailureView, now: datetime) -> Iterator[RenderableType]:
+def _untold(found: WorkflowDescription) -> list[FailureView]:
+    """Return the failures that are not told beside the open activity that is tried again because of them."""
+    told = {
+        (str(one.activity_id), one.last_failure.exception_class, one.last_failure.message)
+        for one in found.pending_activities[:MOST_SHOWN]
+        if one.last_failure is not None
+    }
+    return [one for one in found.failures if (one.source_id, one.exception_class, one.message) not in told]
+
+
+def _alike(failures: Iterable[FailureView]) -> list[list[FailureView]]:
+    """Return failures in groups that differ only in when they happened, the latest first."""
+    groups: dict[tuple[Any, ...], list[FailureView]] = {}
+    for one in failures:
+        key = (one.source_kind, one.source_id, one.propagation_kind, one.exception_class, one.message)
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _failure(alike: Sequence[FailureView], now: datetime) -> Iterator[RenderableType]:
+    failure = alike[0]
     source = failure.source_kind.removeprefix("activity_").removeprefix("workflow_")
     of = f"activity {failure.source_id}" if source == "execution" else source
     kind = f" ({failure.timeout_kind})" if failure.timeout_kind is not None else ""
-    yield Paragraph(f"{ago(failure.recorded_at, now)}, {of}, {failure.failure_category}")
+    times = f", × {len(alike)}, first {ago(alike[-1].recorded_at, now)}" if len(alike) > 1 else ""
+    yield Paragraph(f"{ago(failure.recorded_at, now)}, {of}, {failure.failure_category}{times}")
     yield Paragraph(Text(f"{failure.exception_class}{kind}: {failure.message}", style="red"), 4)
     yield from _stack(failure.stack)
     cause = failure.cause
