@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -21,7 +22,7 @@ async def test_a_file_that_was_taken_away_under_the_dashboard_is_told(tmp_path: 
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as web:
             assert "w-1" in (await web.get("/")).text
             if backup:
-                Path(shutil.copy(file, tmp_path / "backup.db")).replace(file)
+                os.replace(shutil.copy(file, tmp_path / "backup.db"), file)
             else:
                 file.unlink()
             for path in ("/", "/workflows/w-1", "/watchdog", "/workers", "/types"):
