@@ -395,3 +395,13 @@ async def test_long_texts_and_odd_actions_are_as_the_document_says(served: Serve
         assert (await served.web.post("/api/workflows", json=body)).status_code == status, size
     odd = await served.web.post("/api/bulk/%0Acancel", params={"workflow_id": "w"}, json={})
     assert str(odd.status_code) in document["paths"]["/bulk/{action}"]["post"]["responses"]
+
+
+async def test_what_is_no_run_id_is_refused_and_not_just_never_found(served: Served) -> None:
+    for wrong in ("false", "w-1", "", "01a206d0"):
+        answer = await served.web.get("/api/workflows", params={"run_id": wrong})
+        assert answer.status_code == 422, answer.text
+    await started(served, id="w-1")
+    known = (await served.client.describe("w-1")).run.run_id
+    found = await served.web.get("/api/workflows", params={"run_id": known})
+    assert [run["run_id"] for run in found.json()["runs"]] == [known]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Query
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from outlast.text.attributes import conditions
 from outlast.visibility.filters import MOST_RUN_IDS, Filters
@@ -22,6 +22,8 @@ def _instant(value: object) -> object:
     return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
+RUN_ID: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+"""What a run id looks like: anything else is a mistake, most likely a workflow id."""
 Moment = Annotated[
     datetime | None,
     Query(description="An instant with its offset, ISO 8601."),
@@ -35,7 +37,8 @@ def _filters(
     _: Known,
     status: Annotated[list[RunStatus] | None, Query()] = None,
     run_id: Annotated[
-        list[str] | None, Query(description=f"A run; repeatable, {MOST_RUN_IDS} at most.")
+        list[Annotated[str, Field(pattern=RUN_ID)]] | None,
+        Query(description=f"A run; repeatable, {MOST_RUN_IDS} at most."),
     ] = None,
     workflow_type: NameFilter = None,
     task_queue: NameFilter = None,
