@@ -401,7 +401,6 @@ async def test_what_is_no_run_id_is_refused_and_not_just_never_found(served: Ser
     for wrong in ("false", "w-1", "", "01a206d0"):
         answer = await served.web.get("/api/workflows", params={"run_id": wrong})
         assert answer.status_code == 422, answer.text
-    await started(served, id="w-1")
-    known = (await served.client.describe("w-1")).run.run_id
+    known = (await served.client.describe(await started(served))).run.run_id
     found = await served.web.get("/api/workflows", params={"run_id": known})
     assert [run["run_id"] for run in found.json()["runs"]] == [known]
