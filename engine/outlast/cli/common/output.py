@@ -67,7 +67,11 @@ def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
         A function that takes the number reached.
     """
     out = Console(stderr=True)
-    with Progress(console=out, transient=True, disable=not out.is_terminal) as bars:
+    if not out.is_terminal:
+        # Some versions of Rich end even a bar that is disabled with an empty line.
+        yield lambda _: None
+        return
+    with Progress(console=out, transient=True) as bars:
         bar = bars.add_task(what, total=total)
         yield lambda done: bars.update(bar, completed=done)
 

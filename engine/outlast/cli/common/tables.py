@@ -68,20 +68,23 @@ class FittedTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = self._widths(options.max_width)
+        # The gaps are columns: whether padding at the edge takes room depends on the version of Rich.
         made = Table(
             box=None,
             header_style="bold",
-            pad_edge=False,
+            padding=0,
             title=self.title,
             title_justify="left",
             title_style="bold",
         )
         for place, width in widths.items():
+            if made.columns:
+                made.add_column(width=GAP)
             clipped = place == self._clip
             overflow: Literal["ellipsis", "fold"] = "ellipsis" if clipped else "fold"
             made.add_column(self.columns[place], width=width, no_wrap=clipped, overflow=overflow)
         for row in self.rows:
-            made.add_row(*(row[place] for place in widths))
+            made.add_row(*[one for place in widths for one in ("", row[place])][1:])
         yield made
 
     def _widths(self, available: int) -> dict[int, int]:
