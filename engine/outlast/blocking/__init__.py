@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from outlast.blocking.bulk import BlockingBulk
     from outlast.blocking.client import Client
     from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
+    from outlast.blocking.queues import BlockingQueues
     from outlast_workflow.errors.context import BlockedLoopError
     from outlast_workflow.errors.result import StillRunningError
 
@@ -18,6 +19,7 @@ __all__ = [
     "BlockingBulk",
     "BlockingHandle",
     "BlockingListing",
+    "BlockingQueues",
     "BlockingUpdateHandle",
     "Client",
     "StillRunningError",
@@ -33,6 +35,7 @@ __getattr__ = lazy_names(
             "BlockingListing",
             "BlockingUpdateHandle",
         ),
+        "outlast.blocking.queues": ("BlockingQueues",),
         "outlast_workflow.errors.context": ("BlockedLoopError",),
         "outlast_workflow.errors.result": ("StillRunningError",),
     },

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast.blocking.bulk import BlockingBulk
 from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
+from outlast.blocking.queues import BlockingQueues
 from outlast.blocking.thread import Caller, refuse_on_a_loop
 from outlast.client import client as asynchronous
 from outlast.client.activity_ids import ActivityIds
@@ -50,6 +51,7 @@ class Client:
     def __init__(self, client: asynchronous.Client, caller: Caller) -> None:
         self._client = client
         self._caller = caller
+        self.queues = BlockingQueues(client.queues, caller)
         self._closing = threading.Lock()
         self._closed = False
 

@@ -41,6 +41,7 @@ class Client(Reader):
     Attributes:
         url: The database's URL, as it was given.
         interceptors: The client's interceptors, the outermost first; those of its workers come after them.
+        queues: The queues: define, update, pause, resume, describe, list and delete them.
     """
 
     @overload

@@ -1,6 +1,7 @@
 """What a client is made of, and what it reads: handles, lists, descriptions and histories.
 
-A client composes four parts: its starts, its view of many workflows, its histories, and activities that others end. The
+A client composes five parts: its starts, its view of many workflows, its histories, its queues, and activities that
+others end. The
 parts and the database drivers are loaded by the first connection, so a program that only declares workflows imports
 this module cheaply.
 """
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from outlast.client.interceptors import Interceptor
     from outlast.histories.importer import Imported, Progress
     from outlast.histories.source import Source
+    from outlast.queues.queues import Queues
     from outlast.runtime.runtime import Runtime
     from outlast.visibility.filters import Filters
     from outlast.visibility.listing import Listing
@@ -32,7 +34,10 @@ class Reader(Connection):
     Attributes:
         url: The database's URL, as it was given.
         interceptors: The client's interceptors, the outermost first; those of its workers come after them.
+        queues: The queues: define, update, pause, resume, describe, list and delete them.
     """
+
+    queues: Queues
 
     def __init__(
         self,
@@ -50,6 +55,7 @@ class Reader(Connection):
         from outlast.client.interceptors import ClientInterceptor
         from outlast.client.starts import Starts
         from outlast.client.visibility import Visibility
+        from outlast.queues.queues import Queues
 
         chain = Chain(interceptors, ClientInterceptor)
         context = ClientContext(runtime, converter, limits, chain)
@@ -57,6 +63,7 @@ class Reader(Connection):
         self._activities = Activities(context)
         self._visibility = Visibility(runtime, self.handle)
         self._histories = Histories(runtime)
+        self.queues = Queues(runtime)
 
     def handle(
         self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None

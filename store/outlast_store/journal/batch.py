@@ -28,7 +28,15 @@ from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.journal.open_items import OpenItems
 from outlast_store.journal.row_sets import Entry
 from outlast_store.schema import search_index, tables
-from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RequestKey, RunRow
+from outlast_store.schema.rows import (
+    ActivityRow,
+    AttemptRow,
+    FailureRow,
+    InstanceRow,
+    QueueRow,
+    RequestKey,
+    RunRow,
+)
 from outlast_workflow.environment import Environment
 from outlast_workflow.history.events import Event
 
@@ -126,6 +134,8 @@ class Batch(LockedRows):
         self._open = OpenItems()
         self._events: list[Values] = []
         self._appended: dict[str, list[tuple[int, Event, object]]] = {}
+        self.queues: dict[str, QueueRow] = {}
+        """The queues' rows that this batch has written."""
         self._attempts: list[Values] = []
         self._failures: list[Values] = []
         self._touched = False
@@ -241,6 +251,18 @@ class Batch(LockedRows):
         self._touched = True
         self._statements.insert(self.raw, table, rows)
 
+    def make_queue(self, row: QueueRow) -> bool:
+        """Insert a queue's row; ``False`` if another transaction has made one."""
+        made = bool(self._statements.insert_new(self.raw, tables.queues, [tuple(vars(row).values())]))
+        if made:
+            self.note_queue(row)
+        return made
+
+    def note_queue(self, row: QueueRow) -> None:
+        """Note that a queue's row was written: later changes of the batch go by it, and the commit tells of it."""
+        self._touched = True
+        self.queues[row.queue] = row
+
     def add_activity(self, row: ActivityRow) -> None:
         """Insert an activity."""
         self.activity_rows[row.run_id, row.activity_id] = Entry(row, None)
@@ -343,6 +365,7 @@ class Batch(LockedRows):
             committed.failed_runs = {
                 run_id: self.run_rows[run_id].row for run_id in run_ids if run_id in self.run_rows
             }
+        committed.queues = self.queues
         committed.timers = list(self._open.added_timers.values())
         committed.answered = self.answered
         committed.asked = self.asked

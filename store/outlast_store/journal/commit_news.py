@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
-from outlast_store.schema.rows import ActivityRow, RequestKey, RunRow
+from outlast_store.schema.rows import ActivityRow, QueueRow, RequestKey, RunRow
 from outlast_workflow.history.events import Event
 
 ActivityKey = tuple[str, int]
 """A run's id and an activity's."""
 Answer = tuple[str, Any]
 """What became of a request: ``accepted``, or how it ended with its answer (an event, a failure, JSON text)."""
+
+
+_NONE: Final[Mapping[str, QueueRow]] = MappingProxyType({})
 
 
 class Committed:
@@ -28,6 +32,7 @@ class Committed:
         "failures",
         "late",
         "now",
+        "queues",
         "runs",
         "timers",
     )
@@ -47,6 +52,8 @@ class Committed:
         """The failure rows that it wrote."""
         self.failed_runs: dict[str, RunRow] = {}
         """The runs of those, whether or not their rows changed."""
+        self.queues: Mapping[str, QueueRow] = _NONE
+        """The queues that were defined, changed or deleted."""
         self.timers: list[int] = []
         self.answered: dict[RequestKey, Answer] = {}
         """The requests that were accepted or answered."""

@@ -23,7 +23,8 @@ from outlast_store.database.sql_text import Values
 from outlast_store.database.statements import StaleRows, Statements
 from outlast_store.journal.commit_news import ActivityKey, Cache
 from outlast_store.journal.row_sets import ActivityRows, Entry, InstanceRows, RunRows
-from outlast_store.schema.rows import ActivityRow, InstanceRow, RunRow
+from outlast_store.schema import tables
+from outlast_store.schema.rows import ActivityRow, InstanceRow, QueueRow, RunRow
 
 _NOTHING: Final = MappingProxyType[Any, Any]({})
 
@@ -116,6 +117,11 @@ class LockedRows:
         if workflow_id not in self.instance_rows:
             self.instance_rows.lock(self.raw, self._statements, [workflow_id])
         return self.instance(workflow_id)
+
+    def lock_queue(self, name: str) -> QueueRow | None:
+        """Lock a queue's row, which is its gate, and wait for it; ``None`` if there is none."""
+        rows = self._statements.lock(self.raw, tables.queues, ("queue",), [(name,)])
+        return QueueRow(*rows[0]) if rows else None
 
     def lock_activities(self, keys: Sequence[ActivityKey], *, skip: bool = False) -> list[ActivityRow]:
         """Lock activities found by a scan.

@@ -266,13 +266,17 @@ def validate_partition_key(value: Any) -> str:
     return validate_name("partition key", value)
 
 
-def validate_reason(value: Any) -> str | None:
+def validate_reason(value: Any, field: str = "reason") -> str | None:
     """Return the reason for a cancel request or a termination: any text that every database can hold, or none.
+
+    Args:
+        value: The text.
+        field: What messages call it, in words.
 
     Raises:
         InvalidOptionError: It is not.
     """
-    return _text_or_none("reason", value, MAX_REASON_LENGTH)
+    return _text_or_none(field, value, MAX_REASON_LENGTH)
 
 
 def validate_summary(value: Any, field: str = "summary") -> str | None:

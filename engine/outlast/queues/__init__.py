@@ -1,0 +1,1 @@
+"""Queues: what a client does to them, and how they are shown."""

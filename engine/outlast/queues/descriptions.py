@@ -1,0 +1,94 @@
+"""A queue as people and programs are shown it."""
+
+from __future__ import annotations
+
+from outlast.visibility.views import Instant, View
+from outlast_store.queues.definitions import definition_of
+from outlast_store.reads.queues import QueueLoad
+from outlast_workflow.options.queues import Rate
+from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, to_datetime
+
+
+class RateView(View):
+    """How many may be admitted in any window of so many seconds."""
+
+    limit: int
+    per_seconds: int | float
+
+    def __str__(self) -> str:
+        return str(Rate(self.limit, self.per_seconds))
+
+
+class QueueDescription(View):
+    """A queue: its limits (``None`` is no limit), and what is in it now.
+
+    Attributes:
+        concurrency: How many of its runs may be under way at a time, over all workers.
+        worker_concurrency: How many of them one worker may have.
+        rate: How many may be admitted in any window of time.
+        partition_concurrency: How many of one partition may be under way at a time, over all workers.
+        partition_worker_concurrency: How many of one partition one worker may have.
+        partition_rate: How many of one partition may be admitted in any window of time.
+        paused: Whether it admits nothing.
+        note: Why it was paused.
+        waiting: How many stand in its line, counted up to 10,000.
+        running: How many of its slots are held, counted up to 10,000.
+        delayed: How many have yet to join the line, counted up to 10,000.
+        oldest_waiting_seconds: How long the first in its line has waited.
+        partitions_waiting: How many partitions have a line, counted up to 1,000.
+        next_admission_at: When its rate allows the next admission, if it allows none now.
+    """
+
+    name: str
+    concurrency: int | None
+    worker_concurrency: int | None
+    rate: RateView | None
+    partition_concurrency: int | None
+    partition_worker_concurrency: int | None
+    partition_rate: RateView | None
+    paused: bool
+    paused_at: Instant | None
+    note: str | None
+    created_at: Instant
+    updated_at: Instant
+    waiting: int
+    running: int
+    delayed: int
+    oldest_waiting_seconds: float | None
+    partitions_waiting: int
+    next_admission_at: Instant | None
+
+
+def queue_description(load: QueueLoad, now: int) -> QueueDescription:
+    """Describe a queue.
+
+    Args:
+        load: What the store says.
+        now: Microseconds since the epoch.
+    """
+    row, queue = load.row, definition_of(load.row)
+    oldest = load.oldest_waiting_at
+    return QueueDescription(
+        name=row.queue,
+        concurrency=row.concurrency,
+        worker_concurrency=row.worker_concurrency,
+        rate=_rate(queue.rate),
+        partition_concurrency=row.partition_concurrency,
+        partition_worker_concurrency=row.partition_worker_concurrency,
+        partition_rate=_rate(queue.partition_rate),
+        paused=row.paused_at is not None,
+        paused_at=None if row.paused_at is None else to_datetime(row.paused_at),
+        note=row.note,
+        created_at=to_datetime(row.created_at),
+        updated_at=to_datetime(row.updated_at),
+        waiting=load.waiting,
+        running=load.running,
+        delayed=load.delayed,
+        oldest_waiting_seconds=None if oldest is None else max(0, now - oldest) / MICROSECONDS_PER_SECOND,
+        partitions_waiting=load.partitions,
+        next_admission_at=None if load.next_admission_at is None else to_datetime(load.next_admission_at),
+    )
+
+
+def _rate(rate: Rate | None) -> RateView | None:
+    return None if rate is None else RateView(limit=rate.limit, per_seconds=rate.per)

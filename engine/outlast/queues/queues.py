@@ -1,0 +1,139 @@
+"""What a client does to queues: ``client.queues``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Unpack
+
+from outlast.queues.descriptions import QueueDescription, queue_description
+from outlast.runtime.runtime import Runtime
+from outlast_store.journal.batch import Change
+from outlast_store.queues.definitions import (
+    DefineQueue,
+    DeleteQueue,
+    IfExists,
+    PauseQueue,
+    ResumeQueue,
+    UpdateQueue,
+)
+from outlast_store.reads.queues import queue_loads, similar_queues
+from outlast_store.schema.rows import QueueRow
+from outlast_workflow.errors import InvalidOptionError, QueueNotFoundError
+from outlast_workflow.options.queues import Queue, QueueOptions, checked_limits
+from outlast_workflow.options.validation import validate_queue, validate_reason
+
+_IF_EXISTS: Final = ("error", "keep", "update")
+
+
+class Queues:
+    """The queues of one database. A queue decides *when* a workflow begins, and its task queue *where*.
+
+    Definitions are stored. Every process goes by them at once: none keeps a copy.
+
+    Args:
+        runtime: The database.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def define(
+        self, name: str, *, if_exists: IfExists = "error", **limits: Unpack[QueueOptions]
+    ) -> QueueDescription:
+        """Define a queue: ``await client.queues.define("emails", concurrency=5)``. What is not given is not limited.
+
+        Args:
+            name: The queue. ``outlast`` and what continues it with a dot or an underscore are the engine's own names.
+            if_exists: What to do about a queue that is defined already: ``error``, ``keep`` it as it is, or ``update``
+                it to these limits and no others.
+            **limits: As for :class:`outlast.Queue`.
+
+        Raises:
+            InvalidOptionError: The name or a limit cannot be used; nothing was written.
+            QueueExistsError: It is defined already.
+        """
+        given: dict[str, Any] = {**limits}
+        return await self.define_queue(Queue(name, **given), if_exists)
+
+    async def update(self, name: str, **limits: Unpack[QueueOptions]) -> QueueDescription:
+        """Change the limits that are given; ``None`` lifts one. The next admission goes by them.
+
+        What holds a slot goes on, also where a limit is now lower than what is under way.
+
+        Args:
+            name: The queue.
+            **limits: As for :class:`outlast.Queue`.
+
+        Raises:
+            InvalidOptionError: A limit cannot be used, or contradicts one that stays; nothing was written.
+            QueueNotFoundError: There is no such queue.
+        """
+        queue, changed = validate_queue(name), checked_limits("update", limits)
+        if not changed:
+            raise InvalidOptionError(
+                "update needs a limit to change: give concurrency= or another one", field="limits"
+            )
+        await self._apply(UpdateQueue(queue, changed))
+        return await self.describe(queue)
+
+    async def pause(self, name: str, note: str | None = None) -> None:
+        """Admit nothing from a queue until it is resumed. What holds a slot goes on, and more may join the line.
+
+        Args:
+            name: The queue.
+            note: Why, for the people who look at the queue.
+
+        Raises:
+            QueueNotFoundError: There is no such queue.
+        """
+        await self._apply(PauseQueue(validate_queue(name), validate_reason(note, "note")))
+
+    async def resume(self, name: str) -> None:
+        """Admit from a paused queue again; one that is not paused stays as it is.
+
+        Raises:
+            QueueNotFoundError: There is no such queue.
+        """
+        await self._apply(ResumeQueue(validate_queue(name)))
+
+    async def delete(self, name: str) -> None:
+        """Delete a queue.
+
+        Raises:
+            QueueNotFoundError: There is no such queue.
+            QueueInUseError: Something waits in it or holds a slot.
+        """
+        await self._apply(DeleteQueue(validate_queue(name)))
+
+    async def describe(self, name: str) -> QueueDescription:
+        """Describe a queue: its limits, and what is in it now.
+
+        Raises:
+            QueueNotFoundError: There is no such queue.
+        """
+        queue, runtime = validate_queue(name), self._runtime
+        now = runtime.environment.clock.now()
+        loads = await runtime.read(queue_loads, now, queue)
+        if not loads:
+            raise QueueNotFoundError(queue, similar=await runtime.read(similar_queues, queue))
+        return queue_description(loads[0], now)
+
+    async def list(self) -> Sequence[QueueDescription]:
+        """Return all queues, by name."""
+        now = self._runtime.environment.clock.now()
+        return [queue_description(load, now) for load in await self._runtime.read(queue_loads, now)]
+
+    async def define_queue(self, queue: Queue, if_exists: IfExists = "error") -> QueueDescription:
+        """Define a queue that is given as a whole; see :meth:`define`.
+
+        Args:
+            queue: The definition.
+            if_exists: What to do about a queue that is defined already.
+        """
+        if if_exists not in _IF_EXISTS:
+            raise InvalidOptionError(f"if_exists must be one of {', '.join(_IF_EXISTS)}", field="if_exists")
+        await self._apply(DefineQueue(queue, if_exists))
+        return await self.describe(queue.name)
+
+    async def _apply(self, change: Change[QueueRow]) -> Any:
+        return await self._runtime.journal.apply(change)
