@@ -40,5 +40,5 @@ def control_plane(
     return Starlette(
         routes=[Mount("/api", EncodedSlashes(make_api())), Mount("/", EncodedSlashes(make_pages()))],
         exception_handlers={HTTPException: http_problem},
-        middleware=[Middleware(Guard, web=web), Middleware(Serving, web=web)],
+        middleware=[Middleware(Serving, web=web), Middleware(Guard, web=web)],
     )

@@ -143,17 +143,21 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
+def problem_headers(problem: Problem) -> dict[str, str]:
+    """Return the headers that go with a problem, whatever form it has."""
+    if problem.status == 429:
+        return {"retry-after": str(math.ceil(problem.facts["retry_after_s"]))}
+    if problem.status == 401:
+        return {"www-authenticate": 'Bearer realm="outlast"'}
+    return {}
+
+
 def problem_response(problem: Problem) -> Response:
     """Return a problem as a response."""
-    headers = {}
-    if problem.status == 429:
-        headers["retry-after"] = str(math.ceil(problem.facts["retry_after_s"]))
-    if problem.status == 401:
-        headers["www-authenticate"] = 'Bearer realm="outlast"'
     return Response(
         problem.model_dump_json(exclude_none=True),
         status_code=problem.status,
-        headers=headers,
+        headers=problem_headers(problem),
         media_type=MEDIA_TYPE,
     )
 

@@ -6,6 +6,8 @@
   request from another site is refused, which stops forged requests. The session cookie is ``SameSite=Strict`` as well.
 * **Rate and size**: a caller who sends too many requests is refused, and so is a body that is too large or too slow, or
   one of too many. The body of a caller who is unknown is not read at all, except for the form that signs in.
+* **Liveness**: ``GET /livez`` is answered before all of that, because those who probe whether a process lives have no
+  token and call it by its address. It says nothing but that.
 * **Headers**: nothing may be framed, sniffed, cached or loaded from elsewhere. Pages run no inline script or style.
 
 It is plain ASGI, so that streams stay streams.
@@ -20,9 +22,11 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outlast_dashboard.authorization import principal_of
+from outlast_dashboard.pages.problem import problem_page
 from outlast_dashboard.problems import Problem, problem_response, unforeseen_problem
 from outlast_dashboard.request_limits import Bodies, Body, Buckets, no_body
 from outlast_dashboard.security.tokens import Token, whose
@@ -31,6 +35,8 @@ from outlast_dashboard.web import Web
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LOOPBACK_ADDRESSES: Final = frozenset({"127.0.0.1", "::1", "testclient", ""})
+LIVE: Final = "/livez"
+"""Answered to everybody; no route."""
 LOGIN: Final = "/login"
 """The only path whose body is read from callers who are unknown yet."""
 LOGIN_BODIES: Final = 16
@@ -78,14 +84,18 @@ class Guard:
             return
         send = _with_headers(send)
         headers = Headers(scope=scope)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path == LIVE and scope["method"] in ("GET", "HEAD"):
+            await PlainTextResponse("ok\n")(scope, receive, send)
+            return
         problem = self._refusal(scope, headers)
         if problem is not None:
-            await problem_response(problem)(scope, receive, send)
+            await _answer(problem, scope, headers)(scope, receive, send)
             return
         body: Body | None = None
         if principal_of(Request(scope), self._web) is not None:
             receive = body = Body(receive, self._bodies, _length(headers))
-        elif scope["method"] == "POST" and scope["path"] == scope.get("root_path", "") + LOGIN:
+        elif scope["method"] == "POST" and path == LOGIN:
             receive = body = Body(receive, self._login_bodies, _length(headers))
         else:
             scope, receive = _bodiless(scope), no_body(receive)
@@ -95,7 +105,7 @@ class Guard:
         except Exception as error:
             # The framework answers and logs errors that have a handler, but raises them again.
             if not answering.started:
-                await problem_response(unforeseen_problem(scope, error))(scope, receive, send)
+                await _answer(unforeseen_problem(scope, error), scope, headers)(scope, receive, send)
         finally:
             answering.close()
             if body is not None:
@@ -123,6 +133,14 @@ class Guard:
                 429, "too-many-requests", "Too many requests: slow down", facts={"retry_after_s": wait}
             )
         return None
+
+
+def _answer(problem: Problem, scope: Scope, headers: Headers) -> Response:
+    """Return a problem as a page where a browser asked for one, else as problem details."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    if "text/html" not in headers.get("accept", "") or path == "/api" or path.startswith("/api/"):
+        return problem_response(problem)
+    return problem_page(Request(scope), problem)
 
 
 def _name_of(host: str) -> str:

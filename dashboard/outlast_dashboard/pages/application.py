@@ -13,12 +13,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from outlast.errors import OutlastError
-from outlast_dashboard.authorization import principal_of
 from outlast_dashboard.pages import bulk, login, operations, run, run_actions, runs, start
-from outlast_dashboard.pages.rendering import page
+from outlast_dashboard.pages.problem import problem_page
 from outlast_dashboard.pages.streaming import wants_stream
 from outlast_dashboard.problems import Problem, ProblemError, problem_of, problem_of_http, unforeseen_problem
-from outlast_dashboard.web import web_of
 
 STATIC: Final = Path(__file__).parent.parent / "static"
 
@@ -41,23 +39,13 @@ def make_pages() -> FastAPI:
     return app
 
 
-def _page(request: Request, problem: Problem) -> Response:
-    web = web_of(request.scope)
-    # Whoever may see the pages gets their navigation, too.
-    known = principal_of(request, web) if problem.status != 401 else None
-    sought = str(problem.facts.get("workflow_id", "")) if problem.status == 404 else ""
-    return page(
-        "problem.html", request, known or login.NOBODY, problem.status, problem=problem, sought=sought
-    )
-
-
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
     if error.problem.status != 401:
-        return _page(request, error.problem)
+        return problem_page(request, error.problem)
     if not wants_stream(request):
         return RedirectResponse(login.login_url(request), 303)
-    answer = _page(request, error.problem)
+    answer = problem_page(request, error.problem)
     # The browser loads the page again, which leads to the form.
     answer.headers["hx-refresh"] = "true"
     return answer
@@ -66,11 +54,11 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _of_the_engine(request: Request, error: Exception) -> Response:
     assert isinstance(error, OutlastError)
     problem = problem_of(error)
-    return await _unforeseen(request, error) if problem.is_unforeseen else _page(request, problem)
+    return await _unforeseen(request, error) if problem.is_unforeseen else problem_page(request, problem)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    return _page(
+    return problem_page(
         request, Problem.of(422, "invalid-request", "A value in the address or the form is not valid")
     )
 
@@ -80,10 +68,10 @@ async def _http(request: Request, error: Exception) -> Response:
     problem = problem_of_http(error)
     if problem.status == 404:
         problem = problem.model_copy(update={"detail": "There is no page at this address"})
-    answer = _page(request, problem)
+    answer = problem_page(request, problem)
     answer.headers.update(error.headers or {})
     return answer
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
-    return _page(request, unforeseen_problem(request.scope, error))
+    return problem_page(request, unforeseen_problem(request.scope, error))

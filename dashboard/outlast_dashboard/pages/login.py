@@ -10,14 +10,13 @@ from starlette.responses import RedirectResponse, Response
 
 from outlast_dashboard.authorization import TheWeb
 from outlast_dashboard.pages.rendering import base_of, page
-from outlast_dashboard.security.principals import Principal
+from outlast_dashboard.security.principals import NOBODY
 from outlast_dashboard.security.sessions import COOKIE, LIFETIME_S
 from outlast_dashboard.security.tokens import whose
 
 router = APIRouter()
 
 MOST_TARGET: Final = 4_000
-NOBODY = Principal("", frozenset())
 
 
 @router.get("/login")

@@ -34,5 +34,8 @@ class Principal:
         return Scope.PAYLOADS in self.scopes
 
 
+NOBODY = Principal("", frozenset())
+"""Whoever is not known."""
+
 ANYONE_HERE = Principal("this machine", frozenset(Scope))
 """Everybody on this machine, if no token is configured."""
