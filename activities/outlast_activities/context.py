@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from outlast_activities.deadlines import is_bounded, options_of
 from outlast_activities.definitions import ActivityDefinition
@@ -25,6 +25,7 @@ from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import DeferRefusedError
 from outlast_workflow.errors.context import NotInActivityError
+from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
 
@@ -91,6 +92,9 @@ class ActivityInfo:
     heartbeat_details: tuple[Any, ...]
     priority: int
     task_token: str
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("ActivityInfo")
 
 
 class Recorder(Protocol):

@@ -13,7 +13,7 @@ from asyncio import events
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from types import MethodType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from outlast_workflow.api.blocking_handles import check_plain
 from outlast_workflow.api.context import current_machine
@@ -25,6 +25,7 @@ from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.validation import validate_name
 from outlast_workflow.primitives.enums import CancellationType
+from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.run.machine import RunLoop
 
 P = ParamSpec("P")
@@ -48,6 +49,9 @@ class ActivityDefinition(Generic[P, T]):
     """
 
     __slots__ = ("__weakref__", "_is_method", "_signature", "executor", "fn", "is_async", "name", "options")
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("ActivityDefinition")
 
     def __init__(
         self,

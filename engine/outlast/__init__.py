@@ -124,7 +124,7 @@ __all__ = [
     "workflow",
 ]
 
-__getattr__ = lazy_names(
+_member = lazy_names(
     __name__,
     {
         __name__: (
@@ -199,7 +199,11 @@ __getattr__ = lazy_names(
             "TimeoutKind",
         ),
     },
+    elsewhere=("outlast.errors", "outlast.testing", "outlast.interceptors"),
 )
+
+if not TYPE_CHECKING:
+    __getattr__ = _member
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,7 @@
 """The names that activity code uses: ``from outlast import activity``."""
 
+from typing import TYPE_CHECKING
+
 from outlast_activities.context import (
     ActivityInfo,
     Cancelled,
@@ -13,6 +15,7 @@ from outlast_activities.context import (
 )
 from outlast_activities.definitions import ActivityDefinition, defn
 from outlast_activities.stop_reason import StopReason
+from outlast_workflow.primitives.lazy_names import names_of_module
 
 __all__ = [
     "ActivityDefinition",
@@ -28,3 +31,6 @@ __all__ = [
     "is_cancelled",
     "logger",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of_module(__name__)

@@ -1,5 +1,7 @@
 """The errors that users meet. Their tree is drawn in :mod:`outlast_workflow.errors`."""
 
+from typing import TYPE_CHECKING
+
 from outlast_workflow.errors import (
     ActivityCancelRequestedError,
     ActivityError,
@@ -66,6 +68,7 @@ from outlast_workflow.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
+from outlast_workflow.primitives.lazy_names import names_of_module
 
 __all__ = [
     "ActivityCancelRequestedError",
@@ -133,3 +136,6 @@ __all__ = [
     "WorkflowTerminatedError",
     "WorkflowTimeoutError",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of_module(__name__)

@@ -1,5 +1,7 @@
 """The names that workflow code uses: ``from outlast import workflow``."""
 
+from typing import TYPE_CHECKING
+
 from outlast_workflow.api import blocking, unsafe
 from outlast_workflow.api.activities import (
     execute_activity,
@@ -23,6 +25,7 @@ from outlast_workflow.api.shield import shield
 from outlast_workflow.api.timers import now, sleep, time_remaining
 from outlast_workflow.declare.definitions import defn, run
 from outlast_workflow.declare.handlers import init, query, signal, update
+from outlast_workflow.primitives.lazy_names import names_of_module
 from outlast_workflow.run.child_calls import ChildWorkflowHandle
 from outlast_workflow.run.handler_tasks import UpdateInfo
 from outlast_workflow.run.info import ParentInfo, WorkflowInfo
@@ -69,3 +72,6 @@ __all__ = [
     "uuid4",
     "wait_condition",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of_module(__name__)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from outlast import ActivityOptions, RetryPolicy, StartOptions, Worker, activity, workflow
+from outlast import ActivityOptions, Client, RetryPolicy, StartOptions, Worker, activity, workflow
+from outlast.blocking import BlockingHandle
+from outlast.blocking import Client as BlockingClient
 from outlast.errors import InvalidOptionError, WorkflowFailedError
-from outlast.testing import TestEnvironment, VirtualLoop
+from outlast.testing import StuckWorkflowError, TestEnvironment, VirtualLoop
 
 
 @activity.defn(start_to_close_timeout=timedelta(seconds=5))
@@ -59,6 +62,19 @@ def loose(thing: Any) -> Any:
         (lambda: loose(workflow.update)(unfinished_policy=1), "workflow.all_handlers_finished"),
         (lambda: loose(workflow.query)(description=""), "there are name, dynamic"),
         (lambda: loose(Worker)(None, workflow_runner=None), "Worker(runtime_guard=…)"),
+        (lambda: loose(Worker)(None, concurrency=4), "it is called max_concurrent_activities here"),
+        (lambda: loose(activity.defn)(max_attempts=3), "give retry_policy=RetryPolicy(max_attempts=…)"),
+        (
+            lambda: loose(activity.defn)(backoff_rate=3),
+            "give retry_policy=RetryPolicy(backoff_coefficient=…)",
+        ),
+        (lambda: loose(activity.defn)(max_retries=3), "three retries are four attempts"),
+        (lambda: loose(activity.defn)(time_limit=3), "it is called start_to_close_timeout here"),
+        (lambda: loose(activity.defn)(timeout=3), "say which: start_to_close_timeout bounds an attempt"),
+        (lambda: loose(StartOptions)(countdown=3), "it is called start_delay here"),
+        (lambda: loose(StartOptions)(task_queue="q"), "starts, activities, children and workers take it"),
+        (lambda: loose(Client.connect)("sqlite://", namespace="n"), "a namespace is a database"),
+        (lambda: loose(BlockingClient.connect)("sqlite://", data_converter=1), "it is called converter here"),
     ],
 )
 def test_an_option_of_another_engine_names_ours(call: Callable[[], Any], said: str) -> None:
@@ -88,11 +104,79 @@ async def test_calls_of_a_client_name_our_options(options: dict[str, Any], said:
             with pytest.raises(InvalidOptionError) as caught:
                 await loose(call)(calling, **options)
             assert said in str(caught.value)
-        handle = env.client.handle("w")
-        for method in (handle.signal, handle.execute_update):
+
+
+async def test_every_call_of_a_client_and_a_handle_names_our_options() -> None:
+    args = "give the arguments one after another"
+    async with TestEnvironment(workflows=[napping, calling], activities=[fine]) as env:
+        client, handle = env.client, env.client.handle("w")
+        started: dict[str, Any] = {"id": "w", "workflow_run_timeout": 1}
+        refused: list[tuple[Callable[[], Any], str]] = [
+            (lambda: loose(handle.signal)("approve", args=["ada"]), args),
+            (lambda: loose(client.signal)("w", "approve", args=["ada"]), args),
+            (lambda: loose(handle.query)("status", args=["ada"]), args),
+            (
+                lambda: loose(handle.query)("status", reject_condition=1),
+                "closed workflows answer queries, too",
+            ),
+            (lambda: loose(handle.execute_update)("approve", args=["ada"]), args),
+            (lambda: loose(handle.start_update)("approve", args=["ada"]), args),
+            (lambda: loose(handle.start_update)("approve", wait_for_stage=1), "it is called wait_for here"),
+            (lambda: loose(handle.result)(rpc_timeout=1), "`timeout` is the caller's patience"),
+            (lambda: loose(handle.describe)(timeout=1), "there are follow_runs"),
+            (lambda: loose(handle.cancel)(timeout=1), "there are reason"),
+            (lambda: loose(handle.terminate)(args=["why"]), args),
+            (
+                lambda: loose(client.signal_with_start)(calling, {}, signal="s", **started),
+                "give options=StartOptions(run_timeout=…)",
+            ),
+            (
+                lambda: loose(client.update_with_start)(calling, {}, update="u", **started),
+                "give options=StartOptions(run_timeout=…)",
+            ),
+        ]
+        for call, said in refused:
             with pytest.raises(InvalidOptionError) as caught:
-                await loose(method)("approve", args=["ada"])
-            assert "give the arguments one after another" in str(caught.value)
+                await call()
+            assert said in str(caught.value)
+        with pytest.raises(InvalidOptionError, match="a handle that `start` returned follows its own chain"):
+            loose(client.handle)("w", first_execution_run_id="r")
+        with pytest.raises(InvalidOptionError, match="no filter 'type': it is called workflow_type here"):
+            loose(client.list)(type="w")
+        with pytest.raises(InvalidOptionError, match=r"workflows must be a list.*workflows=\[calling\]"):
+            loose(Worker)(client, workflows=calling)
+
+
+@workflow.defn
+async def looping(call: str) -> None:
+    if call == "continue_as_new":
+        loose(workflow.continue_as_new)(args=[1])
+    if call == "external":
+        await loose(workflow.external("other").signal)("approve", args=["ada"])
+    if call == "child":
+        await loose(workflow.execute_child)(napping, id_reuse_policy=1)
+
+
+@pytest.mark.parametrize("call", ["continue_as_new", "external", "child"])
+async def test_calls_of_a_workflow_name_our_options(call: str) -> None:
+    async with TestEnvironment(workflows=[looping, napping], static_checks="off") as env:
+        with pytest.raises(StuckWorkflowError) as caught:
+            await env.client.execute(looping, call)
+    assert ("a child's id must not be open" if call == "child" else "arguments one after another") in str(
+        caught.value
+    )
+
+
+def test_a_blocking_client_passes_every_option_on(tmp_path: Path) -> None:
+    with BlockingClient.connect(f"sqlite:///{tmp_path / 'x.db'}") as client:
+        handle: BlockingHandle[Any] = client.handle("w")
+        for method in (
+            *(handle.signal, handle.execute_update, handle.start_update, handle.query, handle.result),
+            *(handle.describe, handle.cancel, handle.terminate, client.start),
+        ):
+            given = () if method.__name__ in ("result", "describe", "cancel", "terminate") else ("approve",)
+            with pytest.raises(InvalidOptionError, match="give the arguments one after another"):
+                loose(method)(*given, args=["ada"])
 
 
 async def test_a_call_in_a_workflow_names_our_options() -> None:

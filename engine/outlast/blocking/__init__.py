@@ -25,7 +25,7 @@ __all__ = [
     "StillRunningError",
 ]
 
-__getattr__ = lazy_names(
+_member = lazy_names(
     __name__,
     {
         "outlast.blocking.bulk": ("BlockingBulk",),
@@ -40,3 +40,6 @@ __getattr__ = lazy_names(
         "outlast_workflow.errors.result": ("StillRunningError",),
     },
 )
+
+if not TYPE_CHECKING:
+    __getattr__ = _member

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast.blocking.bulk import BlockingBulk
 from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
@@ -35,6 +35,7 @@ from outlast_workflow.declare.handlers import SignalCall, UpdateCall
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
+from outlast_workflow.primitives.lazy_names import names_of_class
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,6 +48,9 @@ class Client:
     Each method does and raises what the method of the same name of :class:`outlast.Client` does. In addition each
     raises :class:`BlockedLoopError` if it is called on an event loop.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("Client")
 
     def __init__(self, client: asynchronous.Client, caller: Caller) -> None:
         self._client = client
@@ -63,6 +67,7 @@ class Client:
         converter: DataConverter | None = None,
         limits: StructuralLimits | None = None,
         interceptors: Iterable[Interceptor] = (),
+        **unknown: Never,
     ) -> Self:
         """Connect to a database: ``client = Client.connect(url)`` or ``with Client.connect(url) as client``.
 
@@ -71,13 +76,14 @@ class Client:
             converter: How arguments and results become JSON.
             limits: The structural limits that starts and messages are checked against.
             interceptors: What stands around this client's calls, the outermost first.
+            **unknown: Options that there are not: the error says what is meant.
         """
         refuse_on_a_loop()
         caller = Caller()
 
         async def connect() -> asynchronous.Client:
             return await asynchronous.Client.connect(
-                url, converter=converter, limits=limits, interceptors=interceptors
+                url, converter=converter, limits=limits, interceptors=interceptors, **unknown
             )
 
         try:
@@ -297,10 +303,15 @@ class Client:
     # --- observing --------------------------------------------------------------------------------------------------
 
     def handle(
-        self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None
+        self,
+        workflow_id: str,
+        *,
+        run_id: str | None = None,
+        result_type: Any = None,
+        **unknown: Never,
     ) -> BlockingHandle[Any]:
         """Return a handle to a workflow that was started earlier; only using it tells whether it exists."""
-        handle = self._client.handle(workflow_id, run_id=run_id, result_type=result_type)
+        handle = self._client.handle(workflow_id, run_id=run_id, result_type=result_type, **unknown)
         return BlockingHandle(handle, self._caller)
 
     def reset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast.blocking.thread import Caller
 from outlast.client.handle import WorkflowHandle
@@ -14,6 +14,7 @@ from outlast.histories.reset import ResetOptions
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunPage, RunSummary, WorkflowDescription
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
+from outlast_workflow.primitives.lazy_names import names_of_class
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,6 +23,9 @@ Ts = TypeVarTuple("Ts")
 
 class BlockingHandle(Generic[T]):
     """One workflow: wait for it, message it, observe it, stop it. See :class:`outlast.WorkflowHandle`."""
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("WorkflowHandle")
 
     def __init__(self, handle: WorkflowHandle[T], caller: Caller) -> None:
         self._handle = handle
@@ -45,22 +49,23 @@ class BlockingHandle(Generic[T]):
     def __repr__(self) -> str:
         return repr(self._handle).replace("WorkflowHandle", "BlockingHandle", 1)
 
-    def result(self, timeout: float | None = None, *, follow_runs: bool | None = None) -> T:
+    def result(self, timeout: float | None = None, *, follow_runs: bool | None = None, **unknown: Never) -> T:
         """Wait until the workflow has ended, and return what it returned.
 
         Args:
             timeout: Seconds to wait at most; without limit if ``None``.
             follow_runs: Whether to go on to the runs that follow; see :meth:`outlast.WorkflowHandle.result`.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             StillRunningError: It has not ended within ``timeout``, and continues.
             WorkflowResultError: It ended without a result; see :meth:`outlast.WorkflowHandle.result`.
         """
-        return self._caller.call(lambda: self._handle.result(timeout, follow_runs=follow_runs))
+        return self._caller.call(lambda: self._handle.result(timeout, follow_runs=follow_runs, **unknown))
 
-    def describe(self, *, follow_runs: bool | None = None) -> WorkflowDescription:
+    def describe(self, *, follow_runs: bool | None = None, **unknown: Never) -> WorkflowDescription:
         """Describe the workflow; for ``follow_runs`` see :meth:`outlast.WorkflowHandle.describe`."""
-        return self._caller.call(lambda: self._handle.describe(follow_runs=follow_runs))
+        return self._caller.call(lambda: self._handle.describe(follow_runs=follow_runs, **unknown))
 
     def history(self, *, after_seq: int = 0) -> Iterator[HistoryEvent]:
         """Yield the events of the handle's run, in order, after the one with the number ``after_seq``."""
@@ -89,9 +94,9 @@ class BlockingHandle(Generic[T]):
     @overload
     def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
 
-    def signal(self, signal: Any, *args: Any, request_id: str | None = None) -> None:  # type: ignore[misc]  # as above
+    def signal(self, signal: Any, *args: Any, **options: Any) -> None:  # type: ignore[misc]  # as above
         """Send a signal. When this returns, the signal is durable."""
-        self._caller.call(lambda: self._handle.signal(signal, *args, request_id=request_id))
+        self._caller.call(lambda: self._handle.signal(signal, *args, **options))
 
     @overload
     def query(
@@ -181,9 +186,9 @@ class BlockingHandle(Generic[T]):
         )
         return BlockingUpdateHandle(made, self._caller)
 
-    def cancel(self, reason: str | None = None) -> None:
+    def cancel(self, reason: str | None = None, **unknown: Never) -> None:
         """Ask the workflow to cancel; its code decides."""
-        self._caller.call(lambda: self._handle.cancel(reason))
+        self._caller.call(lambda: self._handle.cancel(reason, **unknown))
 
     def reset(
         self, to: str | int = "last-workflow-task", **options: Unpack[ResetOptions]
@@ -191,9 +196,9 @@ class BlockingHandle(Generic[T]):
         """Start a new run from a point of the history."""
         return BlockingHandle(self._caller.call(lambda: self._handle.reset(to, **options)), self._caller)
 
-    def terminate(self, reason: str | None = None) -> None:
+    def terminate(self, reason: str | None = None, **unknown: Never) -> None:
         """End the workflow at once, without running its code."""
-        self._caller.call(lambda: self._handle.terminate(reason))
+        self._caller.call(lambda: self._handle.terminate(reason, **unknown))
 
 
 class BlockingUpdateHandle(Generic[T]):

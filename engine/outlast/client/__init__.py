@@ -19,7 +19,7 @@ __all__ = [
     "WorkflowHandle",
 ]
 
-__getattr__ = lazy_names(
+_member = lazy_names(
     __name__,
     {
         "outlast.client.client": ("Client",),
@@ -28,3 +28,6 @@ __getattr__ = lazy_names(
         "outlast.client.update_handle": ("UpdateHandle",),
     },
 )
+
+if not TYPE_CHECKING:
+    __getattr__ = _member

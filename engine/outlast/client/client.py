@@ -19,6 +19,7 @@ from outlast_workflow.declare.handlers import SignalCall, UpdateCall, call_of
 from outlast_workflow.errors import WorkflowClosedError
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions, start_options
+from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:
     from outlast.client.bulk import Bulk
@@ -43,6 +44,9 @@ class Client(Reader):
         interceptors: The client's interceptors, the outermost first; those of its workers come after them.
         queues: The queues: define, update, pause, resume, describe, list and delete them.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("Client")
 
     @overload
     async def start(
@@ -149,6 +153,7 @@ class Client(Reader):
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
+        **unknown: Any,
     ) -> WorkflowHandle[Any]:
         """Signal a workflow, and start it first if the id is not open. Both are one transaction.
 
@@ -165,12 +170,16 @@ class Client(Reader):
             task_queue: As for :meth:`start`.
             options: As for :meth:`start`; the duplicate policy is about a closed id, ``terminate_existing`` any id.
             result_type: As for :meth:`start`.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             OutlastError: As for :meth:`start`.
             WorkflowAlreadyStartedError: The id is closed, and the duplicate policy refuses it.
             StructuralLimitError: Too many signals are waiting already.
         """
+        if unknown:
+            known = ("signal", "signal_args", "request_id", "id", "task_queue", "options", "result_type")
+            refuse_unknown("signal_with_start", unknown, known)
         sent: SignalCall = call_of(SignalCall, signal, tuple(signal_args))
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options), sent)
         return await self._starts.start(call, result_type, request_id)
@@ -218,6 +227,7 @@ class Client(Reader):
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
         result_type: Any = None,
+        **unknown: Any,
     ) -> UpdateHandle[Any]:
         """Send a workflow an update, and start it first if the id is not open. Both are one transaction.
 
@@ -235,12 +245,25 @@ class Client(Reader):
             task_queue: As for :meth:`start`.
             options: As for :meth:`signal_with_start`.
             result_type: How to read the result of an update that is given by name.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             OutlastError: As for :meth:`start`.
             WorkflowAlreadyStartedError: The id is closed, and the duplicate policy refuses it.
             RequestError: As for :meth:`WorkflowHandle.start_update`.
         """
+        if unknown:
+            known = (
+                "update",
+                "update_args",
+                "update_id",
+                "wait_for",
+                "timeout",
+                "id",
+                "task_queue",
+                "options",
+            )
+            refuse_unknown("update_with_start", unknown, (*known, "result_type"))
         sent: UpdateCall[Any] = call_of(UpdateCall, update, tuple(update_args))
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options), update=sent)
         return await self._starts.start_with_update(call, update_id, result_type, wait_for, timeout)
@@ -327,6 +350,7 @@ class Client(Reader):
         *args: Any,
         run_id: str | None = None,
         request_id: str | None = None,
+        **unknown: Any,
     ) -> None:
         """Send a signal to a workflow by its id: :meth:`handle` and :meth:`WorkflowHandle.signal` in one.
 
@@ -336,11 +360,12 @@ class Client(Reader):
             args: The signal's arguments.
             run_id: One of the workflow's runs; the current run if not given.
             request_id: A key of your own. Signals with the same key reach the workflow once.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             OutlastError: As for :meth:`WorkflowHandle.signal`.
         """
-        await self.handle(workflow_id, run_id=run_id).signal(signal, *args, request_id=request_id)
+        await self.handle(workflow_id, run_id=run_id).signal(signal, *args, request_id=request_id, **unknown)
 
     async def reset(
         self,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Never, Self
 
 from outlast.client.connecting import Connecting
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.other_names import refuse_unknown
 
 if TYPE_CHECKING:
     from outlast.client.interceptors import Interceptor
@@ -47,6 +48,7 @@ class Connection:
         limits: StructuralLimits | None = None,
         environment: Environment | None = None,
         interceptors: Iterable[Interceptor] = (),
+        **unknown: Never,
     ) -> Connecting[Self]:
         """Connect to a database: ``await Client.connect(url)`` or ``async with Client.connect(url) as client``.
 
@@ -58,14 +60,17 @@ class Connection:
             limits: The structural limits that starts and messages are checked against.
             environment: Another clock and other ids, for tests.
             interceptors: What stands around this client's calls and around what its workers run, the outermost first.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
-            InvalidOptionError: One of the interceptors is none.
+            InvalidOptionError: There is no such option, or one of the interceptors is none.
             InvalidUrlError: The URL cannot be used.
             StoreUnreachableError: No database answers.
             SchemaMissingError: PostgreSQL has no Outlast tables; also SchemaTooOldError, SchemaTooNewError.
             StoreReadOnlyError: The database cannot be written.
         """
+        if unknown:
+            refuse_unknown("Client.connect", unknown, ("converter", "limits", "interceptors"))
         # The first connection loads the engine; see __init__.
         from outlast.client.interceptors import checked_interceptors
 

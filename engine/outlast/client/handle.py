@@ -6,7 +6,7 @@ Each verb has one body. A client's interceptors, if it has any, are called aroun
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Never, TypeVar, TypeVarTuple, overload
 
 from outlast.client.encoded_calls import StoredHeaders, query_request, signal_event, update_request
 from outlast.client.intercepted_calls import (
@@ -34,6 +34,7 @@ from outlast_workflow.errors import (
 from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import Seconds, validate_reason
+from outlast_workflow.primitives.lazy_names import names_of_class
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,6 +50,9 @@ class WorkflowHandle(RunReader[T]):
         run_id: The run that the handle is about; ``None`` for the current run at the time of each call.
         existed: Whether the start that returned the handle found the workflow there already.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("WorkflowHandle")
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -217,6 +221,7 @@ class WorkflowHandle(RunReader[T]):
         wait_for: WaitFor = "accepted",
         timeout: float | None = None,
         result_type: Any = None,
+        **unknown: Any,
     ) -> UpdateHandle[Any]:
         """Send the workflow an update, and wait until it is accepted; the returned handle has the result.
 
@@ -227,10 +232,13 @@ class WorkflowHandle(RunReader[T]):
             wait_for: ``accepted``: the update is in the history and will be handled; ``completed``: it was handled.
             timeout: Seconds to wait for that stage; without limit if ``None``.
             result_type: As for :meth:`execute_update`.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             RequestError: As for :meth:`execute_update`. What the handler raises comes from the returned handle.
         """
+        if unknown:
+            refuse_unknown("start_update", unknown, ("id", "wait_for", "timeout", "result_type"))
         check_stage(wait_for)
         made = await self._update(update, args, id, result_type, timeout)
         await made.reach(wait_for, timeout)
@@ -263,17 +271,20 @@ class WorkflowHandle(RunReader[T]):
         row = await self._send(lambda run_id: SendUpdate(self.workflow_id, run_id, request))
         return UpdateHandle(self._context, self.workflow_id, row, subscription, hint)
 
-    async def cancel(self, reason: str | None = None) -> None:
+    async def cancel(self, reason: str | None = None, **unknown: Never) -> None:
         """Ask the workflow to cancel: its code gets ``asyncio.CancelledError``, and decides.
 
         Args:
             reason: Why, for the history.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             InvalidOptionError: The reason is not text that can be stored.
             WorkflowClosedError: It has ended already.
             WorkflowNotFoundError: There is no such workflow.
         """
+        if unknown:
+            refuse_unknown("cancel", unknown, ("reason",))
         interceptors = self._context.interceptors
         if not interceptors:
             await self._send_cancel(reason)
@@ -285,17 +296,20 @@ class WorkflowHandle(RunReader[T]):
         reason = validate_reason(reason)
         await self._send(lambda run_id: RequestCancellation(self.workflow_id, run_id, reason))
 
-    async def terminate(self, reason: str | None = None) -> None:
+    async def terminate(self, reason: str | None = None, **unknown: Never) -> None:
         """End the workflow at once, without running its code.
 
         Args:
             reason: Why, for the history.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             InvalidOptionError: The reason is not text that can be stored.
             WorkflowClosedError: It has ended already.
             WorkflowNotFoundError: There is no such workflow.
         """
+        if unknown:
+            refuse_unknown("terminate", unknown, ("reason",))
         interceptors = self._context.interceptors
         if not interceptors:
             await self._send_terminate(reason)
@@ -381,6 +395,7 @@ class WorkflowHandle(RunReader[T]):
         *args: Any,
         timeout: float = DEFAULT_TIMEOUT_S,
         result_type: Any = None,
+        **unknown: Any,
     ) -> Any:
         """Query the workflow, open or closed, without changing it.
 
@@ -392,6 +407,7 @@ class WorkflowHandle(RunReader[T]):
             *args: The query's arguments.
             timeout: Seconds to wait for the result.
             result_type: How to read the result of a query that is given by name.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
@@ -400,6 +416,8 @@ class WorkflowHandle(RunReader[T]):
             NoWorkerError: No live worker has the workflow's code and serves its task queue.
             RequestTimeoutError: There was no result in time.
         """
+        if unknown:
+            refuse_unknown("query", unknown, ("timeout", "result_type"))
         timeout = timeout_seconds("timeout", timeout)
         asked = call_of(QueryCall, query, args)
         hint = asked.result_hint if result_type is None else result_type

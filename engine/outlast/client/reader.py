@@ -9,11 +9,12 @@ this module cheaply.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from outlast.client.connection import Connection
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.primitives.interceptor_chain import Chain
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ class Reader(Connection):
         self.queues = Queues(runtime)
 
     def handle(
-        self, workflow_id: str, *, run_id: str | None = None, result_type: Any = None
+        self,
+        workflow_id: str,
+        *,
+        run_id: str | None = None,
+        result_type: Any = None,
+        **unknown: Never,
     ) -> WorkflowHandle[Any]:
         """Return a handle to a workflow that was started earlier. Only using it tells whether the workflow exists.
 
@@ -74,10 +80,13 @@ class Reader(Connection):
             workflow_id: The workflow.
             run_id: One of its runs, to which the handle is pinned; otherwise the handle follows the current run.
             result_type: How to read the result.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             InvalidOptionError: An id cannot be one.
         """
+        if unknown:
+            refuse_unknown("handle", unknown, ("run_id", "result_type"))
         return self._starts.handle(workflow_id, run_id, result_type)
 
     def list(self, *, page_size: int = 100, order: str = "newest", **filters: Unpack[Filters]) -> Listing:

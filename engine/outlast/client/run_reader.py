@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Never, TypeVar
 
 import orjson
 
@@ -20,6 +20,7 @@ from outlast.visibility.views import WorkflowDescription
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors.result import StillRunningError
 from outlast_workflow.options.options import timeout_seconds
+from outlast_workflow.options.other_names import refuse_unknown
 
 T = TypeVar("T")
 
@@ -57,7 +58,9 @@ class RunReader(Generic[T]):
 
     # --- the result -------------------------------------------------------------------------------------------------
 
-    async def result(self, timeout: float | None = None, *, follow_runs: bool | None = None) -> T:
+    async def result(
+        self, timeout: float | None = None, *, follow_runs: bool | None = None, **unknown: Never
+    ) -> T:
         """Wait until the workflow has ended, through all runs of its chain, and return what it returned.
 
         Args:
@@ -65,6 +68,7 @@ class RunReader(Generic[T]):
             follow_runs: Whether to go on to the run that follows this one where it does not complete: it continues as
                 new, is retried, or is reset, perhaps after it ended. ``False`` waits for this run alone. By default
                 all are followed, but a handle with a run id leaves out a reset after that run's end.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             WorkflowContinuedAsNewError: Another run follows, and ``follow_runs`` is ``False``.
@@ -77,6 +81,8 @@ class RunReader(Generic[T]):
             PayloadDecodeError: The result cannot be read as its type hint says.
             InvalidOptionError: The timeout is not a number of seconds.
         """
+        if unknown:
+            refuse_unknown("result", unknown, ("timeout", "follow_runs"))
         if timeout is not None:
             return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
         context = self._context
@@ -113,18 +119,21 @@ class RunReader(Generic[T]):
     async def _row(self) -> RunRow:
         return await row_of(self._context.runtime, self.workflow_id, await self.resolve())
 
-    async def describe(self, *, follow_runs: bool | None = None) -> WorkflowDescription:
+    async def describe(self, *, follow_runs: bool | None = None, **unknown: Never) -> WorkflowDescription:
         """Describe the workflow, from one snapshot of the database.
 
         Args:
             follow_runs: Whether to describe the run that decides the result: the latest of the chain, or the first from
                 here on that completed. By default a handle from ``client.start`` does, and one with a run id describes
                 that run.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
             RunNotFoundError: It has no such run.
         """
+        if unknown:
+            refuse_unknown("describe", unknown, ("follow_runs",))
         interceptors = self._context.interceptors
         if not interceptors:
             return await self._describe(follow_runs)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import closing
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from outlast.checking.checker import StaticChecks
 from outlast.client.client import Client
@@ -29,6 +29,7 @@ from outlast_workflow.options.failure_types import FailureType
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.options.validation import integer
+from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.primitives.times import to_datetime
 
 P = ParamSpec("P")
@@ -93,6 +94,9 @@ class TestEnvironment:
     clock: VirtualClock
     environment: Environment
 
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("TestEnvironment")
+
     def __init__(
         self,
         *,
@@ -154,8 +158,8 @@ class TestEnvironment:
             runtime, converter = self.client.runtime, self.client.converter
             self._stuck = StuckRuns(runtime, converter, self._max_task_failures)
         if self._workflows or self._activities:
-            self.worker = self.new_worker(workflows=self._workflows, activities=self._activities)
             try:
+                self.worker = self.new_worker(workflows=self._workflows, activities=self._activities)
                 await self.worker.start()
             except BaseException:
                 await self.client.close()
@@ -237,19 +241,26 @@ class TestEnvironment:
         return self.clock.utc
 
     async def sleep(
-        self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0, weeks: float = 0
+        self,
+        seconds: float | timedelta = 0,
+        *,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        weeks: float = 0,
     ) -> None:
         """Let time pass. Everything that becomes due meanwhile happens in order, at its time.
 
         Args:
-            seconds: How many seconds; the other units are added.
+            seconds: How many seconds, or a timedelta; the other units are added.
             minutes: How many minutes.
             hours: How many hours.
             days: How many days.
             weeks: How many weeks.
         """
-        duration = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days, weeks=weeks)
-        await asyncio.sleep(duration.total_seconds())
+        first = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        more = timedelta(minutes=minutes, hours=hours, days=days, weeks=weeks)
+        await asyncio.sleep((first + more).total_seconds())
 
     async def sleep_until(self, instant: datetime) -> None:
         """Let time pass until an instant of the wall clock (aware)."""

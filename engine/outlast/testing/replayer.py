@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import orjson
 
@@ -35,6 +35,7 @@ from outlast_workflow.history.events import REGISTRY
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.options.validation import integer
+from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.run import guard
 from outlast_workflow.run.interceptors import intercepted
 from outlast_workflow.run.machine import WorkflowMachine
@@ -126,6 +127,9 @@ class Replayer:
     Raises:
         InvalidOptionError: Something is not a workflow, or two workflows have the same name.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("Replayer")
 
     def __init__(
         self,

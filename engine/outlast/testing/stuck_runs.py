@@ -14,6 +14,7 @@ from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of
+from outlast_workflow.errors import OutlastError
 from outlast_workflow.history.events import WorkflowTaskFailed
 
 
@@ -26,15 +27,19 @@ class StuckWorkflowError(RuntimeError):
         task_failures: How often the task has failed in a row.
     """
 
-    def __init__(self, workflow_id: str, run_id: str, task_failures: int) -> None:
+    def __init__(
+        self, workflow_id: str, run_id: str, task_failures: int, cause: BaseException | None
+    ) -> None:
+        said = "" if cause is None else f": {cause.in_words if isinstance(cause, OutlastError) else cause!r}"
         super().__init__(
-            f"workflow {workflow_id!r} cannot continue: its workflow task has failed {task_failures} times in a row. "
-            "In production it is tried again until the code is fixed. Fix the cause; or, if the test fixes it while "
-            "it waits, allow more with TestEnvironment(max_task_failures=…), where 0 is no limit"
+            f"workflow {workflow_id!r} cannot continue: its workflow task has failed {task_failures} times in a row"
+            f"{said}. In production it is tried again until the code is fixed. Fix the cause; or, if the test fixes it "
+            "while it waits, allow more with TestEnvironment(max_task_failures=…), where 0 is no limit"
         )
         self.workflow_id = workflow_id
         self.run_id = run_id
         self.task_failures = task_failures
+        self.__cause__ = cause
 
 
 class StuckRuns:
@@ -78,10 +83,9 @@ class StuckRuns:
                 self._fail(run)
 
     def _fail(self, run: RunRow) -> None:
-        error = StuckWorkflowError(run.workflow_id, run.run_id, run.task_failures)
         event = self._causes.get(run.run_id)
-        if event is not None:
-            error.__cause__ = exception_of(event.failure, self._converter)
+        cause = None if event is None else exception_of(event.failure, self._converter)
+        error = StuckWorkflowError(run.workflow_id, run.run_id, run.task_failures, cause)
         for run_id in self._with_ancestors(run):
             self._runtime.run_ends.fail(run_id, error)
             self._runtime.request_waits.fail(run_id, error)

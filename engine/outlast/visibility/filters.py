@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict
 from outlast.visibility.where import Range, wanted_attributes
 from outlast_store.reads.run_listing import RunFilter
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.other_names import advice
 from outlast_workflow.options.validation import validate_name, validate_workflow_id
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 from outlast_workflow.primitives.times import from_datetime
@@ -90,8 +91,8 @@ def run_filter(
     if unknown:
         name = min(unknown)
         meant = "; the workflow's id is workflow_id" if name == "id" else ""
-        known = ", ".join(Filters.__annotations__)
-        raise InvalidOptionError(f"there is no filter {name!r}{meant}: there are {known}", field=name)
+        instead = advice(name, tuple(Filters.__annotations__))
+        raise InvalidOptionError(f"there is no filter {name!r}{meant}: {instead}", field=name)
     chosen = RunFilter(
         statuses=_statuses(status),
         run_ids=_run_ids(run_ids),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer
 
@@ -21,6 +21,7 @@ from outlast_workflow.primitives.enums import (
     RunStatus,
     TimeoutKind,
 )
+from outlast_workflow.primitives.lazy_names import names_of_class
 
 Instant = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str, when_used="json")]
 """An aware datetime, UTC."""
@@ -287,6 +288,9 @@ class WorkflowDescription(View):
     attention_reasons: tuple[AttentionReason, ...]
     described_at: Instant
 
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("WorkflowDescription")
+
 
 class RunSummary(View):
     """One run, as listings show it; the fields are those of :class:`RunDescription`."""
@@ -318,6 +322,9 @@ class RunSummary(View):
     search_attributes: Attributes
     summary: str | None = None
     progress: RunProgress | None = None
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("RunSummary")
 
 
 class RunPage(View):

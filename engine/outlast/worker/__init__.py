@@ -13,9 +13,12 @@ __all__ = [
     "Worker",
 ]
 
-__getattr__ = lazy_names(
+_member = lazy_names(
     __name__,
     {
         "outlast.worker.worker": ("Worker",),
     },
 )
+
+if not TYPE_CHECKING:
+    __getattr__ = _member

@@ -20,6 +20,7 @@ from outlast_workflow.options.failure_types import FailureType, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
+from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:
     from outlast.checking.checker import StaticChecks
@@ -90,6 +91,9 @@ class Worker:
     Raises:
         InvalidOptionError: An option is out of range, or two definitions share a name.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("Worker")
 
     def __init__(
         self,
@@ -169,10 +173,10 @@ class Worker:
         from outlast.checking.checker import report
 
         self.workflows: dict[str, WorkflowDefinition] = _by_name(
-            "workflow", map(workflow_definition_of, workflows)
+            "workflow", map(workflow_definition_of, _listed("workflows", workflows))
         )
         self.activities: dict[str, ActivityDefinition[..., Any]] = _by_name(
-            "activity", map(activity_definition_of, activities)
+            "activity", map(activity_definition_of, _listed("activities", activities))
         )
         report(self.workflows.values(), static_checks)
         if not self.workflows and not self.activities:
@@ -301,6 +305,15 @@ class Worker:
     def request_stop(self) -> None:
         """Make :meth:`run` return; call this on the worker's event loop."""
         self._stop_requested.set()
+
+
+def _listed(what: str, given: Any) -> Iterable[Any]:
+    try:
+        return tuple(given)
+    except TypeError:
+        raise InvalidOptionError(
+            f"{what} must be a list, not one thing: {what}=[{getattr(given, '__name__', '…')}]", field=what
+        ) from None
 
 
 def _by_name(noun: str, definitions: Iterable[Any]) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from random import Random
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, Final, Never, NoReturn, TypeVar, overload
 from uuid import UUID
 
 from outlast_workflow.api.context import current_machine, reading_machine
 from outlast_workflow.errors import ContinueAsNew, InvalidOptionError, WorkflowTaskError
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.progress import progress_json
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
@@ -90,6 +91,16 @@ def set_progress(done: float, total: float | None = None, message: str | None = 
         raise machine.log.refuse(error) from None
 
 
+_CONTINUE_OPTIONS: Final = (
+    "task_queue",
+    "run_timeout",
+    "memo",
+    "search_attributes",
+    "retry_policy",
+    "start_delay",
+)
+
+
 def continue_as_new(
     *args: Any,
     task_queue: str | None = None,
@@ -98,6 +109,7 @@ def continue_as_new(
     search_attributes: Mapping[str, SearchValue | None] | None = None,
     retry_policy: RetryPolicy | None = None,
     start_delay: float | timedelta | None = None,
+    **unknown: Never,
 ) -> NoReturn:
     """End the run by starting the next one of its chain, with a fresh history.
 
@@ -110,6 +122,7 @@ def continue_as_new(
         retry_policy: Its retry policy; by default the same.
         start_delay: How long it waits before it starts, in seconds or a timedelta; by default not at all. A signal, an
             update or a cancel request ends the wait. The run timeout counts from the end of the wait.
+        **unknown: Options that there are not: the error says what is meant.
 
     Raises:
         ContinueAsNew: Always. Do not catch it.
@@ -123,6 +136,8 @@ def continue_as_new(
     policy: dict[str, Any] | None = None
     if not machine.replaying:
         try:
+            if unknown:
+                refuse_unknown("continue_as_new", unknown, _CONTINUE_OPTIONS)
             machine.definition.signature.check(args)
             if task_queue is not None:
                 validate_task_queue(task_queue)

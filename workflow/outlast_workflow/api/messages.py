@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any, TypeVarTuple, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVarTuple, cast, overload
 
 from outlast_workflow.api.context import checked_summary, current_machine, reading_machine
 from outlast_workflow.declare.handlers import SignalCall, call_of
 from outlast_workflow.errors import DurableCallError, InvalidOptionError, WorkflowTaskError
 from outlast_workflow.loop.wait_condition import ConditionFuture
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import duration_seconds, validate_workflow_id
+from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.run.handler_tasks import CURRENT_UPDATE, UpdateInfo
 
 Ts = TypeVarTuple("Ts")
@@ -74,6 +76,9 @@ class ExternalWorkflow:
 
     __slots__ = ("run_id", "workflow_id")
 
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("ExternalWorkflow")
+
     def __init__(self, workflow_id: str, run_id: str | None = None) -> None:
         self.workflow_id = workflow_id
         self.run_id = run_id
@@ -84,7 +89,9 @@ class ExternalWorkflow:
     @overload
     def signal(self, signal: str, *args: Any) -> Coroutine[Any, Any, None]: ...
 
-    def signal(self, signal: Any, *args: Any) -> Any:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
+    def signal(  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
+        self, signal: Any, *args: Any, **unknown: Any
+    ) -> Any:
         """Send a signal. It is sent with this workflow task's other commands, awaited or not.
 
         Awaiting it waits until it is delivered.
@@ -92,6 +99,7 @@ class ExternalWorkflow:
         Args:
             signal: ``Order.approve``, or a signal's name.
             *args: Its arguments.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             WorkflowNotFoundError: When awaited: there is no such workflow.
@@ -99,6 +107,8 @@ class ExternalWorkflow:
         """
         machine = current_machine()
         try:
+            if unknown:
+                refuse_unknown("signal", unknown, ())
             call = call_of(SignalCall, signal, args)
         except (InvalidOptionError, WorkflowTaskError) as error:
             raise machine.log.refuse(error) from None

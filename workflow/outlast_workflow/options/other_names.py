@@ -21,6 +21,9 @@ _RENAMED: Final = {
     "workflow_failure_exception_types": "workflow_failure_types",
     "static_summary": "summary",
     "activity_executor": "executor",
+    "data_converter": "converter",
+    "wait_for_stage": "wait_for",
+    "backoff_start_interval": "start_delay",
     # DBOS
     "interval_seconds": "initial_interval",
     "backoff_rate": "backoff_coefficient",
@@ -34,10 +37,24 @@ _RENAMED: Final = {
     "limiter": "rate",
     "partition_limiter": "partition_rate",
     "on_conflict": "if_exists",
+    "type": "workflow_type",
+    # Celery
+    "queue": "task_queue",
+    "task_id": "id",
+    "countdown": "start_delay",
+    "eta": "start_delay",
+    "expires": "execution_timeout",
+    "time_limit": "start_to_close_timeout",
+    "default_retry_delay": "initial_interval",
+    "retry_backoff_max": "max_interval",
+    "retry_jitter": "jitter",
+    "dont_autoretry_for": "non_retryable_error_types",
+    "concurrency": "max_concurrent_activities",
 }
 _ADVICE: Final = {
     "args": "give the arguments one after another, before the options",
     "arg": "give the arguments one after another, before the options",
+    "kwargs": "give the arguments one after another, before the options",
     "unfinished_policy": (
         "a run that ends while handlers are running logs their names; wait for them with "
         "`await workflow.wait_condition(workflow.all_handlers_finished)`"
@@ -51,7 +68,56 @@ _ADVICE: Final = {
     "cron_schedule": "start the workflow from a scheduler of your own",
     "polling_interval_sec": "nothing polls: a queue admits as soon as a slot is free",
     "rpc_timeout": "`timeout` is the caller's patience where a call waits",
+    "rpc_metadata": "there is no server between the client and the database",
+    "namespace": "a namespace is a database: the URL names it",
+    "tls": "the URL of PostgreSQL says so, with sslmode=verify-full and its kin",
+    "api_key": "the URL names the user; a password is best kept in PGPASSWORD or ~/.pgpass",
+    "identity": "a worker has an id, a host and a pid: `outlast workers` lists them",
+    "id_reuse_policy": "a child's id must not be open; give every child an id of its own",
+    "id_conflict_policy": "a child's id must not be open; give every child an id of its own",
+    "start_signal": "use client.signal_with_start",
+    "start_signal_args": "use client.signal_with_start",
+    "static_details": "use StartOptions(memo=…), or workflow.set_progress while it runs",
+    "activity_id": "activities are numbered in the order of their calls; summary= says what one is for",
+    "reject_condition": "closed workflows answer queries, too; `describe` has the status",
+    "task_queue": "starts, activities, children and workers take it",
+    "id": "starts and children take it",
+    "first_execution_run_id": "give run_id; a handle that `start` returned follows its own chain",
+    "workflow": "the next run has the same workflow; to start another one use workflow.start_child",
+    "max_task_queue_activities_per_second": "max_activities_per_second limits what one worker starts",
+    "max_concurrent_workflow_tasks": "workflow tasks run one after another; several processes share them",
+    "max_concurrent_local_activities": "local activities have a hundred slots of their own",
+    "activity_executor": "a plain def runs in a thread; @activity.defn(executor='process') takes a process",
+    "dynamic": "only handlers of messages can be dynamic",
+    "no_thread_cancel_exception": "threads are not interrupted: activity.heartbeat raises, where you call it",
+    "query": "give filters, such as status='running', workflow_type='Order' or where={'customer': 'c-7'}",
+    "limit": "stop the loop when you have enough; page_size says how many are read at a time",
+    # Celery and others
+    "timeout": "say which: start_to_close_timeout bounds an attempt, run_timeout a run, execution_timeout all runs",
+    "bind": "activity.info() has what the task's request has",
+    "autoretry_for": "every exception is retried; RetryPolicy(non_retryable_error_types=…) names the others",
+    "max_retries": "give retry_policy=RetryPolicy(max_attempts=…): three retries are four attempts",
+    "retries": "give retry_policy=RetryPolicy(max_attempts=…): three retries are four attempts",
+    "retry": "give retry_policy=RetryPolicy(…)",
+    "retry_backoff": "waits double by default; retry_policy=RetryPolicy(backoff_coefficient=…) changes that",
+    "acks_late": "always so: an attempt whose worker died runs elsewhere",
+    "ignore_result": "a result is part of the history; return None to keep none",
+    "soft_time_limit": "activity.heartbeat raises when start_to_close_timeout has passed, and the handler may clean up",
+    "rate_limit": "Worker(max_activities_per_second=…) limits what one worker starts",
+    "queues": "give task_queue a list",
+    "task_queues": "give task_queue a list",
+    "tasks": "give activities, and workflows",
 }
+_DEADLINES: Final = {"options", "run_timeout", "start_to_close_timeout"}
+"""What has one of these options lets something end by itself, so its user must say which timeout is meant."""
+_IN_RETRY_POLICY: Final = (
+    "initial_interval",
+    "backoff_coefficient",
+    "max_interval",
+    "max_attempts",
+    "jitter",
+    "non_retryable_error_types",
+)
 _IN_START_OPTIONS: Final = (
     "execution_timeout",
     "run_timeout",
@@ -92,7 +158,9 @@ def advice(name: str, known: tuple[str, ...]) -> str:
         return f"it is called {renamed} here"
     if renamed in _IN_START_OPTIONS and "options" in known:
         return f"give options=StartOptions({renamed}=…)"
-    if name in _ADVICE:
+    if renamed in _IN_RETRY_POLICY and "retry_policy" in known:
+        return f"give retry_policy=RetryPolicy({renamed}=…)"
+    if name in _ADVICE and (name != "timeout" or not _DEADLINES.isdisjoint(known)):
         return _ADVICE[name]
     near = difflib.get_close_matches(name, known, 1)
     if near:

@@ -33,6 +33,7 @@ from outlast_workflow.history.events import (
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.futures import DurableFuture
 from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.search_attributes import size_of, to_document
 from outlast_workflow.options.start import StartOptions
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
@@ -128,12 +129,15 @@ class ChildWorkflowHandle(DurableFuture[T]):
     @overload
     def signal(self, signal: str, *args: Any) -> Coroutine[Any, Any, None]: ...
 
-    def signal(self, signal: Any, *args: Any) -> Any:  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
+    def signal(  # type: ignore[misc]  # mypy: `*args: Any` takes any `*Ts`
+        self, signal: Any, *args: Any, **unknown: Any
+    ) -> Any:
         """Send a signal, as ``workflow.external(child.workflow_id).signal(…)`` does, but only to this child's chain.
 
         Args:
             signal: ``Order.approve``, or a signal's name.
             *args: Its arguments.
+            **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             WorkflowClosedError: When awaited: the child has already ended.
@@ -143,6 +147,8 @@ class ChildWorkflowHandle(DurableFuture[T]):
         if log.read_only is not None:
             log.read_only.refuse("signal a child")
         try:
+            if unknown:
+                refuse_unknown("signal", unknown, ())
             call = call_of(SignalCall, signal, args)
         except (InvalidOptionError, WorkflowTaskError) as error:
             raise log.refuse(error) from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import exception_of
 from outlast_workflow.history.events import WorkflowStarted
 from outlast_workflow.options.search_attributes import Document, SearchValue, from_document
+from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
 
@@ -55,6 +56,9 @@ class WorkflowInfo:
     continue_as_new_suggested: bool
     last_failure: BaseException | None
     last_result: Any
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("WorkflowInfo")
 
 
 def info_of(

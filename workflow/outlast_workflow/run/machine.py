@@ -425,7 +425,7 @@ class WorkflowMachine:
         if self._outcomes.cancel_request is None:
             self._outcomes.cancel_request = event
             task: Any = self._task
-            task.cancel()
+            task.cancel(event.reason)
 
     def apply_update(self, event: UpdateAccepted) -> None:
         """Start the handler of an update that was accepted in an earlier workflow task."""
