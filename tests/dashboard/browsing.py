@@ -91,9 +91,11 @@ def served(url: str, folder: Path, *, tokens: bool, log: Path | None = None) -> 
 
 
 @contextmanager
-def working(url: str, control: Path) -> Generator[None]:
-    """A worker with the programs of :mod:`tests.dashboard.journey`."""
-    arguments = ("-m", "outlast", "worker", "tests.dashboard.journey", "--url", url)
+def working(
+    url: str, control: Path, *options: str, module: str = "tests.dashboard.journey"
+) -> Generator[None]:
+    """A worker with the programs of a module."""
+    arguments = ("-m", "outlast", "worker", module, "--url", url, *options)
     with process(*arguments, CONTROL=str(control)) as made:
         first_line(made, "worker")
         yield
