@@ -52,6 +52,6 @@ def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
 
 def test_what_needs_other_frameworks_is_python() -> None:
     blocks = re.findall(r"^```py title.*?\n(.*?)^```", (DOCS / "web-frameworks.md").read_text(), re.M | re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         compile(block, "web-frameworks.md", "exec")

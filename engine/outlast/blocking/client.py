@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, Unpac
 from outlast.blocking.bulk import BlockingBulk
 from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
 from outlast.blocking.queues import BlockingQueues
-from outlast.blocking.thread import Caller, refuse_on_a_loop
+from outlast.blocking.thread import Caller, ThreadCaller, refuse_on_a_loop
 from outlast.client import client as asynchronous
 from outlast.client.activity_ids import ActivityIds
 from outlast.client.client import BULK_AT_ONCE
@@ -79,7 +79,7 @@ class Client:
             **unknown: Options that there are not: the error says what is meant.
         """
         refuse_on_a_loop()
-        caller = Caller()
+        caller = ThreadCaller()
 
         async def connect() -> asynchronous.Client:
             return await asynchronous.Client.connect(

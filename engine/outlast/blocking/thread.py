@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
@@ -98,16 +99,17 @@ def refuse_on_a_loop() -> None:
     raise BlockedLoopError
 
 
-class Caller:
-    """One client's access to the thread."""
+class Caller(ABC):
+    """How a blocking client reaches the event loop that its work is done on."""
 
-    def __init__(self) -> None:
-        self._pid: Final = os.getpid()
-        self._shared: Final = _shared
-        self._thread: LoopThread | None = _shared.enter()
+    @property
+    @abstractmethod
+    def forked(self) -> bool:
+        """Whether this is not the process that connected."""
 
+    @abstractmethod
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the thread's loop and wait for it.
+        """Run a coroutine on the loop and wait for it.
 
         Args:
             work: Makes the coroutine.
@@ -117,12 +119,10 @@ class Caller:
             ForkedConnectionError: The process was forked since the client connected.
             JournalClosedError: The client was closed.
         """
-        refuse_on_a_loop()
-        if self.forked:
-            raise ForkedConnectionError
-        if self._thread is None:
-            raise JournalClosedError
-        return self._thread.call(work())
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Stop using the loop."""
 
     def each(self, found: AsyncIterator[T]) -> Iterator[T]:
         """Yield the items of an asynchronous iterator; it advances only when the next item is requested."""
@@ -134,6 +134,24 @@ class Caller:
 
         while some := self.call(following):
             yield some[0]
+
+
+class ThreadCaller(Caller):
+    """One client's access to the background thread."""
+
+    def __init__(self) -> None:
+        self._pid: Final = os.getpid()
+        self._shared: Final = _shared
+        self._thread: LoopThread | None = _shared.enter()
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine on the thread's loop and wait for it."""
+        refuse_on_a_loop()
+        if self.forked:
+            raise ForkedConnectionError
+        if self._thread is None:
+            raise JournalClosedError
+        return self._thread.call(work())
 
     @property
     def forked(self) -> bool:

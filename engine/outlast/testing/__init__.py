@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from outlast.testing.activities import ActivityEnvironment
+from outlast.testing.blocking_environment import BlockingTestEnvironment
 from outlast.testing.clock import VirtualClock, VirtualLoop, VirtualTimeError
 from outlast.testing.environment import TestEnvironment
 from outlast.testing.invariants.checker import check_database
@@ -12,6 +13,7 @@ from outlast_workflow.primitives.lazy_names import names_of_module
 
 __all__ = [
     "ActivityEnvironment",
+    "BlockingTestEnvironment",
     "ReplayReport",
     "ReplayedRun",
     "Replayer",
