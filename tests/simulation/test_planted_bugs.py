@@ -5,20 +5,43 @@ from __future__ import annotations
 import gc
 
 import pytest
-from tests.simulation.bugs import BUGS, planted
+from tests.simulation.bugs import BUGS, WITHIN, planted
 from tests.simulation.world import simulate
 
-WITHIN = 200
+SEEN_BY = {
+    "answers_to_earlier_attempts_count": 21,
+    "cascade_in_memory": 14,
+    "early_answers_are_lost": 8,
+    "ends_without_looking": 79,
+    "failures_after_cancel_are_forgotten": 10,
+    "heartbeats_count_from_their_write": 8,
+    "heartbeats_not_looked_at_again": 85,
+    "late_answers_count": 50,
+    "late_results_count": 46,
+    "lease_not_looked_at_again": 41,
+    "locals_go_to_anyone": 19,
+    "no_fence": 153,
+    "parents_not_told": 8,
+    "rescue_without_looking_again": 44,
+    "reset_leaves_signals": 51,
+    "reset_without_looking_again": 53,
+    "retried_after_cancel": 8,
+    "retries_forget_the_failure": 9,
+    "signals_left_behind": 46,
+    "stale_results_count": 58,
+    "unknown_taken_for_lost": 116,
+}
+"""A seed that has shown a bug: the search begins there. It may be out of date; then all the others are tried."""
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def first_caught(name: str) -> tuple[int, list[str]]:
-    """The first seed that shows a bug, and what it says."""
+def caught_by(name: str) -> tuple[int, list[str]]:
+    """A seed that shows a bug, and what it says."""
     with planted(name):
-        for seed in range(WITHIN):
+        for count, seed in enumerate(dict.fromkeys([SEEN_BY.get(name, 0), *range(WITHIN)])):
             found = simulate(seed).violations
-            if seed % 20 == 19:
+            if count % 20 == 19:
                 gc.collect()
             if found:
                 return seed, found
@@ -27,5 +50,5 @@ def first_caught(name: str) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_a_planted_bug_is_caught(name: str) -> None:
-    seed, found = first_caught(name)
+    seed, found = caught_by(name)
     print(f"{name}: seed {seed}: {found[0]}")

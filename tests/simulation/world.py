@@ -43,6 +43,8 @@ from outlast_watchdog import dead_journals
 
 CALM_S = 300.0
 """How long the calm may take until everything has ended."""
+WRONG_CALM_S = 15.0
+"""The same where something is wrong already, and may keep things from ending."""
 SETTLED_S = 30.0
 """How long after the beginning of the calm timers and timeouts must be on time again."""
 LATEST_S = 3.0
@@ -209,8 +211,9 @@ class World:
             process.calm()
         began_at = self.loop.time()
         while not self._all_over():
-            if self.loop.time() - began_at > CALM_S:
-                self.violations.append(f"after {CALM_S:.0f} s of calm not everything has ended")
+            longest = WRONG_CALM_S if self.violations else CALM_S
+            if self.loop.time() - began_at > longest:
+                self.violations.append(f"after {longest:.0f} s of calm not everything has ended")
                 break
             await asyncio.sleep(0.25)
         self._judge(round(began_at * 1_000_000))
