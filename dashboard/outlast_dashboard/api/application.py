@@ -9,7 +9,16 @@ from fastapi import Depends, FastAPI
 from outlast import __version__
 from outlast_dashboard.api.contract.problem_responses import ALWAYS
 from outlast_dashboard.api.contract.unknown_parameters import check_parameters
-from outlast_dashboard.api.routes import actions, activities, bulk, history, metrics, operations, workflows
+from outlast_dashboard.api.routes import (
+    actions,
+    activities,
+    bulk,
+    history,
+    metrics,
+    operations,
+    queues,
+    workflows,
+)
 from outlast_dashboard.problems import answer_with_problems
 
 DESCRIPTION = """
@@ -39,6 +48,7 @@ def make_api() -> FastAPI:
         actions.router,
         activities.router,
         bulk.router,
+        queues.router,
         operations.router,
         metrics.router,
     ):

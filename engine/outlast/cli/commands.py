@@ -111,6 +111,11 @@ COMMANDS: Final[dict[str, Listed]] = {
         "outlast.cli.histories.removal",
         "retention",
     ),
+    "queue": Listed(
+        "Define, update, list, describe, pause, resume or delete queues.",
+        "outlast.cli.queues.queue",
+        "app",
+    ),
     "workers": Listed(
         "List the registered workers: their leases, what they serve and how much they hold.",
         "outlast.cli.workflows.listing",

@@ -58,6 +58,22 @@ class QueueDescription(View):
     partitions_waiting: int
     next_admission_at: Instant | None
 
+    @property
+    def limits_in_words(self) -> str:
+        """Its limits in words: ``10 at a time, 2 a worker, 20 per 1 s; a partition: 1 at a time``; empty if none."""
+        whole = _in_words(self.concurrency, self.worker_concurrency, self.rate)
+        part = _in_words(self.partition_concurrency, self.partition_worker_concurrency, self.partition_rate)
+        return "; ".join([*([whole] if whole else []), *([f"a partition: {part}"] if part else [])])
+
+
+def _in_words(concurrency: int | None, of_a_worker: int | None, rate: RateView | None) -> str:
+    parts = [
+        None if concurrency is None else f"{concurrency:,} at a time",
+        None if of_a_worker is None else f"{of_a_worker:,} a worker",
+        None if rate is None else str(rate),
+    ]
+    return ", ".join(part for part in parts if part is not None)
+
 
 def queue_description(load: QueueLoad, now: int) -> QueueDescription:
     """Describe a queue.

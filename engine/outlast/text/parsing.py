@@ -10,6 +10,7 @@ import orjson
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.options import RetryPolicy, timeout_seconds
+from outlast_workflow.options.queues import Rate
 
 _UNITS_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -41,6 +42,53 @@ def duration(field: str, text: str | None) -> float | None:
             field=field.replace(" ", "_"),
         ) from None
     return int(seconds) if math.isfinite(seconds) and seconds == int(seconds) else seconds
+
+
+def limit(field: str, text: str) -> int | None:
+    """Return a limit, or ``None`` for the word ``none``.
+
+    The option that takes the limit checks its range.
+
+    Args:
+        field: The name of the option.
+        text: A whole number, or ``none``.
+
+    Raises:
+        InvalidOptionError: The text is neither.
+    """
+    if text.strip().lower() == "none":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{field} must be a whole number, or none for no limit, not {text!r:.40}", field=field
+        ) from None
+
+
+def rate(field: str, text: str) -> Rate | None:
+    """Return a rate, or ``None`` for the word ``none``.
+
+    Args:
+        field: The name of the option.
+        text: A number, a slash and a duration (``20/s``, ``100/5m``), or ``none``.
+
+    Raises:
+        InvalidOptionError: The text is neither, or the rate is out of range.
+    """
+    if text.strip().lower() == "none":
+        return None
+    number, slash, per = text.strip().partition("/")
+    try:
+        seconds = duration(field, per if per[:1].isdigit() or per[:1] == "." else f"1{per}")
+        if not slash or not per or seconds is None:
+            raise ValueError
+        most = int(number)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{field} must be like 20/s, 100/5m or none, not {text!r:.40}", field=field
+        ) from None
+    return Rate(most, seconds)
 
 
 def waiting_time(text: str | None) -> float | None:

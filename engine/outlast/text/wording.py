@@ -31,6 +31,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun.removesuffix('y')}ies" if noun.endswith("y") else f"{number:,} {noun}s"
 
 
+def capped(number: int, most: int) -> str:
+    """Return a number that was counted up to a limit: ``12``, ``10,000+``.
+
+    Args:
+        number: The number.
+        most: Up to which number it was counted.
+    """
+    return f"{number:,}+" if number >= most else f"{number:,}"
+
+
 def ago(instant: datetime | None, now: datetime) -> str:
     """Return how long ago an instant was, or how far it lies ahead."""
     if instant is None:

@@ -44,6 +44,12 @@ Segment = Annotated[StrictStr, WithJsonSchema(_SEGMENT)]
 OwnName = Annotated[
     StrictStr, WithJsonSchema({**NAME_SCHEMA, "pattern": _NOT_RESERVED + _NAME_PATTERN.removeprefix("^")})
 ]
+OwnSegment = Annotated[
+    StrictStr,
+    WithJsonSchema(
+        {**NAME_SCHEMA, "pattern": "^(?!\\.{1,2}$)" + _NOT_RESERVED.removeprefix("^") + _NAME_PATTERN[1:]}
+    ),
+]
 Reason = Annotated[StrictStr, WithJsonSchema({"type": "string", "maxLength": MAX_REASON_LENGTH})]
 Timeout = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_SECONDS})]
 Duration = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_SECONDS})]
@@ -89,6 +95,12 @@ WorkflowId = Annotated[
 HandlerName = Annotated[
     str,
     Path(description="The handler's name, percent-encoded."),
+    AfterValidator(decoded),
+    WithJsonSchema(_SEGMENT),
+]
+QueueName = Annotated[
+    str,
+    Path(description="The queue's name, percent-encoded."),
     AfterValidator(decoded),
     WithJsonSchema(_SEGMENT),
 ]

@@ -4,7 +4,7 @@
 0    done
 1    the workflow failed, or the command could not do what was asked
 2    bad usage: an option, a name or a URL is not valid
-3    there is no such workflow, run or activity
+3    there is no such workflow, run, activity or queue
 4    the database does not answer, cannot be written, or its schema does not match this code
 5    the workflow did not end, or did not answer, within ``--timeout``; it continues
 130  interrupted
@@ -20,6 +20,7 @@ from outlast.errors import (
     InvalidOptionError,
     InvalidUrlError,
     OutlastError,
+    QueueNotFoundError,
     RequestTimeoutError,
     StillRunningError,
     StoreError,
@@ -55,7 +56,7 @@ def exit_code(error: BaseException) -> Exit:
         return error.code
     if isinstance(error, InvalidOptionError | InvalidUrlError):
         return Exit.USAGE
-    if isinstance(error, WorkflowNotFoundError | ActivityNotFoundError):
+    if isinstance(error, WorkflowNotFoundError | ActivityNotFoundError | QueueNotFoundError):
         return Exit.NOT_FOUND
     if isinstance(error, StoreError):
         return Exit.DATABASE

@@ -1,0 +1,77 @@
+"""``outlast queue``: queues defined, changed, shown and deleted, for people and for programs."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli.conftest import Command
+
+LIMITS = ("--concurrency", "10", "--worker-concurrency", "5", "--rate", "20/s")
+PARTITIONS = (
+    "--partition-concurrency",
+    "2",
+    "--partition-worker-concurrency",
+    "1",
+    "--partition-rate",
+    "60/1m",
+)
+
+
+def test_a_queue_is_defined_updated_and_deleted(outlast: Command) -> None:
+    made = outlast("queue", "define", "emails", *LIMITS, *PARTITIONS, "--json")
+    assert made.code == 0
+    assert made.json["rate"] == {"limit": 20, "per_seconds": 1}
+    assert outlast("queue", "describe", "emails", "--json").json == made.json
+    changed = outlast("queue", "update", "emails", "--rate", "none", "--concurrency", "8", "--json").json
+    assert (changed["rate"], changed["concurrency"], changed["worker_concurrency"]) == (None, 8, 5)
+    assert outlast("queue", "define", "emails", "--if-exists", "keep", "--json").json["concurrency"] == 8
+    assert outlast("queue", "define", "emails", "--if-exists", "update", "--json").json["concurrency"] is None
+    assert outlast("queue", "delete", "emails", "--json").json == {"name": "emails", "deleted": True}
+    assert outlast("queue", "list").out == "no queues are defined: `outlast queue define NAME` defines one\n"
+
+
+def test_people_see_limits_and_why_a_queue_is_paused(outlast: Command) -> None:
+    outlast("queue", "define", "emails", *LIMITS, *PARTITIONS)
+    outlast("queue", "define", "gpu")
+    assert outlast("queue", "pause", "emails", "--note", "the provider is down").out == "paused\n"
+    listed = outlast("queue", "list").out.splitlines()
+    assert listed[0].split() == [
+        "QUEUE", "STATE", "WAITING", "RUNNING", "DELAYED", "OLDEST", "PARTITIONS", "LIMITS",
+    ]  # fmt: skip
+    limits = "10 at a time, 5 a worker, 20 per 1 s; a partition: 2 at a time, 1 a worker, 60 per 60 s"
+    assert listed[1].split()[:2] == ["emails", "paused"]
+    assert listed[1].endswith(limits)
+    assert listed[2].split() == ["gpu", "open", "0", "0", "0", "0"]
+    shown = outlast("queue", "describe", "emails").out
+    assert "the provider is down" in shown
+    assert limits in shown
+    assert [one["name"] for one in outlast("queue", "list", "--json").lines] == ["emails", "gpu"]
+    assert outlast("queue", "resume", "emails").out == "resumed\n"
+    assert outlast("queue", "describe", "emails", "--json").json["paused"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["define", "emails"], 1, "queue 'emails' is defined already"),
+        (["define", "outlast_x"], 2, "reserved for the engine"),
+        (["define", "a", "--if-exists", "maybe"], 2, "if_exists must be one of error, keep, update"),
+        (["define", "a", "--concurrency", "many"], 2, "concurrency must be a whole number, or none"),
+        (["define", "a", "--concurrency", "0"], 2, "concurrency must be from 1 to 1000000"),
+        (["define", "a", "--rate", "20"], 2, "rate must be like 20/s, 100/5m or none, not '20'"),
+        (["define", "a", "--rate", "20/fortnight"], 2, "rate must be like 20/s"),
+        (["define", "a", "--rate", "20/1ms"], 2, "per must be at least 10 milliseconds"),
+        (["define", "a", "--partition-rate", "x/s"], 2, "partition_rate must be like 20/s"),
+        (["update", "emails"], 2, "update needs a limit to change"),
+        (["update", "emials", "--concurrency", "1"], 3, "did you mean 'emails'?"),
+        (["describe", "emials"], 3, "there is no queue 'emials'"),
+        (["pause", "gpu"], 3, "there is no queue 'gpu'"),
+        (["resume", "gpu"], 3, "there is no queue 'gpu'"),
+        (["delete", "gpu"], 3, "there is no queue 'gpu'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_told(outlast: Command, arguments: list[str], code: int, words: str) -> None:
+    outlast("queue", "define", "emails")
+    done = outlast("queue", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err

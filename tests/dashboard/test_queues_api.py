@@ -1,0 +1,98 @@
+"""Queues over HTTP: what programs may define, change and see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.dashboard.conftest import Served
+
+NAME = "e-mails/b"
+PATH = "/api/queues/e-mails%2Fb"
+LIMITS = {
+    "concurrency": 10,
+    "worker_concurrency": 5,
+    "rate": {"limit": 20, "per_seconds": 1.5},
+    "partition_concurrency": 2,
+    "partition_worker_concurrency": None,
+    "partition_rate": {"limit": 5, "per_seconds": 60},
+}
+
+
+async def test_a_queue_is_defined_changed_paused_and_deleted(served: Served) -> None:
+    web = served.web
+    made = await web.post("/api/queues", json={"name": NAME, **LIMITS})
+    assert made.status_code == 201, made.text
+    assert {name: made.json()[name] for name in LIMITS} == LIMITS
+    assert (await web.get(PATH)).json() == made.json()
+    assert (await web.get("/api/queues")).json() == [made.json()]
+    changed = await web.patch(PATH, json={"rate": None, "concurrency": 4})
+    assert changed.status_code == 200, changed.text
+    assert {name: changed.json()[name] for name in LIMITS} == {**LIMITS, "rate": None, "concurrency": 4}
+    paused = await web.post(f"{PATH}/pause", json={"note": "maintenance"})
+    assert (paused.json()["paused"], paused.json()["note"]) == (True, "maintenance")
+    resumed = await web.post(f"{PATH}/resume", json={})
+    assert (resumed.json()["paused"], resumed.json()["note"]) == (False, None)
+    gone = await web.delete(PATH)
+    assert (gone.status_code, gone.content) == (204, b"")
+    assert (await web.get("/api/queues")).json() == []
+
+
+async def test_what_is_there_already_is_refused_kept_or_updated(served: Served) -> None:
+    web = served.web
+    await web.post("/api/queues", json={"name": "gpu", "concurrency": 3})
+    again = await web.post("/api/queues", json={"name": "gpu"})
+    assert (again.status_code, again.json()["type"]) == (409, "urn:outlast:problem:queue-exists")
+    kept = await web.post("/api/queues", json={"name": "gpu", "if_exists": "keep"})
+    assert kept.json()["concurrency"] == 3
+    updated = await web.post("/api/queues", json={"name": "gpu", "if_exists": "update"})
+    assert updated.json()["concurrency"] is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("get", "", None),
+        ("patch", "", {"concurrency": 1}),
+        ("post", "/pause", {}),
+        ("post", "/resume", {}),
+        ("delete", "", None),
+    ],
+)
+async def test_an_unknown_queue_is_not_found_and_told_with_names_like_it(
+    served: Served, method: str, path: str, body: Any
+) -> None:
+    await served.web.post("/api/queues", json={"name": "emails"})
+    more = {} if body is None else {"json": body}
+    answer = await served.web.request(method, f"/api/queues/emials{path}", **more)
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:outlast:problem:queue-not-found")
+    assert answer.json()["facts"] == {"name": "emials", "similar": ["emails"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"name": "outlast_x"}, "queue"),
+        ({"name": ".."}, "queue"),
+        ({"name": "a", "concurrency": 0}, "concurrency"),
+        ({"name": "a", "concurrency": 1.5}, "body.concurrency"),
+        ({"name": "a", "rate": {"limit": 1, "per_seconds": 0}}, "per"),
+        ({"name": "a", "rate": {"limit": 1}}, "body.rate.per_seconds"),
+        ({"name": "a", "concurrency": 1, "partition_concurrency": 2}, "partition_concurrency"),
+        ({"name": "a", "limit": 5}, "body.limit"),
+        ({"concurrency": 5}, "body.name"),
+        ({"name": "a", "if_exists": "maybe"}, "body.if_exists"),
+    ],
+    ids=str,
+)
+async def test_bad_limits_are_refused_and_named(served: Served, body: dict[str, Any], field: str) -> None:
+    answer = await served.web.post("/api/queues", json=body)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["field"] == field
+    assert (await served.web.get("/api/queues")).json() == []
+
+
+async def test_an_empty_change_says_what_to_give(served: Served) -> None:
+    await served.web.post("/api/queues", json={"name": "emails"})
+    answer = await served.web.patch("/api/queues/emails", json={})
+    assert (answer.status_code, answer.json()["field"]) == (422, "limits")
