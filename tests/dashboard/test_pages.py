@@ -24,7 +24,7 @@ from outlast_dashboard.pages.streaming import without_counting
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
 
-PAGES = ["/", "/start", "/watchdog", "/workers", "/types", "/workflows/w%2F1"]
+PAGES = ["/", "/start", "/watchdog", "/workers", "/queues", "/types", "/workflows/w%2F1"]
 
 
 async def with_a_run(served: Served) -> None:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from outlast import __version__
-from outlast.text.wording import clock, counted, label, progress_words, words
+from outlast.text.wording import capped, clock, counted, label, progress_words, words
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from outlast_dashboard.web import web_of
@@ -234,6 +234,7 @@ for _filter in (
         share,
         figure,
         counted,
+        capped,
         badge,
         pretty,
         source,
