@@ -31,8 +31,8 @@ Text = Annotated[str, Form()]
 MOST_NAMED: Final = 10
 _PARAMETERS: Final = frozenset(
     {
-        *("action", "status", "workflow_type", "task_queue", "id_prefix", "where", "created_after"),
-        *("created_before", "attention", "order", "run_id"),
+        *("action", "status", "workflow_type", "task_queue", "queue", "id_prefix", "where"),
+        *("created_after", "created_before", "attention", "order", "run_id"),
     }
 )
 

@@ -104,6 +104,8 @@ class Reader(Connection):
             workflow_id: The workflow id; lists all of its runs.
             id_prefix: How the workflow id begins.
             parent: The id of the workflow that started the run as its child.
+            queue: The queue that the run was started in.
+            partition_key: Its partition there.
             run_ids: The runs with these ids, 1000 at most.
             where: Search attributes by name: a value, several of which one must match, or a :class:`Range`. A list
                 matches if one of its items does.

@@ -29,6 +29,8 @@ class Filters(TypedDict, total=False):
     workflow_id: str | None
     id_prefix: str | None
     parent: str | None
+    queue: str | None
+    partition_key: str | None
     run_ids: Iterable[str] | None
     where: Mapping[str, WhereValue] | None
     created_after: datetime | None
@@ -66,6 +68,8 @@ def run_filter(
     workflow_id: str | None = None,
     id_prefix: str | None = None,
     parent: str | None = None,
+    queue: str | None = None,
+    partition_key: str | None = None,
     where: Mapping[str, WhereValue] | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
@@ -101,6 +105,8 @@ def run_filter(
         workflow_id=None if workflow_id is None else validate_workflow_id(workflow_id),
         id_prefix=None if id_prefix is None else validate_name("id prefix", id_prefix),
         parent=None if parent is None else validate_name("parent", parent),
+        queue=None if queue is None else validate_name("queue", queue),
+        partition_key=None if partition_key is None else validate_name("partition key", partition_key),
         where=wanted_attributes(where),
         created_after=_instant("created after", created_after),
         created_before=_instant("created before", created_before),

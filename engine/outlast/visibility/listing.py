@@ -163,4 +163,6 @@ def summary(run: ListedRun, needs: Sequence[Need]) -> RunSummary:
         search_attributes=attributes(run.search_attributes, run.run_id),
         summary=run.summary,
         progress=progress(run.progress, run.run_id),
+        queue=run.queue,
+        partition_key=run.partition_key or None,
     )

@@ -322,6 +322,8 @@ class RunSummary(View):
     search_attributes: Attributes
     summary: str | None = None
     progress: RunProgress | None = None
+    queue: str | None = None
+    partition_key: str | None = None
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("RunSummary")

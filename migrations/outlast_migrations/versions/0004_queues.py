@@ -34,6 +34,7 @@ _INDEXES = (
         ["queue", "partition_key"],
         "status = 'queued' AND queued_at IS NULL",
     ),
+    ("ix_runs_queue", "workflow_runs", ["queue", "run_id"], "queue IS NOT NULL"),
     ("ix_runs_slots", "workflow_runs", ["slot_queue", "partition_key", "owner_id"], "slot_queue IS NOT NULL"),
     ("ix_runs_slot_owner", "workflow_runs", ["slot_queue", "owner_id", "wake_at"], "slot_queue IS NOT NULL"),
     (

@@ -5,7 +5,8 @@ last id of the one before. So a run that existed when the walk began, and matche
 however much is written meanwhile. Open runs with a deadline can be ordered by that, the nearest first. There are no
 other orders, because an index serves these three and no other.
 
-These filters use indexes: open runs, runs that ended badly, workflow type, workflow id, search attributes, attention.
+These filters use indexes: open runs, runs that ended badly, workflow type, workflow id, queue, search attributes,
+attention.
 The others are tested while walking back from the newest run. Where a filter bounds when runs were created, the time in
 the run id bounds the walk, with a day's grace for clocks that differ.
 """
@@ -59,6 +60,8 @@ class RunFilter:
     workflow_id: str | None = None
     id_prefix: str | None = None
     parent: str | None = None
+    queue: str | None = None
+    partition_key: str | None = None
     where: tuple[search_index.Wanted, ...] = ()
     created_after: int | None = None
     created_before: int | None = None
@@ -103,6 +106,8 @@ class ListedRun:
     search_attributes: str | None
     summary: str | None
     progress: str | None
+    queue: str | None
+    partition_key: str | None
 
 
 _FIRST_TASK_FAILS: Final = "status = 'pending' AND task_failures > 0"
@@ -246,7 +251,14 @@ def _counted(
 
 def _needs_walk(wanted: RunFilter) -> bool:
     """Return whether a filter is tested run by run, so that few matches may cost a walk over all runs."""
-    tested = ("task_queue", "started_after", "started_before", "closed_after", "closed_before")
+    tested = (
+        "task_queue",
+        "partition_key",
+        "started_after",
+        "started_before",
+        "closed_after",
+        "closed_before",
+    )
     return wanted.latest or any(getattr(wanted, name) is not None for name in tested)
 
 
@@ -281,7 +293,7 @@ def _where(
         parts.append((f"run_id IN ({marks(wanted.run_ids)})", wanted.run_ids))
     if wanted.statuses:
         parts += _statuses(wanted.statuses)
-    for column in ("workflow_type", "task_queue", "workflow_id"):
+    for column in ("workflow_type", "task_queue", "workflow_id", "queue", "partition_key"):
         value = getattr(wanted, column)
         if value is not None:
             parts.append((f"{column} = ?", (value,)))

@@ -128,6 +128,8 @@ workflow_runs = _table(
         where="queued_at IS NOT NULL",
     ),
     _partial("ix_runs_delayed", "queue", "partition_key", where="status = 'queued' AND queued_at IS NULL"),
+    # For listing, as those at the end.
+    _partial("ix_runs_queue", "queue", "run_id", where="queue IS NOT NULL"),
     # Slots are counted in these alone: without the status, no row needs to be read.
     _partial("ix_runs_slots", "slot_queue", "partition_key", "owner_id", where="slot_queue IS NOT NULL"),
     _partial("ix_runs_slot_owner", "slot_queue", "owner_id", "wake_at", where="slot_queue IS NOT NULL"),

@@ -45,6 +45,8 @@ def _filters(
     workflow_id: NameFilter = None,
     id_prefix: NameFilter = None,
     parent: NameFilter = None,
+    queue: NameFilter = None,
+    partition_key: NameFilter = None,
     where: Annotated[
         list[str] | None,
         Query(description="A search attribute, as in `amount>=5`; repeatable, and all must hold."),
@@ -69,6 +71,8 @@ def _filters(
         workflow_id=workflow_id,
         id_prefix=id_prefix,
         parent=parent,
+        queue=queue,
+        partition_key=partition_key,
         where=conditions(where) if where else None,
         started_after=started_after,
         started_before=started_before,

@@ -32,6 +32,8 @@ OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "id": (str | None, _option("--id", help="Only the runs of this workflow id.")),
     "id_prefix": (str | None, _option("--id-prefix", help="Only ids that start with this text.")),
     "parent": (str | None, _option("--parent", help="Only children of this workflow id.", metavar="ID")),
+    "queue": (str | None, _option("--queue", help="Only runs of this queue.")),
+    "partition_key": (str | None, _option("--partition-key", help="Only this partition of its queue.")),
     "where": (
         list[str] | None,
         _option(
@@ -132,6 +134,8 @@ class Chosen:
             workflow_id=given["id"],
             id_prefix=given["id_prefix"],
             parent=given["parent"],
+            queue=given["queue"],
+            partition_key=given["partition_key"],
             where=self._where or None,
             created_after=instant("created_after"),
             created_before=instant("created_before"),
