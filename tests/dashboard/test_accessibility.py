@@ -14,18 +14,21 @@ from tests.dashboard.browsing import ask, served, working
 from outlast import Client, Rate, StartOptions
 from outlast_dashboard.notifications import ChangeSignal
 
+LONG = "kundenkonto-4711-" + "abcdef0123456789" * 8
+LONG_TYPE = "com.example.handel.bestellwesen.abrechnung.KontoauszugsVersandbestaetigungsWorkflow"
 PAGES = [
     *("/", "/?id_prefix=nothing", "/?where=wrong", "/start", "/login", "/bulk?action=cancel&status=open"),
     *("/watchdog", "/workers", "/types", "/queues", "/queues/emails", "/queues/imports", "/nothing"),
     *("/workflows/importing", "/workflows/again", "/workflows/late", "/workflows/stopped"),
     *("/workflows/importing?view=groups", "/workflows/importing?zoom=0-500&order=oldest"),
+    *(f"/workflows/{LONG}", "/?status=terminated"),
 ]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A dashboard over runs of every kind: one that imports and has failed before, one that continues as new, one that
-    was late, one that was stopped, one that nobody serves.
+    was late, one that was stopped, one that nobody serves, one whose id and type are long.
     """
     folder: Path = tmp_path_factory.mktemp("pages")
     url = f"sqlite:///{folder}/outlast.db"
@@ -44,6 +47,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
         await client.start(
             "Nobody", id="unserved", task_queue="nowhere", options=StartOptions(run_timeout=55)
         )
+        summary = "Kontoauszüge für Frau Müller-Lüdenscheidt, Straße 12, drei Monate rückwirkend " * 2
+        long = StartOptions(run_timeout=90_000, summary=summary)
+        await client.start(LONG_TYPE, id=LONG, task_queue=LONG[:100], options=long)
         await (await client.start("Journey", 1, id="stopped")).terminate("seen enough")
 
     ask(url, begin)
@@ -95,6 +101,10 @@ def test_axe_finds_nothing_on_any_page(browser: Browser, address: str) -> None:
             found = Axe().run(page, options=options)
             assert found.response["violations"] == [], f"{path}, {width}, {scheme}: {found.generate_report()}"
             assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} scrolls sideways"
+        page.set_viewport_size({"width": 768, "height": 1024})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 768, (
+            f"{path} scrolls sideways on a tablet"
+        )
     page.goto("about:blank")
     context.close()
 

@@ -94,19 +94,22 @@ async def test_an_open_run_says_what_it_waits_for(served: Served) -> None:
 
 
 async def test_failures_are_gathered_and_have_their_stack_and_the_next_try(served: Served) -> None:
-    await served.client.start("Paying", "o-1", id="p-1")
+    handle = await served.client.start("Paying", "o-1", id="p-1")
     async with ChangeSignal(served.client) as changed:
         while len((await served.client.describe("p-1")).failures) < 2:
             await changed.wait()
     text = await text_of(served, "p-1")
-    failures = section(text, "failures")
-    assert failures.startswith("Failures RuntimeError × 2 attempt 2 was declined charge #1")
-    assert "in charge" in failures
     activities = section(text, "activities")
     assert "49.90 by card attempt 2 next try in" in activities
     assert "× 2 RuntimeError attempt 2 was declined" in activities
-    assert "49.90 by card" in section(text, "outcome"), "what it waits for"
+    assert "in charge" in activities
+    assert 'id="failures"' not in text, "what the open activity tells is not told again"
+    assert "49.90 by card after RuntimeError next try in" in section(text, "outcome"), "what it waits for"
     assert "49.90 by card" in section(text, "timeline")
+    await handle.terminate("seen enough")
+    failures = section(await text_of(served, "p-1"), "failures")
+    assert failures.startswith("Failures RuntimeError × 2 attempt 2 was declined charge #1")
+    assert "in charge" in failures
 
 
 async def test_a_run_with_many_activities_is_one_line_and_its_progress_a_bar(served: Served) -> None:

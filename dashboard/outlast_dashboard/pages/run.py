@@ -18,7 +18,13 @@ from outlast_dashboard.authorization import Reader, TheWeb
 from outlast_dashboard.pages.run_choice import MOST_SEQ, Chosen, RunChoice
 from outlast_dashboard.pages.run_history import history_of, read_slice
 from outlast_dashboard.pages.run_outcome import outcome_of
-from outlast_dashboard.pages.run_work import most_pressing, open_activities, others, run_deadlines
+from outlast_dashboard.pages.run_work import (
+    is_told_above,
+    most_pressing,
+    open_activities,
+    others,
+    run_deadlines,
+)
 from outlast_dashboard.pages.streaming import live_page
 from outlast_dashboard.pages.timeline.drawing import parts_of, timeline
 from outlast_dashboard.pages.timeline.folding import fold
@@ -69,6 +75,7 @@ async def _values(
     pressing = most_pressing(found.pending_activities)
     chosen = [activity.activity_id for activity in pressing]
     pending = await runtime.read(find_activities, row.run_id, chosen) if chosen else []
+    shown = open_activities(pressing, {row.activity_id: row for row in pending})
     return {
         "found": found,
         "run": found.run,
@@ -76,14 +83,14 @@ async def _values(
         "record": record,
         "choice": choice,
         "outcome": await outcome_of(client, row, principal),
-        "activities": open_activities(pressing, {row.activity_id: row for row in pending}),
+        "activities": shown,
         "others": others(found.pending_activities, pressing),
         "deadlines": run_deadlines(found),
         "drawing": timeline(row, record, folded, rows, attempts, now, span),
         "failures": [
             (group, cause_of(orjson.loads(group.document)) if group.document is not None else None)
             for group in await runtime.read(find_failure_groups, row.run_id, MOST_FAILURE_GROUPS)
-            if not _is_the_end(row, group)
+            if not _is_the_end(row, group) and not is_told_above(group, shown)
         ],
         "history": history_of(events, choice, principal, children),
         "now": web.now(),

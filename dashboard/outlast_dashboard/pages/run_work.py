@@ -12,8 +12,10 @@ from outlast.text.wording import words
 from outlast.visibility.views import PendingActivity, WorkflowDescription
 from outlast_activities.deadlines import options_of
 from outlast_dashboard.pages.forms import progress
+from outlast_store.reads.failure_groups import FailureGroup
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.primitives.enums import ActivityStatus
 
 MOST_ACTIVITIES: Final = 12
 """How many open activities are shown; of the others only how many there are."""
@@ -37,6 +39,11 @@ class OpenActivity:
     deadlines: tuple[Deadline, ...]
     policy: str
     progress: tuple[float, float] | None
+
+    @property
+    def failed_attempts(self) -> int:
+        """How many attempts have failed."""
+        return self.view.attempt - (0 if self.view.status == ActivityStatus.PENDING else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,25 @@ def _deadlines(view: PendingActivity, options: ActivityOptions) -> tuple[Deadlin
         )
         if timeout is not None and at is not None
     )
+
+
+def is_told_above(group: FailureGroup, shown: Sequence[OpenActivity]) -> bool:
+    """Return whether failures are those of one open activity, which tells its last failure and how many there were.
+
+    Args:
+        group: Failures that are alike.
+        shown: The open activities on the page.
+    """
+    for activity in shown:
+        view = activity.view
+        if group.latest.source_kind == "activity_execution" and group.latest.source_id == str(
+            view.activity_id
+        ):
+            last = view.last_failure
+            kind = None if last is None else (last.exception_class, last.timeout_kind)
+            alike = kind == (group.latest.exception_class, group.latest.timeout_kind)
+            return alike and group.sources == 1 and group.count == activity.failed_attempts
+    return False
 
 
 def policy_words(options: ActivityOptions) -> str:
