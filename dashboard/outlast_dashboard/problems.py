@@ -174,6 +174,8 @@ def unforeseen_problem(scope: Scope, error: Exception) -> Problem:
     return Problem.of(500, "internal", "An unexpected error occurred: see the server's log")
 
 
+API_DOCUMENT: Final = "/api/openapi.json"
+
 _KINDS: Final = {
     404: "not-found",
     405: "method-not-allowed",
@@ -195,7 +197,11 @@ def problem_of_http(error: HTTPException) -> Problem:
 async def http_problem(request: Request, error: Exception) -> Response:
     """Return what the framework refused as a problem."""
     assert isinstance(error, HTTPException)
-    response = problem_response(problem_of_http(error))
+    problem = problem_of_http(error)
+    if (problem.status, problem.detail) == (404, "Not Found"):
+        detail = f"There is nothing at this address: {API_DOCUMENT} lists what there is"
+        problem = Problem.of(404, "not-found", detail)
+    response = problem_response(problem)
     response.headers.update(error.headers or {})
     if error.status_code == 405 and isinstance(request.app, FastAPI):
         response.headers["allow"] = ", ".join(_allowed(request.app, request.scope))
@@ -211,6 +217,21 @@ def _allowed(app: FastAPI, scope: Scope) -> list[str]:
         if re.fullmatch(pattern, path):
             found |= {method.upper() for method in methods}
     return sorted(found)
+
+
+def _meant(request: Request, error: dict[str, Any]) -> str:
+    """Return what is wrong with a request, in words that say what to send."""
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        return f"there is no such field: {API_DOCUMENT} lists those of each request"
+    if kind == "missing" and error["loc"] == ("body",):
+        return "a JSON body is missing: send {} if there is nothing to say"
+    if kind == "model_attributes_type":
+        sent = request.headers.get("content-type", "")
+        if "json" not in sent.lower():
+            return "the body must be JSON: send the header content-type: application/json"
+        return "the body must be a JSON object"
+    return str(error["msg"])
 
 
 def answer_with_problems(app: FastAPI) -> None:
@@ -235,7 +256,8 @@ def answer_with_problems(app: FastAPI) -> None:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         # The input itself is never repeated.
-        return problem_response(Problem.of(422, "invalid-request", f"{field}: {first['msg']}", field=field))
+        said = f"{field}: {_meant(request, first)}"
+        return problem_response(Problem.of(422, "invalid-request", said, field=field))
 
     app.add_exception_handler(errors.OutlastError, of_the_engine)
     app.add_exception_handler(ProblemError, found)

@@ -71,6 +71,11 @@ async def hanging() -> None:
 
 
 @workflow.defn
+async def broken() -> None:
+    await workflow.execute_activity("nobody")
+
+
+@workflow.defn
 class Ledger:
     def __init__(self) -> None:
         self.entries: list[int] = []
@@ -94,12 +99,16 @@ class Ledger:
         await workflow.sleep(3600)
 
     @workflow.query
+    def owner(self) -> str:
+        return "ada"
+
+    @workflow.query
     def entry(self, place: int) -> int:
         return self.entries[place]
 
 
-EVERYTHING = [Doubling, fail, sleep_long, hanging, asking, Ledger, double, hang, ask]
-WORKFLOWS = [Doubling, fail, sleep_long, hanging, asking, Ledger]
+EVERYTHING = [Doubling, fail, sleep_long, hanging, asking, broken, Ledger, double, hang, ask]
+WORKFLOWS = [Doubling, fail, sleep_long, hanging, asking, broken, Ledger]
 ACTIVITIES = [double, hang, ask]
 BORROWED = add.name  # what a module imports is not what it defines
 NUMBER = 7

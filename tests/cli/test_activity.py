@@ -27,7 +27,10 @@ def asked(outlast: Command) -> Callable[[str, int], str]:
 def test_an_activity_is_completed_by_its_token(outlast: Command, asked: Callable[[str, int], str]) -> None:
     outlast("start", "asking", "--id", "a")
     token = asked("a", 1)
-    assert "running, deferred" in " ".join(outlast("describe", "a").out.split())
+    described = outlast("describe", "a").out
+    assert "running, deferred" in " ".join(described.split())
+    assert "ask waits for somebody outside" in described
+    assert "`outlast activity complete --workflow-id a --activity-id 1 --result JSON`" in described
     assert outlast("activity", "heartbeat", token, "--detail", '"half-way"').out == "heartbeaten\n"
     assert outlast("activity", "complete", token, "--result", '{"ok": true}').out == "completed\n"
     assert outlast("result", "a", "--json").json["result"] == {"ok": True}

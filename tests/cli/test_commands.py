@@ -168,6 +168,7 @@ def test_update_and_query(outlast: Command) -> None:
         "(to ask again, give another id): ValueError: no debts here\n"
     )
     assert outlast("query", "l", "entry", "--input", "0").out == "5\n"
+    assert outlast("query", "l", "owner").out == '"ada"\n'
     answer = outlast("query", "l", "entry", "--input", "0", "--json").json
     assert answer == {"workflow_id": "l", "query": "entry", "result": 5}
     assert "known: entry" in outlast("query", "l", "none").err
@@ -235,8 +236,19 @@ def test_describe_shows_people_what_is_open(outlast: Command) -> None:
     workers = outlast("workers", "--json").lines
     assert [(one["alive"], one["runs_held"], one["activities_held"]) for one in workers] == [(True, 1, 1)]
     assert workers[0]["activity_slots"] == 100
-    assert workers[0]["workflows"] == ["Doubling", "Ledger", "asking", "fail", "hanging", "sleep_long"]
-    assert "Doubling, Ledger, asking, fail, hanging, sleep_long, ask, double, hang" in outlast("workers").out
+    assert workers[0]["workflows"] == [
+        "Doubling",
+        "Ledger",
+        "asking",
+        "broken",
+        "fail",
+        "hanging",
+        "sleep_long",
+    ]
+    assert (
+        "Doubling, Ledger, asking, broken, fail, hanging, sleep_long, ask, double, hang"
+        in outlast("workers").out
+    )
 
 
 def test_describe_lists_the_handlers_when_asked(outlast: Command) -> None:
@@ -400,3 +412,13 @@ def test_bulk(outlast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         bad = outlast("bulk", *arguments)
         assert (bad.code, words in bad.err) == (2, True), bad.err
+
+
+def test_a_wait_for_a_workflow_that_cannot_continue_says_why(outlast: Command) -> None:
+    outlast("start", "broken", "--id", "b")
+    while not outlast("list", "--attention", "--json").out:
+        pass
+    waited = outlast("result", "b", "--timeout", "10ms")
+    assert waited.code == 5
+    assert "warning: its workflow task has failed" in waited.err
+    assert "`outlast history b` says why" in waited.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, command_line, environment
 
-from outlast.cli.commands import COMMANDS
+from outlast.cli.commands import COMMANDS, OTHER_NAMES
 from outlast.version import __version__
 from outlast_migrations.revisions import VERSION_TABLE
 
@@ -284,3 +285,14 @@ def test_nobody_reads_the_environment_but_the_command(monkeypatch: pytest.Monkey
 
     run(["list"])
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_a_command_of_another_tool_names_ours(bare: Command, name: str) -> None:
+    done = bare(name, "something")
+    assert done.code == 2
+    assert f"No such command '{name}'" in done.err
+    assert f"use {OTHER_NAMES[name]}; see `outlast --help`" in done.err
+    assert name not in COMMANDS
+    for command in re.findall(r"outlast ([a-z]+)", OTHER_NAMES[name]):
+        assert command in {*COMMANDS, "ui"}

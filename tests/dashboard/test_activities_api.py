@@ -36,7 +36,7 @@ async def test_an_activity_is_completed_by_its_token(served: Served) -> None:
     found = (await served.web.get("/api/workflows/a")).json()["pending_activities"][0]
     assert (found["status"], found["deferred"], found["worker"]) == ("running", True, None)
     page = await served.web.get("/workflows/a")
-    assert "somebody outside ends it" in page.text
+    assert "deferred: ends by <code>outlast activity complete</code>" in page.text
     beaten = await post(served, "heartbeat", token, details=["row", 3])
     assert (beaten.status_code, beaten.content) == (204, b"")
     done = await post(served, "complete", token, result="yes")
@@ -115,3 +115,17 @@ async def test_it_takes_the_right_to_write(served: Served, verb: str) -> None:
         "/api/activities/complete", json={"task_token": token}, headers=served.bearing("writer")
     )
     assert allowed.status_code == 204
+
+
+async def test_a_request_that_is_none_says_what_to_send(served: Served) -> None:
+    path = "/api/activities/complete"
+    no_json = await served.web.post(path, content='{"result": 1}')
+    assert "send the header content-type: application/json" in no_json.json()["detail"]
+    a_list = await served.web.post(path, json=[1])
+    assert a_list.json()["detail"] == "body: the body must be a JSON object"
+    other_name = await served.web.post(path, json={"token": "t"})
+    assert other_name.json()["field"] == "body.token"
+    assert "there is no such field: /api/openapi.json lists" in other_name.json()["detail"]
+    nothing = await served.web.post("/api/activity/complete", json={})
+    assert nothing.status_code == 404
+    assert "/api/openapi.json lists what there is" in nothing.json()["detail"]

@@ -134,6 +134,37 @@ COMMANDS: Final[dict[str, Listed]] = {
 }
 
 
+OTHER_NAMES: Final[dict[str, str]] = {
+    "attention": "outlast list --attention",
+    "call": "outlast signal, outlast query or outlast update",
+    "dashboard": "outlast ui",
+    "execute": "outlast start --wait",
+    "fork": "outlast reset",
+    "get": "outlast describe",
+    "inspect": "outlast describe",
+    "kill": "outlast terminate",
+    "logs": "outlast history",
+    "ls": "outlast list",
+    "ps": "outlast list, or outlast workers",
+    "purge": "outlast retention",
+    "resume": "outlast reset",
+    "retry": "outlast reset",
+    "revoke": "outlast cancel",
+    "run": "outlast worker for the code, outlast start for a workflow",
+    "serve": "outlast ui",
+    "server": "outlast ui; there is no server to run",
+    "show": "outlast history, or outlast describe",
+    "status": "outlast describe",
+    "steps": "outlast history",
+    "stop": "outlast cancel, or outlast terminate",
+    "task-queue": "outlast top",
+    "trace": "outlast stack",
+    "web": "outlast ui",
+    "workflow": "the command alone, such as outlast list or outlast describe",
+}
+"""Commands under the names that other tools give them, and what to use here."""
+
+
 class LazyCommand(TyperCommand):
     """A command that is known by its name and its line of help, and loaded when it is used."""
 

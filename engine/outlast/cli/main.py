@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outlast.cli.commands import CommandGroup
+from outlast.cli.commands import OTHER_NAMES, CommandGroup
 from outlast.cli.common.exit_codes import Exit, error_line, exit_code
 from outlast.cli.common.stderr import tell
 from outlast.version import __version__
@@ -102,7 +103,7 @@ def _usage(error: Exception) -> int:
     # Without any command, the help has been shown.
     if not message:
         return Exit.USAGE
-    advice = _input_advice(context, message)
+    advice = _input_advice(context, message) or _command_advice(message)
     tell(f"{' '.join(message.split()).rstrip('.')}: {advice}see `{where} --help`")
     return Exit.USAGE if isinstance(error, _UsageError) else Exit.FAILED
 
@@ -114,6 +115,13 @@ def _input_advice(context: Any, message: str) -> str:
     if "unexpected extra argument" not in message or "--input" not in options:
         return ""
     return "what the workflow gets is given as JSON, as in --input 7 or --input '\"text\"'; "
+
+
+def _command_advice(message: str) -> str:
+    """Return what to use instead of a command that there is not, if other tools have it."""
+    missing = re.match(r"No such command '([\w-]+)'", message)
+    instead = OTHER_NAMES.get(missing[1]) if missing is not None else None
+    return "" if instead is None else f"use {instead}; "
 
 
 def _no_more_output() -> None:

@@ -115,7 +115,10 @@ def _point(history: History, to: str | int) -> int:
         return records[-1] - 1 if records else _last_of_the_code(history)
     failures = [at for at, event, _, _ in history if isinstance(event, _FAILURES)]
     if not failures:
-        raise ResetRefusedError("no activity and no child of the run has failed: give another point")
+        raise ResetRefusedError(
+            "no activity and no child of the run has failed: give the number of an event, last-workflow-task or "
+            "first-workflow-task"
+        )
     return failures[-1] - 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
@@ -70,6 +71,10 @@ def _show_description(found: WorkflowDescription) -> None:
         for activity in found.pending_activities[:MOST_SHOWN]:
             if activity.last_failure is not None:
                 show(*_last_failure(activity, activity.last_failure))
+        for activity in found.pending_activities[:MOST_SHOWN]:
+            if activity.deferred:
+                show(_outside(found.workflow_id, activity))
+                break
     if found.pending_timers:
         show("", _timers(found.pending_timers, now))
     if found.pending_children:
@@ -164,6 +169,13 @@ def _activities(activities: Sequence[PendingActivity], now: datetime) -> FittedT
             activity.worker.worker_id if activity.worker is not None else "",
         )
     return made
+
+
+def _outside(workflow_id: str, activity: PendingActivity) -> str:
+    """Return how somebody completes an activity that has no worker."""
+    ids = ("--workflow-id", workflow_id, "--activity-id", str(activity.activity_id))
+    command = shlex.join(["outlast", "activity", "complete", *ids])
+    return f"  {activity.activity_type} waits for somebody outside: `{command} --result JSON` completes it"
 
 
 def _status(activity: PendingActivity) -> str:

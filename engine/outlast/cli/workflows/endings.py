@@ -10,14 +10,16 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, Reason, RunId, Timeout, Url, WorkflowId
 from outlast.cli.common.output import document, show
+from outlast.cli.common.stderr import tell
 from outlast.cli.common.waiting import tell_lacks
 from outlast.client.client import Client
 from outlast.client.handle import WorkflowHandle
-from outlast.errors import WorkflowResultError
+from outlast.errors import StillRunningError, WorkflowResultError
 from outlast.text.error_reports import error_document
 from outlast.text.parsing import waiting_time
 from outlast.text.wording import pretty
 from outlast.visibility.views import WorkflowDescription
+from outlast_workflow.primitives.enums import Attention
 
 
 def result(
@@ -104,6 +106,12 @@ async def print_result(
     """
     try:
         value = await handle.result(timeout, follow_runs=follow_runs)
+    except StillRunningError:
+        for reason in (await handle.describe()).attention_reasons:
+            # A lack of workers was told before the wait.
+            if reason.kind not in (Attention.NO_POLLER, Attention.UNKNOWN_TYPE):
+                tell(f"warning: {reason.cause}: {reason.remedy}")
+        raise
     except WorkflowResultError as error:
         if json:
             ended = await client.describe(error.workflow_id, error.run_id)

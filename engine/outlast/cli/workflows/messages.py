@@ -78,7 +78,9 @@ def query(
         if json:
             document({"workflow_id": workflow_id, "query": name, "result": answer})
         else:
-            show(answer if isinstance(answer, str) else pretty(answer))
+            # What the engine itself answers is text for people.
+            plain = isinstance(answer, str) and name.startswith("__")
+            show(answer if plain else pretty(answer))
 
     with_client(url, work, codec=codec)
 
