@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from outlast.client.activity_ids import ActivityIds
     from outlast.client.client import Client
     from outlast.client.handle import WorkflowHandle
+    from outlast.client.schedules.definition import Schedule
+    from outlast.client.schedules.handle import ScheduleHandle
+    from outlast.client.schedules.views import ScheduleDescription
     from outlast.client.update_handle import UpdateHandle
     from outlast.histories.history_pages import HistoryEvent
     from outlast.histories.retention_policy import RetentionPolicy
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from outlast.visibility.views import RunSummary, WorkflowDescription
     from outlast.visibility.where import Range
     from outlast.worker.worker import Worker
+    from outlast_schedules.specs.cron import Cron
+    from outlast_schedules.specs.spec import At, Every
     from outlast_workflow.data.converter import DataConverter, PayloadCodec
     from outlast_workflow.errors import (
         ActivityError,
@@ -58,8 +63,10 @@ if TYPE_CHECKING:
         ActivityStatus,
         Attention,
         CancellationType,
+        CatchUp,
         DuplicatePolicy,
         FailureCategory,
+        Overlap,
         ParentClosePolicy,
         RetryState,
         RunStatus,
@@ -73,17 +80,22 @@ __all__ = [
     "ActivityStatus",
     "ActivityTimeoutError",
     "ApplicationError",
+    "At",
     "Attention",
     "CancellationType",
+    "CatchUp",
     "ChildWorkflowError",
     "Client",
+    "Cron",
     "DataConverter",
     "DuplicatePolicy",
+    "Every",
     "FailureCategory",
     "HistoryEvent",
     "InvalidOptionError",
     "NoWorkerError",
     "OutlastError",
+    "Overlap",
     "ParentClosePolicy",
     "PayloadCodec",
     "QueryFailedError",
@@ -99,6 +111,9 @@ __all__ = [
     "RetryState",
     "RunStatus",
     "RunSummary",
+    "Schedule",
+    "ScheduleDescription",
+    "ScheduleHandle",
     "StartOptions",
     "StructuralLimitError",
     "StructuralLimits",
@@ -137,6 +152,9 @@ _member = lazy_names(
         "outlast.histories.history_pages": ("HistoryEvent",),
         "outlast.client.update_handle": ("UpdateHandle",),
         "outlast.histories.retention_policy": ("RetentionPolicy",),
+        "outlast.client.schedules.definition": ("Schedule",),
+        "outlast.client.schedules.handle": ("ScheduleHandle",),
+        "outlast.client.schedules.views": ("ScheduleDescription",),
         "outlast.version": ("__version__",),
         "outlast.visibility.views": (
             "RunSummary",
@@ -144,6 +162,8 @@ _member = lazy_names(
         ),
         "outlast.visibility.where": ("Range",),
         "outlast.worker.worker": ("Worker",),
+        "outlast_schedules.specs.cron": ("Cron",),
+        "outlast_schedules.specs.spec": ("At", "Every"),
         "outlast_workflow.data.converter": (
             "DataConverter",
             "PayloadCodec",
@@ -191,8 +211,10 @@ _member = lazy_names(
             "ActivityStatus",
             "Attention",
             "CancellationType",
+            "CatchUp",
             "DuplicatePolicy",
             "FailureCategory",
+            "Overlap",
             "ParentClosePolicy",
             "RetryState",
             "RunStatus",

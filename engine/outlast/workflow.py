@@ -28,11 +28,12 @@ from outlast_workflow.declare.handlers import init, query, signal, update
 from outlast_workflow.primitives.lazy_names import names_of_module
 from outlast_workflow.run.child_calls import ChildWorkflowHandle
 from outlast_workflow.run.handler_tasks import UpdateInfo
-from outlast_workflow.run.info import ParentInfo, WorkflowInfo
+from outlast_workflow.run.info import ParentInfo, ScheduleInfo, WorkflowInfo
 
 __all__ = [
     "ChildWorkflowHandle",
     "ParentInfo",
+    "ScheduleInfo",
     "UpdateInfo",
     "WorkflowInfo",
     "all_handlers_finished",

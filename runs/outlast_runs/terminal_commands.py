@@ -162,6 +162,7 @@ def _continue(
         headers=command.headers,
         last_failure=before.last_failure,
         last_result=before.last_result,
+        schedule=before.schedule,
     )
     command.next_run_id = following.run_id
     return add_next_run(batch, run, following, started)

@@ -30,6 +30,7 @@ PROGRAMS = [
     "replaying.md",
     "reset.md",
     "retention.md",
+    "schedules.md",
     "search.md",
     "signals.md",
     "sync-workflows.md",

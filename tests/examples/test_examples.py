@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples import agent_loop, approval, approval_webhook, fan_out_import, order_saga, polling
+from examples import (
+    agent_loop,
+    approval,
+    approval_webhook,
+    fan_out_import,
+    nightly_report,
+    order_saga,
+    polling,
+)
 
 from outlast import UpdateRejectedError, WorkflowCancelledError, WorkflowClosedError, WorkflowFailedError
 from outlast.testing import TestEnvironment, VirtualLoop
@@ -22,6 +30,7 @@ SAID = {
     "approval": "expired after 3 mails",
     "approval_webhook": "and once more with 200",
     "codecs": "Ada: secret",
+    "nightly_report": "report-us 0 2 * * * (America/New_York)",
     "fan_out_import": "Report(rows=19000, failed=[13])",
     "order_saga": "released chair",
     "polling": "asked 8 times in 3 runs",
@@ -179,3 +188,14 @@ async def test_polling_goes_on_for_months_with_short_histories(max_cached: int) 
         described = await handle.describe()
         assert described.run.run_number == 3
         assert described.run.history_length < 500
+
+
+async def test_the_nightly_report_knows_the_night_before(max_cached: int) -> None:
+    async with environment(nightly_report, max_cached) as env:
+        applied = await env.client.schedules.apply(nightly_report.SCHEDULES)
+        assert len(applied.created) == 3
+        await env.sleep(days=2)
+        runs = [run.workflow_id async for run in env.client.list(schedule="report-nz", order="oldest")]
+        assert runs == ["report-nz-2026-01-01T13:00:00Z", "report-nz-2026-01-02T13:00:00Z"]
+        first, second = [await env.client.handle(run).result() for run in runs]
+        assert second.endswith(f"before {first.split()[2]}")

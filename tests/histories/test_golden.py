@@ -62,6 +62,7 @@ def test_every_type_of_event_is_in_some_history() -> None:
         ("ChildWorkflowScheduled", "summary"),
         ("TimerScheduled", "summary"),
         ("WorkflowStarted", "summary"),
+        ("WorkflowStarted", "schedule"),
     ],
 )
 def test_what_events_may_say_is_in_some_history(kind: str, field: str) -> None:

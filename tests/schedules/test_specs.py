@@ -17,6 +17,7 @@ from outlast_schedules.specs.spec import At, Every, Spec
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.times import from_iso, iso
 
+WRONG: Any = "@daily"
 JUNE = from_iso("2026-06-01T00:00:00Z")
 
 
@@ -135,9 +136,9 @@ def test_what_is_no_spec_is_refused(document: Any) -> None:
         lambda: Every(60, offset=60),
         lambda: At(),
         lambda: At(datetime(2026, 1, 1)),
-        lambda: At("2026-01-01"),  # type: ignore[arg-type]
+        lambda: At(WRONG),
         lambda: Calendar([]),
-        lambda: Calendar("@daily"),  # type: ignore[arg-type]
+        lambda: Calendar(WRONG),
         lambda: Calendar([Cron("@daily")] * 101),
         lambda: Calendar(Spec()),
         lambda: Calendar(Cron("@daily"), start_at=datetime(2026, 1, 1)),

@@ -35,6 +35,10 @@ PLANTED: Planted = [
     (change_run("chain", "attempt = 2"), "run 3 is attempt 2 after a continued_as_new run"),
     (change_run("chain", "created_at = created_at + 1", 2), "run 2 was not created in the transaction"),
     (say_in("chain", "WorkflowStarted", "last_result", "5"), "run 3 has another last result than the run"),
+    (
+        say_in("chain", "WorkflowStarted", "schedule", "json_object('schedule_id', 's')"),
+        "run 3 has another schedule than",
+    ),
     (say_in("retried", "WorkflowStarted", "last_failure.type", "'x'"), "run 3 has another last failure than"),
     # resets
     (say_in("collector", "WorkflowStarted", "reset.run_id", "'x'"), "which is not the run before it"),

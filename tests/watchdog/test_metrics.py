@@ -97,11 +97,21 @@ async def test_open_deadlines_are_counted_when_somebody_collects(stage: Stage, r
     await watchdog.run_pass()
     assert "open_deadlines" not in readings.collect(), "nobody had asked before"
     await watchdog.run_pass()
-    assert values(readings.collect()["open_deadlines"]) == {"runs": 1, "activities": 3, "timers": 4}
+    assert values(readings.collect()["open_deadlines"]) == {
+        "runs": 1,
+        "activities": 3,
+        "timers": 4,
+        "schedules": 0,
+    }
     stage.clock.advance(5)
     await watchdog.run_pass()
     await watchdog.run_pass()
-    assert values(readings.collect()["open_deadlines"]) == {"runs": 1, "activities": 0, "timers": 4}
+    assert values(readings.collect()["open_deadlines"]) == {
+        "runs": 1,
+        "activities": 0,
+        "timers": 4,
+        "schedules": 0,
+    }
 
 
 async def test_they_are_counted_once_for_a_collection(

@@ -47,12 +47,18 @@ PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
     (
         due.LOW_ENDS,
         (START,),
-        ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at", "ix_runs_owned"),
+        (
+            "ix_runs_deadline",
+            "ix_activities_deadline",
+            "ix_timers_fire_at",
+            "ix_schedules_look",
+            "ix_runs_owned",
+        ),
     ),
     (
         due.NEXT_DEADLINES,
-        (START, START, START),
-        ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at"),
+        (START, START, START, START),
+        ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at", "ix_schedules_look"),
     ),
     (due.DUE_RUNS, (START + 20, -1, -1, "", 10), ("ix_runs_deadline",)),
     (due.DUE_ACTIVITIES, (START + 20, -1, -1, "", 0, 10), ("ix_activities_deadline",)),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from outlast_runs.deadlines import Enforced
+from outlast_schedules.firing import FiredSlots
 from outlast_store.transitions.children import AppliedClosePolicy
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.primitives.times import iso
@@ -67,6 +69,37 @@ class EventLog:
             "lateness_s": lateness,
         }
         logger.debug("timer %s of run %s fired, %.3f s late", timer_id, run_id, lateness, extra=attributes)
+
+    def schedule_fired(self, fired: FiredSlots, late: Sequence[int]) -> None:
+        """Log what became of the due slots of a schedule.
+
+        Args:
+            fired: What became of them.
+            late: How late the workflows were started whose slots were on time, in microseconds.
+        """
+        if fired.paused_by is not None:
+            logger.warning(
+                "schedule %s is paused: workflow %s did not complete",
+                fired.schedule_id,
+                fired.paused_by,
+                extra={"schedule_id": fired.schedule_id, "workflow_id": fired.paused_by},
+            )
+        if fired.missed:
+            logger.warning(
+                "schedule %s missed %d slots, because nobody was there to fire them",
+                fired.schedule_id,
+                fired.missed,
+                extra={"schedule_id": fired.schedule_id, "missed": fired.missed},
+            )
+        if fired.started and logger.isEnabledFor(logging.DEBUG):
+            lateness = max(late, default=0) / 1_000_000
+            logger.debug(
+                "schedule %s started %d workflows, %.3f s late",
+                fired.schedule_id,
+                len(fired.started),
+                lateness,
+                extra={"schedule_id": fired.schedule_id, "lateness_s": lateness},
+            )
 
     def close_policy_applied(self, run_id: str, applied: AppliedClosePolicy) -> None:
         """Log one step of parent close policy.

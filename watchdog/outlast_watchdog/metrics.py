@@ -10,7 +10,7 @@ Open deadlines are counted only when a reader collects. A collection requests a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -23,33 +23,38 @@ from opentelemetry.metrics import (
 )
 
 from outlast_runs.deadlines import Enforced
+from outlast_schedules.firing import FiredSlots
 from outlast_watchdog.event_log import EventLog
-from outlast_watchdog.report import TIMER_FIRED, WatchdogReport
+from outlast_watchdog.report import SCHEDULE_FIRED, TIMER_FIRED, WatchdogReport
 from outlast_workflow.primitives.enums import TimeoutKind
 from outlast_workflow.primitives.metric import Metric
 
 METER: Final = "outlast.watchdog"
 LATENESS_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 DURATION_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-ENFORCED_KINDS: Final = (*(kind.value for kind in TimeoutKind), TIMER_FIRED)
+ENFORCED_KINDS: Final = (*(kind.value for kind in TimeoutKind), TIMER_FIRED, SCHEDULE_FIRED)
 
 
 ENFORCED: Final = Metric(
-    "outlast.watchdog.enforced", "counter", "{deadline}", ("kind",), "Deadlines enforced and timers fired"
+    "outlast.watchdog.enforced",
+    "counter",
+    "{deadline}",
+    ("kind",),
+    "Deadlines enforced, timers and schedules fired",
 )
 LATENESS: Final = Metric(
     "outlast.watchdog.lateness",
     "histogram",
     "s",
     ("kind",),
-    "How late each deadline was enforced or timer fired",
+    "How late each deadline was enforced, or timer or schedule fired",
 )
 ACTIONS: Final = Metric(
     "outlast.watchdog.actions",
     "counter",
     "{action}",
     ("kind",),
-    "Other actions: for children of closed parents, and for dead workers",
+    "Other actions: slots of schedules that started nothing, for children of closed parents, and for dead workers",
 )
 SET_ASIDE: Final = Metric(
     "outlast.watchdog.set_aside",
@@ -162,6 +167,12 @@ class MeasuringEventLog(EventLog):
         """See :class:`EventLog`."""
         self._metrics.late(TIMER_FIRED, at - fire_at)
         super().timer_fired(run_id, timer_id, fire_at, at)
+
+    def schedule_fired(self, fired: FiredSlots, late: Sequence[int]) -> None:
+        """See :class:`EventLog`."""
+        for microseconds in late:
+            self._metrics.late(SCHEDULE_FIRED, microseconds)
+        super().schedule_fired(fired, late)
 
 
 _made: WeakKeyDictionary[MeterProvider, WatchdogMetrics] = WeakKeyDictionary()

@@ -3,12 +3,13 @@
 1. run deadlines, so that nothing else is done for a run past its deadline;
 2. activity deadlines, before a rescue could restart what has expired;
 3. due timers;
-4. parent close policy: the children of chains that have ended, at most a hundred a change;
-5. lost workers: each is declared dead first (its row is deleted, so it can no longer renew). Then its runs and
+4. due slots of schedules;
+5. parent close policy: the children of chains that have ended, at most a hundred a change;
+6. lost workers: each is declared dead first (its row is deleted, so it can no longer renew). Then its runs and
    activities are found because their worker has no row. A pass that dies in between loses nothing: the next one, in
    any process, finds the same.
 
-The first three are found by one read. Their changes are handed to the journal in that order without waiting for one
+The first four are found by one read. Their changes are handed to the journal in that order without waiting for one
 another, so that one commit takes them all; the rest follows batch by batch. A row whose change is refused, or fails for
 a reason of its own, is *set aside*: counted, named once in the log, and passed over by the cursor. Only an error of the
 database itself ends the pass.
@@ -25,6 +26,10 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from outlast_runs.deadlines import Enforced, EnforceRunDeadline
+from outlast_schedules.action import options_of
+from outlast_schedules.due_slots import ON_TIME_US, DueSlots, due_slots
+from outlast_schedules.firing import FiredSlots, FireSchedule
+from outlast_schedules.specs.calendar import Calendar
 from outlast_store.journal.batch import Change
 from outlast_store.journal.journal import Journal
 from outlast_store.reads.due import count_due, list_lost_claimers, list_lost_owners
@@ -48,6 +53,10 @@ from outlast_watchdog.report import (
     CHILD_TERMINATED,
     CHILD_TIMED_OUT,
     RUN_RELEASED,
+    SCHEDULE_FIRED,
+    SCHEDULE_PAUSED,
+    SLOT_MISSED,
+    SLOT_SKIPPED,
     TIMER_FIRED,
     WORKER_LOST,
     WatchdogReport,
@@ -124,6 +133,22 @@ async def apply_all(journal: Journal, changes: Sequence[Change[Any]]) -> list[An
     return outcomes
 
 
+def _look_at(
+    _connection: Connection, rows: Sequence[scans.DueSchedule], now: int
+) -> list[tuple[Calendar, DueSlots] | RefusedError]:
+    """Return what is due in each schedule, or why it cannot be read."""
+    looks: list[tuple[Calendar, DueSlots] | RefusedError] = []
+    for row in rows:
+        try:
+            calendar = Calendar.from_json(row.row.spec)
+            _ = options_of(row.row.action)
+            looks.append((calendar, due_slots(calendar, row.row, now)))
+        except Exception as error:
+            what = f"schedule {row.schedule_id} cannot be read: {type(error).__name__}"
+            looks.append(RefusedError("undecodable", what))
+    return looks
+
+
 async def together(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Run steps concurrently to their ends, then raise what the first failed one raised."""
     for outcome in await asyncio.gather(*steps, return_exceptions=True):
@@ -186,6 +211,8 @@ class Pass:
             )
         if found.timers is not None:
             steps.append(self._drain("timers", scans.due_timers, self._fire, found.timers))
+        if found.schedules is not None:
+            steps.append(self._drain("schedules", scans.due_schedules, self._fire_schedules, found.schedules))
         due = bool(steps)
         await together(steps)
         if self._runs_ended or (peek.close_policies is not None and peek.close_policies <= now):
@@ -256,6 +283,53 @@ class Pass:
                 self.report.note_lateness(outcome.at - fire_at)
                 self._event_log.timer_fired(run_id, timer_id, fire_at, outcome.at)
         return handled
+
+    async def _fire_schedules(self, rows: list[scans.DueSchedule]) -> int:
+        rows.sort(key=lambda row: row.schedule_id)
+        environment = self._runtime.environment
+        handled = 0
+        # Cron texts are work of some hundred microseconds each, so a reader does it.
+        looks = await self._runtime.read(_look_at, rows, environment.clock.now())
+        changes: list[FireSchedule] = []
+        fires: dict[str, Callable[[int], int]] = {}
+        for row, look in zip(rows, looks, strict=True):
+            if isinstance(look, RefusedError):
+                self._set_aside("schedules", look, schedule_id=row.schedule_id)
+                continue
+            calendar, due = look
+            if not due.found and row.row.buffered is None and due.next_at == row.next_look_at:
+                continue  # it was read ahead, and is not due yet
+            fires[row.schedule_id] = partial(calendar.fire_at, row.schedule_id)
+            changes.append(FireSchedule(row.row, due, row.latest_run_id, environment))
+        for change, outcome in zip(changes, await self._apply(changes), strict=True):
+            schedule_id = change.row.schedule_id
+            if self._set_aside("schedules", outcome, schedule_id=schedule_id) or not isinstance(
+                outcome, FiredSlots
+            ):
+                continue
+            handled += 1
+            late = [
+                lateness
+                for slot, _ in outcome.started
+                if (lateness := outcome.at - fires[schedule_id](slot)) <= ON_TIME_US
+            ]
+            self._note_fired(outcome, late)
+        return handled
+
+    def _note_fired(self, fired: FiredSlots, late: list[int]) -> None:
+        for kind, number in (
+            (SCHEDULE_FIRED, len(fired.started)),
+            (SLOT_SKIPPED, fired.skipped),
+            (SLOT_MISSED, fired.missed),
+            (SCHEDULE_PAUSED, 0 if fired.paused_by is None else 1),
+        ):
+            if number:
+                self.report.count(kind, number)
+        for microseconds in late:
+            self.report.note_lateness(microseconds)
+        if fired.more:
+            self.report.reached_limit = True
+        self._event_log.schedule_fired(fired, late)
 
     def _due_close_policies(
         self, connection: Connection, now: int, cursor: scans.DueClosePolicy | None, limit: int

@@ -8,6 +8,10 @@ from typing import Any
 from outlast_workflow.primitives.times import iso
 
 TIMER_FIRED = "timer_fired"
+SCHEDULE_FIRED = "schedule_fired"
+SLOT_SKIPPED = "slot_skipped"
+SLOT_MISSED = "slot_missed"
+SCHEDULE_PAUSED = "schedule_paused"
 CHILD_TERMINATED = "child_terminated"
 CHILD_CANCEL_REQUESTED = "child_cancel_requested"
 CHILD_TIMED_OUT = "child_timed_out"
@@ -22,12 +26,13 @@ class WatchdogReport:
 
     Attributes:
         passed_at: When it began, in microseconds since the epoch.
-        counts: The number of actions by kind: the six timeout kinds, ``timer_fired``, the children of closed parents
-            (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``, ``run_released``
-            and ``activity_rescued``. Kinds that did not occur are absent.
+        counts: The number of actions by kind: the six timeout kinds, ``timer_fired``, ``schedule_fired``
+            (workflows that schedules started), ``slot_skipped``, ``slot_missed``, ``schedule_paused``, the children of
+            closed parents (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``,
+            ``run_released`` and ``activity_rescued``. Kinds that did not occur are absent.
         worst_lateness_s: How late the latest deadline or timer was, in seconds.
         set_aside: How many rows could not be handled in this pass; each is named once in the log.
-        left: What is still due by kind (``runs``, ``activities``, ``timers``, ``cascades``, ``workers``,
+        left: What is still due by kind (``runs``, ``activities``, ``timers``, ``schedules``, ``cascades``, ``workers``,
             ``lost_work``), rows set aside included, counted up to 10,000. Kinds with nothing left are absent.
         reached_limit: Whether more would have been done without a limit.
         next_deadline_at: The nearest deadline ahead, in microseconds since the epoch.

@@ -13,6 +13,8 @@ from sqlalchemy import Connection
 
 from outlast_store.reads import due
 from outlast_store.reads.due import BEGINNING
+from outlast_store.reads.schedules import find_latest_run, read_due_schedules
+from outlast_store.schema.rows import ScheduleRow
 
 
 @dataclass(slots=True, frozen=True)
@@ -22,6 +24,7 @@ class Peek:
     runs: int | None
     activities: int | None
     timers: int | None
+    schedules: int | None
     close_policies: int | None
     leases: int | None
     leases_ahead: bool
@@ -30,8 +33,8 @@ class Peek:
 
     @property
     def nearest_deadline(self) -> int | None:
-        """The nearest of all deadlines and timers. Leases do not count: every interval polls them."""
-        return _least(self.runs, self.activities, self.timers)
+        """The nearest of all deadlines, timers and schedules. Leases do not count: every interval polls them."""
+        return _least(self.runs, self.activities, self.timers, self.schedules)
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,6 +63,16 @@ class DueTimer:
     fire_at: int
     run_id: str
     timer_id: int
+
+
+@dataclass(slots=True, frozen=True)
+class DueSchedule:
+    """A schedule that has something to do, and the latest run of what it started last, if there is one."""
+
+    next_look_at: int
+    schedule_id: str
+    row: ScheduleRow
+    latest_run_id: str | None
 
 
 @dataclass(slots=True, frozen=True)
@@ -95,6 +108,7 @@ class Scan:
     runs: list[DueRun] | None
     activities: list[DueActivity] | None
     timers: list[DueTimer] | None
+    schedules: list[DueSchedule] | None
 
 
 def _least(*instants: int | None) -> int | None:
@@ -103,10 +117,12 @@ def _least(*instants: int | None) -> int | None:
 
 def peek(connection: Connection, now: int) -> Peek:
     """Return whether anything is due, and when the next thing is."""
-    runs, activities, timers, close_policies, leases, ahead, owners, claimers = due.read_low_ends(
+    runs, activities, timers, schedules, cascades, leases, ahead, owners, claimers = due.read_low_ends(
         connection, now
     )
-    return Peek(runs, activities, timers, close_policies, leases, bool(ahead), bool(owners), bool(claimers))
+    return Peek(
+        runs, activities, timers, schedules, cascades, leases, bool(ahead), bool(owners), bool(claimers)
+    )
 
 
 def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:
@@ -119,14 +135,16 @@ def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:
         limit: Rows of each kind at most.
     """
     seen = peek(connection, now)
-    runs = activities = timers = None
+    runs = activities = timers = schedules = None
     if seen.runs is not None and seen.runs <= now:
         runs = due_runs(connection, until, None, limit)
     if seen.activities is not None and seen.activities <= now:
         activities = due_activities(connection, until, None, limit)
     if seen.timers is not None and seen.timers <= now:
         timers = due_timers(connection, until, None, limit)
-    return Scan(seen, runs, activities, timers)
+    if seen.schedules is not None and seen.schedules <= now:
+        schedules = due_schedules(connection, now, None, limit)
+    return Scan(seen, runs, activities, timers, schedules)
 
 
 def nearest_deadline(connection: Connection, after: int = BEGINNING) -> int | None:
@@ -157,6 +175,21 @@ def due_timers(connection: Connection, now: int, cursor: DueTimer | None, limit:
     if cursor is not None:
         position = (cursor.fire_at, cursor.run_id, cursor.timer_id)
     return [DueTimer(*row) for row in due.read_due_timers(connection, now, position, limit)]
+
+
+def due_schedules(
+    connection: Connection, now: int, cursor: DueSchedule | None, limit: int
+) -> list[DueSchedule]:
+    """Return schedules that have something to do."""
+    position = (cursor.next_look_at, cursor.schedule_id) if cursor is not None else (BEGINNING, "")
+    found: list[DueSchedule] = []
+    for row in read_due_schedules(connection, now, position, limit):
+        latest = None
+        if row.last_workflow_id is not None and row.last_first_run_id is not None:
+            latest = find_latest_run(connection, row.last_workflow_id, row.last_first_run_id)
+        at = row.next_look_at if row.next_look_at is not None else now
+        found.append(DueSchedule(at, row.schedule_id, row, latest[0] if latest is not None else None))
+    return found
 
 
 def due_close_policies(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from outlast.blocking.client import Client
     from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
     from outlast.blocking.queues import BlockingQueues
+    from outlast.blocking.schedules import BlockingScheduleHandle, BlockingSchedules
     from outlast_workflow.errors.context import BlockedLoopError
     from outlast_workflow.errors.result import StillRunningError
 
@@ -20,6 +21,8 @@ __all__ = [
     "BlockingHandle",
     "BlockingListing",
     "BlockingQueues",
+    "BlockingScheduleHandle",
+    "BlockingSchedules",
     "BlockingUpdateHandle",
     "Client",
     "StillRunningError",
@@ -36,6 +39,10 @@ _member = lazy_names(
             "BlockingUpdateHandle",
         ),
         "outlast.blocking.queues": ("BlockingQueues",),
+        "outlast.blocking.schedules": (
+            "BlockingScheduleHandle",
+            "BlockingSchedules",
+        ),
         "outlast_workflow.errors.context": ("BlockedLoopError",),
         "outlast_workflow.errors.result": ("StillRunningError",),
     },

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, Unpac
 from outlast.blocking.bulk import BlockingBulk
 from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
 from outlast.blocking.queues import BlockingQueues
+from outlast.blocking.schedules import BlockingSchedules
 from outlast.blocking.thread import Caller, ThreadCaller, refuse_on_a_loop
 from outlast.client import client as asynchronous
 from outlast.client.activity_ids import ActivityIds
@@ -188,6 +189,11 @@ class Client:
     def execute(self, workflow: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
         """Start a workflow and wait for its result."""
         return self._caller.call(lambda: self._client.execute(workflow, *args, **options))
+
+    @property
+    def schedules(self) -> BlockingSchedules:
+        """The schedules of the database."""
+        return BlockingSchedules(self._client.schedules, self._caller)
 
     # --- signals and updates ----------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from outlast_workflow.primitives.lazy_names import names_of_class
 if TYPE_CHECKING:
     from outlast.client.bulk import Bulk
     from outlast.client.handle import WorkflowHandle
+    from outlast.client.schedules.schedules import Schedules
     from outlast.client.update_handle import UpdateHandle, WaitFor
     from outlast.visibility.filters import Filters
     from outlast_workflow.options.validation import Seconds
@@ -392,6 +393,13 @@ class Client(Reader):
         """
         handle = self.handle(workflow_id, run_id=run_id)
         return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules: ``await client.schedules.create("nightly", Report.run, spec=Cron("0 2 * * *"))``."""
+        from outlast.client.schedules.schedules import Schedules
+
+        return Schedules(self._context)
 
     def bulk(
         self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]

@@ -65,6 +65,7 @@ class Reader(Connection):
         self._visibility = Visibility(runtime, self.handle)
         self._histories = Histories(runtime)
         self.queues = Queues(runtime)
+        self._context = context
 
     def handle(
         self,
@@ -106,6 +107,7 @@ class Reader(Connection):
             parent: The id of the workflow that started the run as its child.
             queue: The queue that the run was started in.
             partition_key: Its partition there.
+            schedule: The id of the schedule that started the run's chain.
             run_ids: The runs with these ids, 1000 at most.
             where: Search attributes by name: a value, several of which one must match, or a :class:`Range`. A list
                 matches if one of its items does.

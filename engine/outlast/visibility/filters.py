@@ -8,8 +8,10 @@ from typing import Any, Final, TypedDict
 
 from outlast.visibility.where import Range, wanted_attributes
 from outlast_store.reads.run_listing import RunFilter
+from outlast_store.schema.search_index import Wanted
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import advice
+from outlast_workflow.options.search_attributes import SCHEDULE_ATTRIBUTE
 from outlast_workflow.options.validation import validate_name, validate_workflow_id
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 from outlast_workflow.primitives.times import from_datetime
@@ -31,6 +33,7 @@ class Filters(TypedDict, total=False):
     parent: str | None
     queue: str | None
     partition_key: str | None
+    schedule: str | None
     run_ids: Iterable[str] | None
     where: Mapping[str, WhereValue] | None
     created_after: datetime | None
@@ -70,6 +73,7 @@ def run_filter(
     parent: str | None = None,
     queue: str | None = None,
     partition_key: str | None = None,
+    schedule: str | None = None,
     where: Mapping[str, WhereValue] | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
@@ -107,7 +111,7 @@ def run_filter(
         parent=None if parent is None else validate_name("parent", parent),
         queue=None if queue is None else validate_name("queue", queue),
         partition_key=None if partition_key is None else validate_name("partition key", partition_key),
-        where=wanted_attributes(where),
+        where=wanted_attributes(where) + _schedule(schedule),
         created_after=_instant("created after", created_after),
         created_before=_instant("created before", created_before),
         started_after=_instant("started after", started_after),
@@ -149,6 +153,12 @@ def _statuses(status: Any) -> tuple[str, ...]:
     if not chosen:
         raise InvalidOptionError("status must name at least one: leave it out for all", field="status")
     return tuple(chosen)
+
+
+def _schedule(schedule_id: Any) -> tuple[Wanted, ...]:
+    if schedule_id is None:
+        return ()
+    return wanted_attributes({SCHEDULE_ATTRIBUTE: validate_name("schedule", schedule_id)})
 
 
 def _run_ids(run_ids: Any) -> tuple[str, ...]:

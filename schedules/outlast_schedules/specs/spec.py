@@ -117,7 +117,7 @@ class At(Spec):
 
     def __str__(self) -> str:
         more = f" and {len(self._sorted) - 1} more" if len(self._sorted) > 1 else ""
-        return f"at {iso(self._sorted[0])}{more}"
+        return f"at {iso(min(self._sorted))}{more}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return At, self.instants

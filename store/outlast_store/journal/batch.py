@@ -138,6 +138,7 @@ class Batch(LockedRows):
         """The queues' rows that this batch has written."""
         self._attempts: list[Values] = []
         self._failures: list[Values] = []
+        self._due: list[int] = []
         self._touched = False
 
     def load(self, changes: Sequence[Change[Any]]) -> None:
@@ -310,10 +311,15 @@ class Batch(LockedRows):
         """Insert a failure row."""
         self._failures.append(tuple(vars(row).values()))
 
+    def note_due(self, at: int) -> None:
+        """Tell the watchdog of this process when a row that it does not hear of otherwise will be due."""
+        self._due.append(at)
+
     def execute(self, text: str, values: Values) -> int:
         """Run a writing statement (with ``?`` marks) that has no batch form; return how many rows it changed."""
-        self._touched = True
         changed: int = self.raw.exec_driver_sql(self.raw.marked(text), values).rowcount
+        if changed:
+            self._touched = True
         return changed
 
     # --- the end ----------------------------------------------------------------------------------------------------
@@ -366,7 +372,7 @@ class Batch(LockedRows):
                 run_id: self.run_rows[run_id].row for run_id in run_ids if run_id in self.run_rows
             }
         committed.queues = self.queues
-        committed.timers = list(self._open.added_timers.values())
+        committed.timers = [*self._open.added_timers.values(), *self._due]
         committed.answered = self.answered
         committed.asked = self.asked
         return committed

@@ -55,6 +55,7 @@ class Committed:
         self.queues: Mapping[str, QueueRow] = _NONE
         """The queues that were defined, changed or deleted."""
         self.timers: list[int] = []
+        """When the timers fire that it wrote, and when the schedules are due that it changed."""
         self.answered: dict[RequestKey, Answer] = {}
         """The requests that were accepted or answered."""
         self.asked = False

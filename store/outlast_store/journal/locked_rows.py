@@ -170,6 +170,16 @@ class LockedRows:
         found: list[Values] = self.raw.exec_driver_sql(self.raw.marked(text), values).fetchall()
         return found
 
+    def lock(self, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> list[Values]:
+        """Return whole rows by key, locked, of a table that no other method knows.
+
+        Args:
+            table: Which table.
+            keys: The key's columns.
+            rows: The keys' values, in order.
+        """
+        return self._statements.lock(self.raw, table, keys, rows)
+
     def read(self, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> list[Values]:
         """Return whole rows by key, in no order, without locks: for what never changes once it is there.
 

@@ -45,6 +45,7 @@ LOW_ENDS = f"""
         (SELECT MIN(next_deadline_at) FROM workflow_runs WHERE next_deadline_at IS NOT NULL),
         (SELECT MIN(next_deadline_at) FROM activity_executions WHERE next_deadline_at IS NOT NULL),
         (SELECT MIN(fire_at) FROM timers),
+        (SELECT MIN(next_look_at) FROM schedules WHERE next_look_at IS NOT NULL),
         (SELECT MIN(cascade_at) FROM workflow_runs WHERE cascade_at IS NOT NULL),
         (SELECT MIN(lease_expires_at) FROM workers),
         EXISTS (SELECT 1 FROM workers WHERE lease_expires_at - lease_duration > ?),
@@ -55,7 +56,8 @@ NEXT_DEADLINES = """
     SELECT
         (SELECT MIN(next_deadline_at) FROM workflow_runs WHERE next_deadline_at > ?),
         (SELECT MIN(next_deadline_at) FROM activity_executions WHERE next_deadline_at > ?),
-        (SELECT MIN(fire_at) FROM timers WHERE fire_at > ?)"""
+        (SELECT MIN(fire_at) FROM timers WHERE fire_at > ?),
+        (SELECT MIN(next_look_at) FROM schedules WHERE next_look_at > ?)"""
 
 DUE_RUNS = """
     SELECT next_deadline_at, run_id, workflow_id, retry_policy IS NOT NULL FROM workflow_runs
@@ -100,6 +102,7 @@ DUE = {
     "runs": "SELECT 1 FROM workflow_runs WHERE next_deadline_at <= ? LIMIT ?",
     "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at <= ? LIMIT ?",
     "timers": "SELECT 1 FROM timers WHERE fire_at <= ? LIMIT ?",
+    "schedules": "SELECT 1 FROM schedules WHERE next_look_at <= ? LIMIT ?",
     "cascades": "SELECT 1 FROM workflow_runs WHERE cascade_at <= ? LIMIT ?",
     "workers": "SELECT 1 FROM workers WHERE lease_expires_at <= ? LIMIT ?",
 }
@@ -108,21 +111,22 @@ OPEN = {
     "runs": "SELECT 1 FROM workflow_runs WHERE next_deadline_at IS NOT NULL LIMIT ?",
     "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at IS NOT NULL LIMIT ?",
     "timers": "SELECT 1 FROM timers LIMIT ?",
+    "schedules": "SELECT 1 FROM schedules WHERE next_look_at IS NOT NULL LIMIT ?",
 }
 
 
 def read_low_ends(connection: Connection, now: int) -> Values:
     """Return the earliest instant of each kind, ``None`` where there is none, and whether owners or claimers are lost.
 
-    In order: run deadlines, activity deadlines, timers, close policies, leases, whether a lease ends further ahead than
-    it lasts, lost owners, lost claimers.
+    In order: run deadlines, activity deadlines, timers, schedules, close policies, leases, whether a lease ends further
+    ahead than it lasts, lost owners, lost claimers.
     """
     return fetch(connection, LOW_ENDS, (now + CLOCKS_DIFFER_BY_US,))[0]
 
 
 def read_next_deadlines(connection: Connection, after: int) -> Values:
-    """Return the earliest run deadline, activity deadline and timer after an instant."""
-    return fetch(connection, NEXT_DEADLINES, (after, after, after))[0]
+    """Return the earliest run deadline, activity deadline, timer and look at a schedule after an instant."""
+    return fetch(connection, NEXT_DEADLINES, (after,) * 4)[0]
 
 
 def read_due_runs(connection: Connection, until: int, position: tuple[int, str], limit: int) -> list[Values]:

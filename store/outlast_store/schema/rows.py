@@ -270,6 +270,71 @@ class PartitionRow(Row):
     expires_at: int
 
 
+@dataclass(eq=False)
+class ScheduleRow(Row):
+    """A schedule. Instants and the window are in microseconds.
+
+    Attributes:
+        schedule_id: Its id.
+        version: It rises with every write. Each write names the version that it was made from.
+        workflow_type: What it starts.
+        task_queue: Where.
+        input: The arguments, as JSON text.
+        action: The options of each start, as JSON text.
+        spec: The calendar, as JSON text.
+        overlap: What it does with a slot while the workflow that it started last is open.
+        catch_up: What it does about slots that nobody was there to fire.
+        catch_up_window: How old such a slot may be.
+        pause_on_failure: Whether it pauses when a workflow that it started fails.
+        paused_at: When it was paused; ``None`` if it is not.
+        note: What its users, or a pause, say about it.
+        max_runs: How many slots it may start in all; ``None``: no limit.
+        remaining_runs: How many of them are left.
+        decided_until: Slots up to this instant are decided; none of them is looked at again.
+        last_slot_at: The slot that it started last.
+        next_look_at: When it has something to do; ``None`` if never.
+        buffered: The slots that wait for the open workflow to end, as a JSON array.
+        last_workflow_id: The workflow that it started last.
+        last_first_run_id: The first run of its chain.
+        failed_run_id: The failed run for which it was paused.
+        recent: What became of the last slots, as a JSON array.
+        started: How many slots it has started.
+        skipped: How many it has left out.
+        missed: How many were missed.
+        created_at: When it was created.
+        updated_at: When a user changed it last.
+    """
+
+    schedule_id: str
+    version: int
+    workflow_type: str
+    task_queue: str
+    input: str
+    action: str
+    spec: str
+    overlap: str
+    catch_up: str
+    catch_up_window: int
+    pause_on_failure: bool
+    paused_at: int | None
+    note: str | None
+    max_runs: int | None
+    remaining_runs: int | None
+    decided_until: int
+    last_slot_at: int | None
+    next_look_at: int | None
+    buffered: str | None
+    last_workflow_id: str | None
+    last_first_run_id: str | None
+    failed_run_id: str | None
+    recent: str | None
+    started: int
+    skipped: int
+    missed: int
+    created_at: int
+    updated_at: int
+
+
 RequestKey = tuple[str, str, str]
 """A request's key: the first run of the chain, the kind, and the request's id."""
 

@@ -38,6 +38,7 @@ def started_event(
     last_result: Payload | None = None,
     headers: Any = None,
     parent: dict[str, Any] | None = None,
+    schedule: dict[str, Any] | None = None,
 ) -> WorkflowStarted:
     """Return the first event of a run, made from its row.
 
@@ -49,6 +50,7 @@ def started_event(
         last_result: What the latest run before it that completed returned, if one did.
         headers: The headers of the start.
         parent: The parent's workflow, run, command and close policy, if it has one.
+        schedule: The schedule that started its chain and the slot, if one did.
     """
     deadline, run_deadline = run.execution_deadline_at, run.run_deadline_at
     delay = run.not_before - run.created_at
@@ -76,6 +78,7 @@ def started_event(
         parent=parent,
         headers=headers,
         summary=run.summary,
+        schedule=schedule,
     )
 
 

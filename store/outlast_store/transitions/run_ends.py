@@ -244,6 +244,7 @@ def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None 
         last_result=started.last_result,
         headers=started.headers,
         parent=started.parent,
+        schedule=started.schedule,
     )
     row = add_next_run(batch, run, following, event)
     requests.move_signals(batch, row, requests.unhandled(batch, run))

@@ -9,6 +9,8 @@
     ├── WorkflowNotFoundError                  no workflow has this id
     │   └── RunNotFoundError                   … or not this run
     ├── WorkflowClosedError                    the workflow has already ended
+    ├── ScheduleNotFoundError                  no schedule has this id
+    ├── ScheduleExistsError                    the schedule id is taken
     ├── UnknownWorkflowTypeError               no such workflow is registered on this worker
     ├── RefusedError                           a change found the run or activity in another state than it expected
     ├── ResetRefusedError                      the workflow cannot be reset, or not to that point
@@ -135,6 +137,8 @@ from outlast_workflow.errors.task import (
 )
 from outlast_workflow.errors.workflows import (
     RunNotFoundError,
+    ScheduleExistsError,
+    ScheduleNotFoundError,
     UnknownWorkflowTypeError,
     WorkflowAlreadyStartedError,
     WorkflowClosedError,
@@ -183,6 +187,8 @@ __all__ = [
     "ResetRefusedError",
     "RestrictedWorkflowAccessError",
     "RunNotFoundError",
+    "ScheduleExistsError",
+    "ScheduleNotFoundError",
     "SchemaMissingError",
     "SchemaTooNewError",
     "SchemaTooOldError",

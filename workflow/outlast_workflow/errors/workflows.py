@@ -1,4 +1,4 @@
-"""Workflows that are missing, closed, or already there."""
+"""Workflows and schedules that are missing, closed, or already there."""
 
 from __future__ import annotations
 
@@ -77,3 +77,28 @@ class UnknownWorkflowTypeError(OutlastError):
         )
         self.type_name = type_name
         self.known = list(known)
+
+
+class ScheduleNotFoundError(OutlastError):
+    """No schedule has this id."""
+
+    facts: ClassVar[tuple[str, ...]] = ("schedule_id",)
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(
+            f"there is no schedule {schedule_id!r}: check the id and the database, or see `outlast schedule list`"
+        )
+        self.schedule_id = schedule_id
+
+
+class ScheduleExistsError(OutlastError):
+    """The schedule id is taken."""
+
+    facts: ClassVar[tuple[str, ...]] = ("schedule_id",)
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(
+            f"there is a schedule {schedule_id!r} already: choose another id, or if_exists='update' to change it, "
+            "or if_exists='keep' to leave it as it is"
+        )
+        self.schedule_id = schedule_id

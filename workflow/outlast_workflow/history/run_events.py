@@ -15,7 +15,8 @@ class WorkflowStarted(Event):
     ``reset`` is set for a run that continues another run's history: the other's ``run_id``, the ``seq`` up to which the
     events are the other's, and ``seeds``, pairs of a seq and the seed that holds after it, one for each reset so far.
     ``last_failure`` is the latest failure of a run before this one, ``last_result`` the latest result. Retries and
-    continue-as-new pass them on.
+    continue-as-new pass them on, and so does a schedule to the workflow that it starts next. ``schedule`` is set where
+    a schedule started the chain: ``schedule_id``, and ``scheduled_at``, the slot.
     """
 
     inbound = True
@@ -43,6 +44,7 @@ class WorkflowStarted(Event):
     reset: dict[str, Any] | None = None
     summary: str | None = None
     last_result: Payload | None = None
+    schedule: dict[str, Any] | None = None
 
 
 @record

@@ -26,6 +26,9 @@ SearchValue = str | int | float | bool | datetime | list[str]
 Document = dict[str, Any]
 """Attributes as plain JSON values."""
 
+SCHEDULE_ATTRIBUTE: Final = "outlast_schedule"
+"""The attribute by which the workflows of a schedule are found. The engine writes it."""
+
 MOST_NAME_BYTES: Final = 200
 MOST_TEXT_BYTES: Final = 2_000
 """Name, value and run id together are an index key, and one of PostgreSQL holds at most 2,704 bytes."""

@@ -113,6 +113,33 @@ class DuplicatePolicy(StrEnum):
     TERMINATE_EXISTING = "terminate_existing"
 
 
+class Overlap(StrEnum):
+    """What a schedule does with a slot while the workflow that it started last is open.
+
+    ``skip``: leave the slot out. ``buffer_one``: start one workflow afterwards, however many slots pass meanwhile.
+    ``buffer_all``: start one for each of them, one after the other. ``cancel_other``: ask the open one to cancel, then
+    start. ``terminate_other``: terminate the open one and start at once. ``allow_all``: start at once.
+    """
+
+    SKIP = "skip"
+    BUFFER_ONE = "buffer_one"
+    BUFFER_ALL = "buffer_all"
+    CANCEL_OTHER = "cancel_other"
+    TERMINATE_OTHER = "terminate_other"
+    ALLOW_ALL = "allow_all"
+
+
+class CatchUp(StrEnum):
+    """What a schedule does about slots that nobody was there to fire.
+
+    ``latest``: start the newest of them. ``all``: start each. ``none``: only count them.
+    """
+
+    LATEST = "latest"
+    ALL = "all"
+    NONE = "none"
+
+
 class ParentClosePolicy(StrEnum):
     """What happens to a child that is still open when its parent's chain ends."""
 

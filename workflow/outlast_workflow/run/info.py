@@ -23,6 +23,14 @@ class ParentInfo:
     run_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleInfo:
+    """The schedule that started the workflow, and the slot that it is for."""
+
+    schedule_id: str
+    scheduled_at: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowInfo:
     """The run as ``workflow.info()`` shows it, the same on every replay.
@@ -31,7 +39,8 @@ class WorkflowInfo:
     ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this workflow task.
     ``last_failure`` is how the latest run before this one that failed did so, ``last_result`` what the latest one that
     completed returned, as plain JSON: ``workflow.last_result(Type)`` reads it as a type. Both pass on to the runs that
-    follow by retry or continue-as-new.
+    follow by retry or continue-as-new, and to what the same schedule starts next. ``schedule`` is the schedule that
+    started the workflow, if one did.
     """
 
     workflow_id: str
@@ -56,6 +65,7 @@ class WorkflowInfo:
     continue_as_new_suggested: bool
     last_failure: BaseException | None
     last_result: Any
+    schedule: ScheduleInfo | None
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("WorkflowInfo")
@@ -99,11 +109,18 @@ def info_of(
         last_result=None
         if started.last_result is None
         else converter.decode(started.last_result, what="the last result"),
+        schedule=_schedule(started.schedule),
     )
 
 
 def _parent(document: dict[str, Any] | None) -> ParentInfo | None:
     return None if document is None else ParentInfo(document["workflow_id"], document["run_id"])
+
+
+def _schedule(document: dict[str, Any] | None) -> ScheduleInfo | None:
+    if document is None:
+        return None
+    return ScheduleInfo(document["schedule_id"], datetime.fromisoformat(document["scheduled_at"]))
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -65,7 +65,8 @@ _SHOWN: Final[dict[str, str]] = {
     "WorkflowStarted": (
         "workflow_id workflow_type task_queue first_run_id run_number attempt seed priority "
         "execution_timeout_seconds run_timeout_seconds execution_deadline_at run_deadline_at previous_run_id "
-        "start_delay_seconds retry_policy search_attributes last_failure parent reset summary"
+        "start_delay_seconds retry_policy search_attributes last_failure parent reset summary "
+        "schedule"
     ),
     "WorkflowTaskCompleted": (
         "through own at commands history_events history_bytes python build_id flags buffered suggested"

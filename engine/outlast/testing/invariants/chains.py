@@ -90,6 +90,8 @@ def _check_handed_on(number: int, before: list[Event], after: list[Event]) -> It
         yield f"run {number} has another last failure than the run before it hands on"
     if following.last_result != first.last_result:
         yield f"run {number} has another last result than the run before it"
+    if following.schedule != first.schedule:
+        yield f"run {number} has another schedule than the run before it"
 
 
 def is_reset(history: Story | None) -> bool:

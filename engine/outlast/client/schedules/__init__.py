@@ -1,0 +1,1 @@
+"""Schedules as clients see them: declared, created, changed, described, triggered and backfilled."""

@@ -1,0 +1,332 @@
+"""A handle to one schedule: describe it, change it, fire it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final, Literal, TypedDict, Unpack
+
+from sqlalchemy import Connection
+
+from outlast.client.context import ClientContext
+from outlast.client.handle import WorkflowHandle
+from outlast.client.schedules.definition import (
+    check_queue,
+    checked_catch_up,
+    checked_flag,
+    checked_max_runs,
+    checked_overlap,
+)
+from outlast.client.schedules.views import BackfillResult, ScheduleDescription, description
+from outlast_schedules.action import MOST_REQUEST_ID, options_of, slot_workflow_id
+from outlast_schedules.changes import (
+    BackfillSchedule,
+    ChangeSchedule,
+    DeleteSchedule,
+    TriggerSchedule,
+    limit_runs,
+    pausing,
+    resuming,
+)
+from outlast_schedules.due_slots import MOST_STARTS
+from outlast_schedules.firing import Start
+from outlast_schedules.specs.calendar import Calendar
+from outlast_schedules.specs.spec import Spec, instant_of
+from outlast_store.reads.schedules import find_latest_run, find_schedule
+from outlast_store.schema.rows import ScheduleRow
+from outlast_workflow.errors import InvalidOptionError, ScheduleNotFoundError
+from outlast_workflow.options.other_names import refuse_unknown
+from outlast_workflow.options.validation import (
+    Seconds,
+    duration_seconds,
+    integer,
+    validate_name,
+    validate_reason,
+    validate_task_queue,
+)
+from outlast_workflow.primitives.enums import CatchUp, Overlap
+from outlast_workflow.primitives.times import microseconds
+
+MOST_NEXT: Final = 1_000
+DEFAULT_NEXT: Final = 10
+_TRIGGER_OVERLAPS: Final = (Overlap.SKIP, Overlap.TERMINATE_OTHER, Overlap.ALLOW_ALL)
+
+
+class ScheduleUpdate(TypedDict, total=False):
+    """What :meth:`ScheduleHandle.update` can change; :class:`outlast.Schedule` explains the fields."""
+
+    spec: Spec | Sequence[Spec]
+    exclude: Spec | Sequence[Spec]
+    start_at: datetime | None
+    end_at: datetime | None
+    jitter: Seconds
+    overlap: Overlap | str
+    catch_up: CatchUp | str
+    catch_up_window: Seconds
+    pause_on_failure: bool
+    max_runs: int | None
+    note: str | None
+    task_queue: str
+    args: Sequence[Any]
+
+
+_OF_THE_CALENDAR: Final = {"spec": "specs", "exclude": "exclude", "start_at": "start_at", "end_at": "end_at"}
+
+
+class ScheduleHandle:
+    """One schedule. Only using the handle tells whether there is one.
+
+    Attributes:
+        schedule_id: Its id.
+    """
+
+    def __init__(self, context: ClientContext, schedule_id: str) -> None:
+        self._context = context
+        self.schedule_id = schedule_id
+
+    def __repr__(self) -> str:
+        return f"ScheduleHandle({self.schedule_id!r})"
+
+    async def describe(self, *, next: int = DEFAULT_NEXT) -> ScheduleDescription:
+        """Describe the schedule, with the slots to come.
+
+        Args:
+            next: How many of those, 0 to 1,000.
+
+        Raises:
+            ScheduleNotFoundError: There is none.
+        """
+        most = integer("next", next, 0, MOST_NEXT)
+        now = self._context.runtime.environment.clock.now()
+        found = await self._context.runtime.read(_described, self.schedule_id, now, most)
+        if found is None:
+            raise ScheduleNotFoundError(self.schedule_id)
+        return found
+
+    async def pause(self, note: str | None = None) -> None:
+        """Pause the schedule; its slots pass and are not missed.
+
+        Args:
+            note: Why, for those who find it paused.
+
+        Raises:
+            ScheduleNotFoundError: There is none.
+        """
+        await self._change(pausing(validate_reason(note)))
+
+    async def resume(self, note: str | None = None) -> None:
+        """Let the schedule go on from now.
+
+        Args:
+            note: A note in place of the one that it has.
+
+        Raises:
+            ScheduleNotFoundError: There is none.
+        """
+        await self._change(resuming(validate_reason(note)))
+
+    async def update(self, **fields: Unpack[ScheduleUpdate]) -> None:
+        """Change the schedule; what is not given stays. Another calendar counts from now.
+
+        Args:
+            **fields: The fields of :class:`ScheduleUpdate`. ``args`` are those of the workflow.
+
+        Raises:
+            InvalidOptionError: A value is not valid, or the schedule would never fire; nothing was written.
+            ScheduleNotFoundError: There is none.
+        """
+        known = tuple(ScheduleUpdate.__annotations__)
+        unknown = {name: value for name, value in fields.items() if name not in known}
+        if unknown:
+            refuse_unknown("update", unknown, known)
+        row = await self._row()
+        edited = row.copy()
+        edit = self._edit(fields)
+        # Whatever can be wrong with the fields is found before anything is written.
+        edit(edited, 0)
+        if edited.spec != row.spec:
+            check_fires(edited, self._context.runtime.environment.clock.now())
+        await self._change(edit)
+
+    async def delete(self) -> None:
+        """Delete the schedule. The workflows that it has started stay.
+
+        Raises:
+            ScheduleNotFoundError: There is none.
+        """
+        await self._context.runtime.journal.apply(DeleteSchedule(self.schedule_id))
+
+    async def trigger(
+        self,
+        *,
+        overlap: Literal["skip", "terminate_other", "allow_all"] | Overlap = Overlap.ALLOW_ALL,
+        request_id: str | None = None,
+    ) -> WorkflowHandle[Any]:
+        """Start what the schedule starts, now. No slot is used, and a paused schedule can be triggered too.
+
+        Args:
+            overlap: What happens to the workflow started last if it is open: ``allow_all`` leaves it alone, ``skip``
+                raises an error instead of starting another, ``terminate_other`` terminates it.
+            request_id: A key of your own, at most 40 characters. Triggers with the same key start one workflow.
+
+        Raises:
+            ScheduleNotFoundError: There is none.
+            WorkflowAlreadyStartedError: The workflow started last is open, and ``overlap`` is ``skip``.
+        """
+        how = checked_overlap(overlap)
+        if how not in _TRIGGER_OVERLAPS:
+            known = ", ".join(_TRIGGER_OVERLAPS)
+            raise InvalidOptionError(f"overlap of a trigger must be one of {known}", field="overlap")
+        runtime = self._context.runtime
+        environment = runtime.environment
+        if request_id is None:
+            key = environment.ids.next()
+        else:
+            key = validate_name("request id", request_id)
+            if len(key) > MOST_REQUEST_ID:
+                raise InvalidOptionError(
+                    f"request id must be at most {MOST_REQUEST_ID} characters here", field="request_id"
+                )
+        found = await runtime.read(_with_latest_run, self.schedule_id)
+        if found is None:
+            raise ScheduleNotFoundError(self.schedule_id)
+        row, latest = found
+        workflow_id = f"{self.schedule_id}-trigger-{key}"
+        change = TriggerSchedule(row, workflow_id, how, latest, environment)
+        done = await runtime.journal.apply(change)
+        ending = runtime.run_ends.subscribe(done.run_id)
+        return WorkflowHandle(self._context, workflow_id, done.run_id, None, ending, existed=not done.created)
+
+    async def backfill(self, start_time: datetime, end_time: datetime) -> BackfillResult:
+        """Start the slots of a time that has passed, whatever the overlap policy says.
+
+        Each has the workflow id that it would have had then, so one that was started is left as it is, and a backfill
+        that was interrupted can be repeated.
+
+        Args:
+            start_time: The first slot is at this instant or later (aware).
+            end_time: The last slot is before this instant (aware), which is not in the future.
+
+        Raises:
+            InvalidOptionError: The times are not aware, not in order, or in the future.
+            ScheduleNotFoundError: There is none.
+        """
+        runtime = self._context.runtime
+        first, end = instant_of("start time", start_time), instant_of("end time", end_time)
+        if end < first:
+            raise InvalidOptionError("end time must not be before start time", field="end_time")
+        if end > runtime.environment.clock.now():
+            raise InvalidOptionError(
+                "end time must not be in the future: the schedule itself fires those slots", field="end_time"
+            )
+        row = await self._row()
+        after, started, existing = first - 1, 0, 0
+        while True:
+            slots = await runtime.read(_slots_between, row.spec, after, end)
+            if slots:
+                starts = [
+                    Start(row, slot, slot_workflow_id(row.schedule_id, slot), runtime.environment)
+                    for slot in slots
+                ]
+                new, there = await runtime.journal.apply(BackfillSchedule(row, starts))
+                started, existing, after = started + new, existing + there, slots[-1]
+            if len(slots) < MOST_STARTS:
+                return BackfillResult(started=started, existing=existing)
+
+    async def _row(self) -> ScheduleRow:
+        row = await self._context.runtime.read(find_schedule, self.schedule_id)
+        if row is None:
+            raise ScheduleNotFoundError(self.schedule_id)
+        return row
+
+    async def _change(self, edit: Any) -> None:
+        await self._context.runtime.journal.apply(ChangeSchedule(self.schedule_id, edit))
+
+    def _edit(self, fields: ScheduleUpdate) -> Any:
+        """Return the edit of an update: made of checked values, so that it cannot fail later."""
+        values: dict[str, Any] = {}
+        if "catch_up" in fields:
+            values["catch_up"] = checked_catch_up(fields["catch_up"]).value
+        if "catch_up_window" in fields:
+            values["catch_up_window"] = microseconds(
+                duration_seconds("catch up window", fields["catch_up_window"])
+            )
+        if "pause_on_failure" in fields:
+            values["pause_on_failure"] = checked_flag("pause_on_failure", fields["pause_on_failure"])
+        if "note" in fields:
+            values["note"] = validate_reason(fields["note"])
+        if "task_queue" in fields:
+            values["task_queue"] = validate_task_queue(fields["task_queue"])
+        overlap = checked_overlap(fields["overlap"]) if "overlap" in fields else None
+        if overlap is not None:
+            values["overlap"] = overlap.value
+        most = checked_max_runs(fields.get("max_runs"))
+        given: dict[str, Any] = {**fields}
+        calendar = {key: given[name] for name, key in _OF_THE_CALENDAR.items() if name in given}
+        if "jitter" in fields:
+            calendar["jitter"] = fields["jitter"]
+        args = None if "args" not in fields else self._encoded(tuple(fields["args"]))
+
+        def edit(row: ScheduleRow, now: int) -> None:
+            vars(row).update(values)
+            if overlap is not None:
+                check_queue(options_of(row.action)[0], overlap)
+            if calendar:
+                row.spec = Calendar.from_json(row.spec).replace(**calendar).to_json()
+            if "max_runs" in given:
+                limit_runs(row, most)
+            if args is not None:
+                row.input = args
+
+        return edit
+
+    def _encoded(self, args: tuple[Any, ...]) -> str:
+        payload = self._context.converter.encode_request(args, None, self.schedule_id)
+        self._context.limits.check("payload_bytes", len(payload.json), whose=self.schedule_id)
+        return payload.json.decode()
+
+
+def check_fires(row: ScheduleRow, now: int) -> None:
+    """Refuse a schedule that has no slot after an instant.
+
+    Args:
+        row: The schedule.
+        now: Microseconds since the epoch.
+
+    Raises:
+        InvalidOptionError: It never fires.
+    """
+    calendar = Calendar.from_json(row.spec)
+    if calendar.slot_after(now) is None:
+        what = "; ".join(str(spec) for spec in calendar.specs)
+        raise InvalidOptionError(
+            f"schedule {row.schedule_id!r} never fires: {what} names no slot from now on that is not excluded or after "
+            "its end",
+            field="spec",
+        )
+
+
+def _described(connection: Connection, schedule_id: str, now: int, next: int) -> ScheduleDescription | None:
+    row = find_schedule(connection, schedule_id)
+    return None if row is None else description(row, now, next)
+
+
+def _with_latest_run(connection: Connection, schedule_id: str) -> tuple[ScheduleRow, str | None] | None:
+    row = find_schedule(connection, schedule_id)
+    if row is None:
+        return None
+    if row.last_workflow_id is None or row.last_first_run_id is None:
+        return row, None
+    latest = find_latest_run(connection, row.last_workflow_id, row.last_first_run_id)
+    return row, None if latest is None else latest[0]
+
+
+def _slots_between(_connection: Connection, spec: str, after: int, end: int) -> list[int]:
+    """Return the next slots after one instant and before another, at most as many as one change starts."""
+    slots: list[int] = []
+    for slot in islice(Calendar.from_json(spec).slots(after), MOST_STARTS):
+        if slot >= end:
+            break
+        slots.append(slot)
+    return slots

@@ -1,0 +1,152 @@
+"""The schedules of a client's database: ``client.schedules``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Final, Literal, TypeVarTuple, Unpack, overload
+
+from sqlalchemy import Connection
+
+from outlast.client.context import ClientContext
+from outlast.client.schedules.definition import Schedule, ScheduleOptions, checked_flag
+from outlast.client.schedules.handle import DEFAULT_NEXT, MOST_NEXT, ScheduleHandle, check_fires
+from outlast.client.schedules.views import ScheduleDescription, description
+from outlast_schedules.action import validate_schedule_id
+from outlast_schedules.changes import AppliedSchedules, ApplySchedules, CreateSchedule
+from outlast_store.reads.schedules import read_schedules
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import integer, validate_name
+
+IfExists = Literal["error", "keep", "update"]
+_IF_EXISTS: Final = ("error", "keep", "update")
+_PAGE: Final = 100
+MOST_APPLIED: Final = 1_000
+
+Ts = TypeVarTuple("Ts")
+
+
+class Schedules:
+    """The schedules of one database.
+
+    Args:
+        context: The client's database, converter and limits.
+    """
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+
+    @overload
+    async def create(
+        self,
+        schedule_id: str,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, Any]],
+        *args: *Ts,
+        if_exists: IfExists = "error",
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleHandle: ...
+
+    @overload
+    async def create(
+        self,
+        schedule_id: str,
+        workflow: str,
+        *args: Any,
+        if_exists: IfExists = "error",
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleHandle: ...
+
+    # mypy cannot match a TypeVarTuple with *args: Any, as in the client.
+    async def create(  # type: ignore[misc]
+        self, schedule_id: str, workflow: Any, *args: Any, if_exists: IfExists = "error", **options: Any
+    ) -> ScheduleHandle:
+        """Create a schedule. Its slots count from now.
+
+        Args:
+            schedule_id: Its id.
+            workflow: ``Report.run``, a workflow function, or a workflow type's name.
+            *args: The workflow's arguments.
+            if_exists: What to do if the id is taken: ``error``, ``keep`` it as it is, or ``update`` it to this one.
+            **options: As for :class:`outlast.Schedule`.
+
+        Raises:
+            InvalidOptionError: A value is not valid, or the schedule would never fire; nothing was written.
+            PayloadEncodeError: An argument has no JSON form; nothing was written.
+            ScheduleExistsError: The id is taken.
+        """
+        if if_exists not in _IF_EXISTS:
+            raise InvalidOptionError(f"if_exists must be one of {', '.join(_IF_EXISTS)}", field="if_exists")
+        schedule: Schedule = Schedule(schedule_id, workflow, *args, **options)
+        row = schedule.to_row(self._context)
+        check_fires(row, self._context.runtime.environment.clock.now())
+        change = CreateSchedule(row, keep=if_exists == "keep", update=if_exists == "update")
+        await self._context.runtime.journal.apply(change)
+        return ScheduleHandle(self._context, schedule.schedule_id)
+
+    async def apply(self, schedules: Sequence[Schedule], *, prune: bool = False) -> AppliedSchedules:
+        """Make the database's schedules as a set says, in one transaction. Applying it again changes nothing.
+
+        A schedule that is there stays paused or not, and keeps its counters and what is decided of its slots; another
+        calendar counts from now.
+
+        Args:
+            schedules: The set, as code declares it; at most 1,000.
+            prune: Whether schedules that the set lacks are deleted.
+
+        Raises:
+            InvalidOptionError: Two have the same id, or one can never fire; nothing was written.
+        """
+        integer("number of schedules", len(schedules), 0, MOST_APPLIED)
+        rows = [schedule.to_row(self._context) for schedule in schedules]
+        if len({row.schedule_id for row in rows}) < len(rows):
+            raise InvalidOptionError("two schedules of the set have the same id", field="schedules")
+        for row in rows:
+            check_fires(row, 0)
+        change = ApplySchedules(rows, prune=checked_flag("prune", prune))
+        return await self._context.runtime.journal.apply(change)
+
+    def handle(self, schedule_id: str) -> ScheduleHandle:
+        """Return a handle to a schedule. Only using it tells whether there is one.
+
+        Raises:
+            InvalidOptionError: The id cannot be one.
+        """
+        return ScheduleHandle(self._context, validate_schedule_id(schedule_id))
+
+    async def list(
+        self,
+        *,
+        workflow_type: str | None = None,
+        paused: bool | None = None,
+        next: int = DEFAULT_NEXT,
+        after: str = "",
+    ) -> AsyncIterator[ScheduleDescription]:
+        """Yield the schedules, in the order of their ids: ``async for one in client.schedules.list()``.
+
+        Args:
+            workflow_type: Only those that start workflows of this type.
+            paused: Only those that are paused, or (``False``) that are not.
+            next: How many slots to come each shows, 0 to 1,000.
+            after: Only those whose ids come after this one.
+
+        Raises:
+            InvalidOptionError: A filter cannot be used.
+        """
+        if workflow_type is not None:
+            validate_name("workflow type", workflow_type)
+        most = integer("next", next, 0, MOST_NEXT)
+        runtime = self._context.runtime
+        while True:
+            now = runtime.environment.clock.now()
+            page = await runtime.read_aside(_page, after, now, most, workflow_type, paused)
+            for one in page:
+                yield one
+            if len(page) < _PAGE:
+                return
+            after = page[-1].schedule_id
+
+
+def _page(
+    connection: Connection, after: str, now: int, next: int, workflow_type: str | None, paused: bool | None
+) -> list[ScheduleDescription]:
+    rows = read_schedules(connection, after, _PAGE, workflow_type=workflow_type, paused=paused)
+    return [description(row, now, next) for row in rows]

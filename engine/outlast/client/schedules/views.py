@@ -1,0 +1,151 @@
+"""What the client shows of schedules: typed, immutable, and written as JSON by ``model_dump_json()``."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import orjson
+from pydantic import Field
+
+from outlast.visibility.columns import instant
+from outlast.visibility.views import Instant, View
+from outlast_schedules.specs.calendar import Calendar
+from outlast_store.schema.rows import ScheduleRow
+from outlast_workflow.primitives.enums import CatchUp, Overlap
+from outlast_workflow.primitives.times import from_iso, seconds, to_datetime
+
+
+class SlotOutcome(View):
+    """What became of a slot, or of a trigger, which has none.
+
+    Attributes:
+        slot: The slot; ``None`` for a trigger.
+        at: When it was decided.
+        outcome: ``started``, ``skipped``, ``buffered``, ``missed``, ``existing`` (its workflow id was taken) or
+            ``triggered``.
+        workflow_id: The workflow, if one was started.
+        missed: How many slots were missed up to this one, if it was.
+    """
+
+    slot: Instant | None
+    at: Instant
+    outcome: str
+    workflow_id: str | None = None
+    missed: int | None = None
+
+
+class ScheduleDescription(View):
+    """A schedule, what it has done, and when it fires next.
+
+    Attributes:
+        specs: When it fires, each as its JSON form.
+        exclude: What is left out, likewise.
+        jitter: In seconds, as ``catch_up_window``.
+        remaining_runs: How many slots it may still start; ``None`` without a limit.
+        next_slots: The slots to come; none of a schedule that is paused or used up.
+        next_look_at: When it has something to do next, jitter included.
+        buffered: The slots that wait for the open workflow to end.
+        recent: What became of the last ten slots and triggers, the newest last.
+        started: How many slots it has started, triggers and backfills not counted.
+        skipped: How many it has left out.
+        missed: How many were missed.
+    """
+
+    schedule_id: str
+    workflow_type: str
+    task_queue: str
+    specs: tuple[dict[str, Any], ...]
+    exclude: tuple[dict[str, Any], ...]
+    when: str = Field(description="The specs in words")
+    start_at: Instant | None
+    end_at: Instant | None
+    jitter: int | float
+    overlap: Overlap
+    catch_up: CatchUp
+    catch_up_window: int | float
+    pause_on_failure: bool
+    paused: bool
+    paused_at: Instant | None
+    note: str | None
+    max_runs: int | None
+    remaining_runs: int | None
+    next_slots: tuple[Instant, ...]
+    next_look_at: Instant | None
+    last_slot_at: Instant | None
+    last_workflow_id: str | None
+    buffered: tuple[Instant, ...]
+    recent: tuple[SlotOutcome, ...]
+    started: int
+    skipped: int
+    missed: int
+    created_at: Instant
+    updated_at: Instant
+
+
+class BackfillResult(View):
+    """What a backfill did.
+
+    Attributes:
+        started: How many workflows it started.
+        existing: How many slots had a workflow already.
+    """
+
+    started: int
+    existing: int
+
+
+def description(row: ScheduleRow, now: int, next: int) -> ScheduleDescription:
+    """Return a schedule as people and programs are shown it.
+
+    Args:
+        row: Its row.
+        now: Microseconds since the epoch: slots before it are not to come.
+        next: How many slots to come are shown.
+    """
+    calendar = Calendar.from_json(row.spec)
+    live = row.paused_at is None and row.remaining_runs != 0
+    most = next if row.remaining_runs is None else min(next, row.remaining_runs)
+    slots = islice(calendar.slots(max(row.decided_until, now)), most if live else 0)
+    return ScheduleDescription(
+        schedule_id=row.schedule_id,
+        workflow_type=row.workflow_type,
+        task_queue=row.task_queue,
+        specs=tuple(spec.to_document() for spec in calendar.specs),
+        exclude=tuple(spec.to_document() for spec in calendar.exclude),
+        when="; ".join(str(spec) for spec in calendar.specs),
+        start_at=calendar.start_at,
+        end_at=calendar.end_at,
+        jitter=calendar.jitter,
+        overlap=Overlap(row.overlap),
+        catch_up=CatchUp(row.catch_up),
+        catch_up_window=seconds(row.catch_up_window) or 0,
+        pause_on_failure=row.pause_on_failure,
+        paused=row.paused_at is not None,
+        paused_at=instant(row.paused_at),
+        note=row.note,
+        max_runs=row.max_runs,
+        remaining_runs=row.remaining_runs,
+        next_slots=tuple(to_datetime(slot) for slot in slots),
+        next_look_at=instant(row.next_look_at),
+        last_slot_at=instant(row.last_slot_at),
+        last_workflow_id=row.last_workflow_id,
+        buffered=tuple(to_datetime(slot) for slot in orjson.loads(row.buffered or "[]")),
+        recent=tuple(_outcome(one) for one in orjson.loads(row.recent or "[]")),
+        started=row.started,
+        skipped=row.skipped,
+        missed=row.missed,
+        created_at=to_datetime(row.created_at),
+        updated_at=to_datetime(row.updated_at),
+    )
+
+
+def _outcome(document: dict[str, Any]) -> SlotOutcome:
+    slot = document["slot"]
+    return SlotOutcome(
+        slot=None if slot is None else to_datetime(from_iso(slot)),
+        at=to_datetime(from_iso(document["at"])),
+        outcome=document["outcome"],
+        workflow_id=document.get("workflow_id"),
+        missed=document.get("missed"),
+    )

@@ -1,0 +1,571 @@
+"""Schedules end to end, in virtual time: slots, policies, outages, triggers, backfills, changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.engine.conftest import MakeEnvironment
+
+from outlast import At, Client, Cron, Every, Overlap, RetryPolicy, Schedule, StartOptions, workflow
+from outlast.client.schedules.views import ScheduleDescription
+from outlast.errors import (
+    ApplicationError,
+    DurableCallError,
+    InvalidOptionError,
+    ScheduleExistsError,
+    ScheduleNotFoundError,
+    StructuralLimitError,
+    WorkflowAlreadyStartedError,
+)
+from outlast.testing import TestEnvironment
+from outlast_schedules.due_slots import DueSlots, due_slots
+from outlast_schedules.specs.calendar import Calendar
+from outlast_store.schema.rows import ScheduleRow
+from outlast_watchdog.watchdog import TaskWatchdog
+
+
+@workflow.defn
+async def told_slot(name: str = "x") -> list[Any]:
+    """Say which slot this is for, and what the one before returned."""
+    schedule = workflow.info().schedule
+    last = workflow.info().last_result
+    return [name, None if schedule is None else schedule.scheduled_at.isoformat(), last and last[1]]
+
+
+@workflow.defn
+async def lasting(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@workflow.defn
+async def failing(times: int) -> str:
+    """Fail as often as told, counted by what the schedule hands on."""
+    failure = workflow.info().last_failure
+    before = int(failure.message) if isinstance(failure, ApplicationError) else 0
+    if before < times:
+        raise ApplicationError(str(before + 1))
+    return f"after {before}"
+
+
+@workflow.defn
+async def twice(again: bool = True) -> str | None:
+    """Continue as new once, then say which schedule started the chain."""
+    if again:
+        workflow.continue_as_new(False)
+    schedule = workflow.info().schedule
+    return None if schedule is None else schedule.schedule_id
+
+
+WORKFLOWS = [told_slot, lasting, failing, twice]
+
+
+async def ids_of(client: Client, schedule_id: str) -> list[str]:
+    """The ids of the workflows of a schedule, without the schedule's own, in order."""
+    found = [run.workflow_id async for run in client.list(schedule=schedule_id, latest=True)]
+    return sorted(one.removeprefix(f"{schedule_id}-") for one in found)
+
+
+def minutes(description: ScheduleDescription, outcome: str) -> list[int]:
+    return [one.slot.minute for one in description.recent if one.slot is not None and one.outcome == outcome]
+
+
+# --- slots ----------------------------------------------------------------------------------------------------------
+
+
+async def test_each_slot_starts_a_workflow_that_knows_it_and_the_result_before(
+    engine: MakeEnvironment,
+) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        nightly = await env.client.schedules.create(
+            "nightly", told_slot, "zurich", spec=Cron("0 2 * * *", time_zone="Europe/Zurich")
+        )
+        await env.sleep(days=2)
+        assert await ids_of(env.client, "nightly") == ["2026-01-01T01:00:00Z", "2026-01-02T01:00:00Z"]
+        first, second = "2026-01-01T01:00:00+00:00", "2026-01-02T01:00:00+00:00"
+        results = [
+            await env.client.handle(f"nightly-{slot}").result()
+            for slot in ("2026-01-01T01:00:00Z", "2026-01-02T01:00:00Z")
+        ]
+        assert results == [["zurich", first, None], ["zurich", second, first]]
+        described = await nightly.describe(next=2)
+        assert (described.started, described.skipped, described.missed) == (2, 0, 0)
+        assert [slot.isoformat() for slot in described.next_slots] == [
+            "2026-01-03T01:00:00+00:00",
+            "2026-01-04T01:00:00+00:00",
+        ]
+        assert described.last_slot_at == datetime(2026, 1, 2, 1, tzinfo=UTC)
+        runs = [run async for run in env.client.list(schedule="nightly")]
+        assert all(run.search_attributes == {"outlast_schedule": "nightly"} for run in runs)
+
+
+async def test_a_slot_fires_at_its_time_to_the_moment(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        await env.client.schedules.create("s", told_slot, spec=Every(3600))
+        begin = env.now()
+        await env.sleep(hours=5, seconds=1)
+        runs = [run.created_at async for run in env.client.list(schedule="s", order="oldest")]
+        assert runs == [begin + timedelta(hours=n) for n in range(1, 6)]
+
+
+async def test_the_failure_of_one_is_handed_to_the_next(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        await env.client.schedules.create("s", failing, 2, spec=Every(60))
+        await env.sleep(minutes=3, seconds=1)
+        ids = await ids_of(env.client, "s")
+        described = [(await env.client.describe(f"s-{one}")).run.status for one in ids]
+        assert described == ["failed", "failed", "completed"]
+        assert await env.client.handle(f"s-{ids[2]}").result() == "after 2"
+
+
+async def test_a_chain_stays_the_schedules(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", twice, spec=At(env.now() + timedelta(minutes=1)))
+        await env.sleep(minutes=2)
+        [one] = await ids_of(env.client, "s")
+        assert await env.client.handle(f"s-{one}").result() == "s"
+        described = await handle.describe()
+        assert (described.next_slots, described.next_look_at, described.started) == ((), None, 1)
+
+
+async def test_options_reach_the_workflow(in_memory: MakeEnvironment) -> None:
+    options = StartOptions(
+        execution_timeout=7200,
+        run_timeout=3600,
+        retry_policy=RetryPolicy(max_attempts=3),
+        memo={"team": "blue"},
+        search_attributes={"region": "eu", "size": 5},
+        priority=2,
+        summary="a report",
+    )
+    async with in_memory(workflows=WORKFLOWS) as env:
+        await env.client.schedules.create("s", told_slot, spec=Every(60), options=options, max_runs=1)
+        await env.sleep(minutes=2)
+        [run] = [run async for run in env.client.list(where={"region": "eu"})]
+        described = await env.client.describe(run.workflow_id)
+        assert run.search_attributes == {"region": "eu", "size": 5, "outlast_schedule": "s"}
+        assert (run.priority, run.summary) == (2, "a report")
+        assert described.execution_timeout_seconds == 7200
+        assert described.run.run_timeout_seconds == 3600
+        assert described.run.memo == {"team": "blue"}
+
+
+async def test_jitter_delays_within_its_bound(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        for number in range(10):
+            await env.client.schedules.create(f"s-{number}", told_slot, spec=Every(3600), jitter=600)
+        await env.sleep(minutes=59)
+        assert await env.client.count() == 0
+        await env.sleep(minutes=12)
+        late = [(run.created_at - datetime(2026, 1, 1, 1, tzinfo=UTC)) async for run in env.client.list()]
+        assert len(set(late)) == 10
+        assert timedelta() <= min(late) <= max(late) < timedelta(minutes=10)
+
+
+# --- overlap --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overlap", "started", "skipped", "buffered"),
+    [
+        ("skip", [1, 4, 7], 6, 0),
+        ("buffer_one", [1, 2, 4, 7], 4, 1),
+        ("buffer_all", [1, 2, 3, 4], 0, 5),
+        ("cancel_other", [1, 2, 3, 4, 5, 6, 7, 8, 9], 0, 0),
+        ("terminate_other", [1, 2, 3, 4, 5, 6, 7, 8, 9], 0, 0),
+        ("allow_all", [1, 2, 3, 4, 5, 6, 7, 8, 9], 0, 0),
+    ],
+)
+async def test_overlap_policies(
+    in_memory: MakeEnvironment, overlap: str, started: list[int], skipped: int, buffered: int
+) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", lasting, 150, spec=Every(60), overlap=overlap)
+        await env.sleep(minutes=9, seconds=20)
+        described = await handle.describe()
+        assert [int(one[14:16]) for one in await ids_of(env.client, "s")] == started
+        assert (described.started, described.skipped, len(described.buffered)) == (
+            len(started),
+            skipped,
+            buffered,
+        )
+        ends = Counter([run.status.value async for run in env.client.list()])
+        if overlap == "cancel_other":
+            assert ends == {"cancelled": 8, "running": 1}
+        if overlap == "terminate_other":
+            assert ends == {"terminated": 8, "running": 1}
+
+
+async def test_a_buffered_slot_follows_within_a_second(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        await env.client.schedules.create("s", lasting, 90, spec=Every(60), overlap="buffer_one")
+        await env.sleep(minutes=2, seconds=32)
+        runs = [run.created_at async for run in env.client.list(order="oldest")]
+        gap = runs[1] - runs[0] - timedelta(seconds=90)
+        assert timedelta() <= gap <= timedelta(seconds=1)
+
+
+# --- outages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("catch_up", "started"), [("latest", 1), ("all", 24), ("none", 0)])
+async def test_a_days_outage(in_memory: MakeEnvironment, catch_up: str, started: int) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create(
+            "s", told_slot, spec=Every(3600), catch_up=catch_up, overlap="allow_all"
+        )
+        await env.worker.stop()
+        await env.sleep(days=1, minutes=30)
+        env.worker = env.new_worker(workflows=WORKFLOWS)
+        await env.worker.start()
+        await env.sleep(minutes=1)
+        described = await handle.describe()
+        assert (described.started, described.missed) == (started, 24 - started)
+        if catch_up == "latest":
+            assert described.last_slot_at == datetime(2026, 1, 2, tzinfo=UTC)
+        # Life goes on.
+        await env.sleep(hours=1)
+        assert (await handle.describe()).started == started + 1
+
+
+async def test_only_what_is_within_the_window_is_caught_up(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        options: dict[str, Any] = {"spec": Every(3600), "overlap": "allow_all", "catch_up_window": 3 * 3600}
+        everything = await env.client.schedules.create("a", told_slot, catch_up="all", **options)
+        options["spec"] = Every(86400, offset=12 * 3600)
+        rare = await env.client.schedules.create("b", told_slot, **options)
+        await env.worker.stop()
+        await env.sleep(days=1, minutes=30)
+        env.worker = env.new_worker(workflows=WORKFLOWS)
+        await env.worker.start()
+        await env.sleep(minutes=1)
+        described = await everything.describe()
+        assert (described.started, described.missed) == (3, 21)
+        described = await rare.describe()
+        assert (described.started, described.missed) == (0, 1)
+
+
+async def test_a_backlog_is_started_in_parts(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create(
+            "s", told_slot, spec=Every(60), catch_up="all", overlap="allow_all"
+        )
+        await env.worker.stop()
+        await env.sleep(minutes=350)
+        env.worker = env.new_worker(workflows=WORKFLOWS)
+        await env.worker.start()
+        await env.sleep(1)
+        described = await handle.describe()
+        assert (described.started, described.missed) == (350, 0)
+        assert await env.client.count() == 350
+
+
+async def test_a_clock_that_is_set_back_fires_nothing_again(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(3600))
+        await env.sleep(hours=3, seconds=1)
+        assert (await handle.describe()).started == 3
+        env.clock.jump(-2 * 3600)
+        watchdog = TaskWatchdog(env.client)
+        for _ in range(6):
+            await watchdog.run_pass()
+            await env.sleep(minutes=20)
+        assert (await handle.describe()).started == 3
+        await watchdog.run_pass()
+        await env.sleep(hours=1)
+        described = await handle.describe()
+        assert (described.started, described.skipped, described.missed) == (4, 0, 0)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    period=st.integers(1, 7200),
+    catch_up=st.sampled_from(["latest", "all", "none"]),
+    window=st.integers(0, 5000),
+    looks=st.lists(st.integers(1, 9000), min_size=1, max_size=8),
+    jitter=st.integers(0, 5000),
+)
+def test_every_slot_between_two_looks_is_decided_once(
+    period: int, catch_up: str, window: int, looks: list[int], jitter: int
+) -> None:
+    calendar = Calendar(Every(period), jitter=jitter)
+    row = a_row(calendar, catch_up, window * 1_000_000)
+    begin = now = row.decided_until
+    acted: list[int] = []
+    missed = 0
+    for seconds in looks:
+        now += seconds * 1_000_000
+        while True:
+            found: DueSlots = due_slots(calendar, row, now)
+            acted += found.slots
+            missed += found.missed
+            row.decided_until = found.decided_until
+            if found.next_at is None or found.next_at > now:
+                break
+    due = []
+    for slot in islice(calendar.slots(begin), 100_000):
+        if calendar.fire_at("s", slot) > now:
+            break
+        due.append(slot)
+    assert acted == sorted(set(acted))
+    assert set(acted) <= set(due)
+    assert len(acted) + missed == len(due)
+
+
+def a_row(calendar: Calendar, catch_up: str, window: int) -> ScheduleRow:
+    return ScheduleRow(
+        schedule_id="s",
+        version=1,
+        workflow_type="w",
+        task_queue="default",
+        input="[]",
+        action="{}",
+        spec=calendar.to_json(),
+        overlap="skip",
+        catch_up=catch_up,
+        catch_up_window=window,
+        pause_on_failure=False,
+        paused_at=None,
+        note=None,
+        max_runs=None,
+        remaining_runs=None,
+        decided_until=1_767_225_600_000_000,
+        last_slot_at=None,
+        next_look_at=None,
+        buffered=None,
+        last_workflow_id=None,
+        last_first_run_id=None,
+        failed_run_id=None,
+        recent=None,
+        started=0,
+        skipped=0,
+        missed=0,
+        created_at=0,
+        updated_at=0,
+    )
+
+
+# --- pausing, limits ------------------------------------------------------------------------------------------------
+
+
+async def test_what_passes_while_it_is_paused_is_not_missed(engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(60), catch_up="all")
+        await env.sleep(minutes=1, seconds=30)
+        await handle.pause("the customer's database moves")
+        described = await handle.describe()
+        assert (described.paused, described.note) == (True, "the customer's database moves")
+        assert described.next_slots == ()
+        assert [one.schedule_id async for one in env.client.schedules.list(paused=True)] == ["s"]
+        await env.sleep(minutes=10)
+        await handle.resume()
+        await env.sleep(minutes=1)
+        described = await handle.describe()
+        assert (described.started, described.missed, described.paused, described.note) == (2, 0, False, None)
+
+
+async def test_it_pauses_when_its_workflow_fails(engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", failing, 1, spec=Every(60), pause_on_failure=True)
+        await env.sleep(minutes=5, seconds=30)
+        described = await handle.describe()
+        assert (described.paused, described.started) == (True, 1)
+        assert described.note == "paused because workflow s-2026-01-01T00:01:00Z ended as failed"
+        await handle.resume()
+        # One failure pauses once.
+        await env.sleep(minutes=2)
+        described = await handle.describe()
+        assert (described.paused, described.started, described.missed) == (False, 3, 0)
+
+
+async def test_a_limit_of_runs(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(60), max_runs=2)
+        await env.sleep(minutes=5)
+        described = await handle.describe()
+        assert (described.started, described.remaining_runs, described.next_look_at) == (2, 0, None)
+        assert described.next_slots == ()
+        await handle.trigger()
+        await handle.update(max_runs=3)
+        assert (await handle.describe()).remaining_runs == 1
+
+
+# --- by hand --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_trigger_starts_one_now(engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(3600), paused=True)
+        triggered = await handle.trigger(request_id="k")
+        assert triggered.workflow_id == "s-trigger-k"
+        assert not triggered.existed
+        assert (await handle.trigger(request_id="k")).existed
+        assert (await triggered.result())[0] == "x"
+        described = await handle.describe()
+        assert (described.started, described.recent[-1].outcome) == (0, "triggered")
+        assert await env.client.count(schedule="s") == 1
+
+
+async def test_a_trigger_and_the_workflow_that_is_open(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", lasting, 1000, spec=Every(60), max_runs=1)
+        await env.sleep(minutes=1, seconds=1)
+        with pytest.raises(WorkflowAlreadyStartedError) as caught:
+            await handle.trigger(overlap="skip")
+        assert caught.value.workflow_id == "s-2026-01-01T00:01:00Z"
+        await handle.trigger(overlap="terminate_other", request_id="t")
+        assert (await env.client.describe("s-2026-01-01T00:01:00Z")).run.status == "terminated"
+        await handle.trigger(overlap=Overlap.ALLOW_ALL)
+        assert await env.client.count(open=True) == 2
+        with pytest.raises(InvalidOptionError, match="overlap of a trigger must be one of skip"):
+            await handle.trigger(overlap=Overlap.BUFFER_ALL)
+
+
+async def test_a_backfill_twice_adds_nothing(engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(3600))
+        await env.sleep(hours=2)
+        end = env.now()
+        first = await handle.backfill(end - timedelta(hours=130), end)
+        assert (first.started, first.existing) == (129, 1), "the end itself is not filled"
+        again = await handle.backfill(end - timedelta(hours=130), end)
+        assert (again.started, again.existing) == (0, 130)
+        assert await env.client.count(schedule="s") == 131
+        assert (await handle.describe()).started == 2
+
+
+# --- changes --------------------------------------------------------------------------------------------------------
+
+
+async def test_an_update_changes_what_is_given(engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, "a", spec=Every(3600), jitter=0, note="n")
+        await env.sleep(minutes=30)
+        await handle.update(spec=Every(60), args=["b"], overlap="allow_all")
+        await env.sleep(minutes=2, seconds=1)
+        described = await handle.describe()
+        assert (described.started, described.missed, described.note) == (2, 0, "n")
+        assert described.specs == ({"every": 60},)
+        assert described.overlap == "allow_all"
+        [last, _] = [run async for run in env.client.list(schedule="s")]
+        assert (await env.client.handle(last.workflow_id).result())[0] == "b"
+        await handle.delete()
+        await env.sleep(minutes=5)
+        assert await env.client.count(schedule="s") == 2
+        for call in (handle.describe, handle.pause, handle.resume, handle.delete, handle.trigger):
+            with pytest.raises(ScheduleNotFoundError):
+                await call()
+
+
+async def test_applying_a_set_makes_the_database_follow(engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        schedules = env.client.schedules
+        await schedules.create("old", told_slot, spec=Every(60), paused=True)
+        a = Schedule("a", told_slot, "1", spec=Every(60))
+        b = Schedule("b", lasting, 5, spec=Cron("@daily"))
+        applied = await schedules.apply([b, a], prune=True)
+        assert (applied.created, applied.updated, applied.deleted) == (["a", "b"], [], ["old"])
+        await env.sleep(minutes=2, seconds=1)
+        await schedules.handle("a").pause("by hand")
+        applied = await schedules.apply([a, b])
+        assert (applied.created, applied.updated, applied.deleted) == ([], [], [])
+        changed = Schedule("a", told_slot, "2", spec=Every(60))
+        assert (await schedules.apply([changed, b])).updated == ["a"]
+        described = await schedules.handle("a").describe()
+        assert (described.paused, described.note, described.started) == (True, "by hand", 2)
+        assert [one.schedule_id async for one in schedules.list()] == ["a", "b"]
+
+
+async def test_many_processes_may_apply_the_same_set(on_disk: None, engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        wanted = [Schedule(f"s-{number}", told_slot, spec=Every(3600)) for number in range(20)]
+        outcomes = await asyncio.gather(*[env.client.schedules.apply(wanted) for _ in range(8)])
+        assert sum(len(one.created) for one in outcomes) == 20
+        assert sum(len(one.updated) for one in outcomes) == 0
+
+
+async def test_an_id_that_is_taken(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        schedules = env.client.schedules
+        await schedules.create("s", told_slot, spec=Every(60))
+        with pytest.raises(ScheduleExistsError):
+            await schedules.create("s", told_slot, spec=Every(61))
+        await schedules.create("s", told_slot, spec=Every(61), if_exists="keep")
+        assert (await schedules.handle("s").describe()).specs == ({"every": 60},)
+        await schedules.create("s", told_slot, spec=Every(61), if_exists="update")
+        assert (await schedules.handle("s").describe()).specs == ({"every": 61},)
+
+
+async def test_what_cannot_be_a_schedule_is_refused(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        create = env.client.schedules.create
+        wrongly_called: Any = told_slot
+        wrong: list[dict[str, Any]] = [
+            {"spec": Cron("0 0 30 2 *")},
+            {"spec": At(datetime(2020, 1, 1, tzinfo=UTC))},
+            {"spec": Every(60), "end_at": datetime(2020, 1, 1, tzinfo=UTC)},
+            {"spec": Every(60), "overlap": "queue"},
+            {"spec": Every(60), "catch_up": "some"},
+            {"spec": Every(60), "max_runs": 0},
+            {"spec": Every(60), "paused": "yes"},
+            {"spec": Every(60), "if_exists": "replace"},
+            {"spec": Every(60), "task_queue": ""},
+            {"spec": Every(60), "options": StartOptions.reject_duplicate()},
+            {"spec": Every(60), "cron": "@daily"},
+            {},
+        ]
+        for options in wrong:
+            with pytest.raises(InvalidOptionError):
+                await create("s", told_slot, **options)
+        for schedule_id in ("", "..", "outlast_x", "x" * 151, "a\nb"):
+            with pytest.raises(InvalidOptionError):
+                await create(schedule_id, told_slot, spec=Every(60))
+        with pytest.raises(DurableCallError):
+            await create("s", wrongly_called, 1, 2, 3, spec=Every(60))
+        with pytest.raises(StructuralLimitError):
+            await create("s", told_slot, "x" * 3_000_000, spec=Every(60))
+        with pytest.raises(InvalidOptionError, match="have the same id"):
+            await env.client.schedules.apply([Schedule("s", told_slot, spec=Every(60))] * 2)
+        assert [one async for one in env.client.schedules.list()] == []
+        handle = await create("s", told_slot, spec=Every(60))
+        with pytest.raises(InvalidOptionError, match="never fires"):
+            await handle.update(spec=Cron("0 0 30 2 *"))
+        with pytest.raises(InvalidOptionError, match="in the future"):
+            await handle.backfill(env.now(), env.now() + timedelta(hours=1))
+
+
+# --- several watchdogs ----------------------------------------------------------------------------------------------
+
+
+async def test_of_many_watchdogs_one_fires(on_disk: None, engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        for number in range(5):
+            await env.client.schedules.create(
+                f"s-{number}", lasting, 1000, spec=Every(60), overlap="allow_all"
+            )
+        await env.worker.stop()
+        watchdogs = [TaskWatchdog(env.client) for _ in range(4)]
+        env.clock.set(env.now() + timedelta(seconds=61))
+        reports = await asyncio.gather(*[one.run_pass() for one in watchdogs])
+        assert sum(report.counts.get("schedule_fired", 0) for report in reports) == 5
+        assert await env.client.count() == 5
+
+
+def test_the_list_shows_what_a_page_holds() -> None:
+    async def body() -> None:
+        async with TestEnvironment(workflows=WORKFLOWS) as env:
+            await env.client.schedules.apply(
+                [Schedule(f"s-{number:03}", told_slot, spec=Every(3600)) for number in range(250)]
+            )
+            found = [one.schedule_id async for one in env.client.schedules.list(next=1)]
+            assert found == [f"s-{number:03}" for number in range(250)]
+            later = [one.schedule_id async for one in env.client.schedules.list(after="s-247", next=0)]
+            assert later == ["s-248", "s-249"]
+
+    TestEnvironment.run(body)
