@@ -101,7 +101,7 @@ class Reminder:
 
 async def fill(client: Client) -> None:
     """Start what the pictures show."""
-    for number in range(1041, 1062):
+    for number in range(1047, 1068):
         options = StartOptions(run_timeout=3600, search_attributes={"customer": f"c-{number % 5}"})
         await client.start(Order.run, f"{number}", id=f"order-{number}", options=options)
     for number in (2001, 2002, 2003):
