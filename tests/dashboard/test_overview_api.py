@@ -98,7 +98,12 @@ async def test_a_pass_can_be_asked_for(served: Served) -> None:
 
 async def test_prometheus_gets_the_same_numbers(served: Served) -> None:
     await begin(served)
+    await served.client.queues.define("mails")
+    await served.client.queues.pause("mails")
     text = (await served.web.get("/api/metrics")).text
+    for name, number in (("waiting", 0.0), ("running", 0.0), ("delayed", 0.0), ("paused", 1.0)):
+        assert f'outlast_queue_{name}{{queue="mails"}} {number}' in text
+    assert 'outlast_queue_oldest_waiting_seconds{queue="mails"} 0.0' in text
     assert "outlast_open_runs 2.0" in text
     assert 'outlast_task_queue_waiting_runs{task_queue="nowhere"} 1.0' in text
     assert 'outlast_open_deadlines{due="within_a_minute",kind="heartbeat"} 1.0' in text

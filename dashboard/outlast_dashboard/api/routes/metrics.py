@@ -6,7 +6,7 @@ process, they are in the default registry, and so part of this page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from outlast.queues.descriptions import QueueDescription
 from outlast.visibility.overview import TaskQueueView, WatchdogView, task_queue_views, watchdog_view
 from outlast_dashboard.authorization import Reader, TheWeb
 
@@ -24,9 +25,15 @@ class _Snapshot(Collector):
     """The gauges of one scrape."""
 
     def __init__(
-        self, task_queues: list[TaskQueueView], watchdog: WatchdogView, open_runs: int, attention: int
+        self,
+        task_queues: list[TaskQueueView],
+        queues: Sequence[QueueDescription],
+        watchdog: WatchdogView,
+        open_runs: int,
+        attention: int,
     ) -> None:
         self._task_queues = task_queues
+        self._queues = queues
         self._watchdog = watchdog
         self._open_runs = open_runs
         self._attention = attention
@@ -54,6 +61,17 @@ class _Snapshot(Collector):
             for queue in self._task_queues:
                 gauge.add_metric([queue.task_queue], getattr(queue, name) or 0)
             yield gauge
+        for name, words in (
+            ("waiting", "What stands in the queue's line"),
+            ("running", "Slots of the queue that are held"),
+            ("delayed", "What has yet to join the queue's line"),
+            ("oldest_waiting_seconds", "How long the first in the queue's line has waited"),
+            ("paused", "Whether the queue is paused: 1 or 0"),
+        ):
+            gauge = GaugeMetricFamily(f"outlast_queue_{name}", words, labels=["queue"])
+            for described in self._queues:
+                gauge.add_metric([described.name], float(getattr(described, name) or 0))
+            yield gauge
 
 
 @router.get(
@@ -66,6 +84,7 @@ async def metrics(web: TheWeb, _: Reader) -> Response:
     client = web.client
     snapshot = _Snapshot(
         await task_queue_views(client.runtime),
+        await client.queues.list(),
         await watchdog_view(client.runtime),
         await client.count(open=True),
         await client.count(attention=True),
