@@ -123,7 +123,7 @@ async def _under_fire(
     try:
         await crew.start()
         async with Client.connect(stage.url) as client:
-            load = Load(client, ledger, random.Random(plan.seed), plan.in_flight)
+            load = Load(client, ledger, random.Random(plan.seed), plan.in_flight, place / "questions")
             working = asyncio.create_task(load.run())
             await _until_at_work(effects)
             done = await _fight(plan, stage, crew, rng)

@@ -56,6 +56,7 @@ def weigh(record: Record, entries: Sequence[Entry], effects: Sequence[Effect]) -
     verdict.wrong += _check_signals(record, entries)
     verdict.wrong += _check_updates(record, entries)
     verdict.wrong += _check_cancels(record, entries)
+    verdict.wrong += _check_answers(record, entries)
     verdict.wrong += _check_deadlines(record, verdict)
     verdict.wrong += _check_effects(record, effects, verdict)
     verdict.wrong += _check_replay(record, verdict)
@@ -127,6 +128,28 @@ def _check_cancels(record: Record, entries: Sequence[Entry]) -> Iterator[str]:
     for what, workflow_id, _ in entries:
         if what == "cancelled" and asked[workflow_id] != 1:
             yield f"a cancel request of {workflow_id} was acknowledged and is there {asked[workflow_id]} times"
+
+
+def _check_answers(record: Record, entries: Sequence[Entry]) -> Iterator[str]:
+    """An answer from outside that was acknowledged ended that very attempt, and none ended it twice."""
+    completed = {
+        (run.run_id, event.payload["command_id"]): event.payload["result"]
+        for run, event in record.events("ActivityCompleted")
+    }
+    outcomes = {(one.run_id, one.activity_id, one.attempt): one.outcome for one in record.attempts}
+    told: Counter[tuple[str, int, int]] = Counter()
+    for what, run_id, value in entries:
+        if what not in ("completed", "failed"):
+            continue
+        activity_id, attempt = value
+        where = f"attempt {attempt} of activity {activity_id} of run {run_id}"
+        told[run_id, activity_id, attempt] += 1
+        if told[run_id, activity_id, attempt] > 1:
+            yield f"{where} was ended from outside more than once"
+        elif what == "completed" and completed.get((run_id, activity_id)) != ["yes", attempt]:
+            yield f"{where} was completed from outside, and its result is not there"
+        elif what == "failed" and outcomes.get((run_id, activity_id, attempt)) != "failed":
+            yield f"{where} was failed from outside, and that is not there"
 
 
 def _check_deadlines(record: Record, verdict: Verdict) -> Iterator[str]:

@@ -16,7 +16,8 @@ class Ledger:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(self, what: str, workflow_id: str, value: Any = None) -> None:
-        """Something was acknowledged (``started``, ``signalled``, ``cancelled``, ``terminated``) or told (``answered``,
+        """Something was acknowledged (``started``, ``signalled``, ``cancelled``, ``terminated``,
+        ``completed``, ``failed``) or told (``answered``,
         ``queried``, ``result``)."""
         os.write(self._file, json.dumps([what, workflow_id, value]).encode() + b"\n")
         os.fsync(self._file)

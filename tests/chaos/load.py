@@ -6,13 +6,15 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.chaos.ledger import Ledger
-from tests.chaos.programs import Tally, Till, family, laps, patience, vigil
+from tests.chaos.programs import Tally, Till, errand, family, laps, patience, questions, vigil
 
 from outlast import Client, StartOptions, WorkflowHandle
 from outlast.errors import (
+    AttemptNotRunningError,
     NoWorkerError,
     RequestError,
     RequestTimeoutError,
@@ -24,10 +26,12 @@ from outlast.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
+from outlast_activities.task_token import read_token
 
 T = TypeVar("T")
 
 STEPS = SIGNALS = LAPS = CHILDREN = UPDATES = 3
+QUESTIONS = 2
 OVERDUE_S = 1.0
 ASK_S = 2.0
 BUSY_S = 0.3
@@ -44,6 +48,7 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "terminated": (laps, (LAPS,)),
     "overdue": (vigil, (CHILDREN,)),
     "patience": (patience, ()),
+    "errand": (errand, (QUESTIONS,)),
 }
 """What is started, by the first word of its workflow id."""
 
@@ -56,6 +61,7 @@ ENDS: dict[str, list[list[Any]]] = {
     "terminated": [["terminated", REASON], ["completed", 0]],  # it may have come to its end before
     "overdue": [["timed_out", "run_timeout"]],
     "patience": [["completed", "start_to_close"]],
+    "errand": [["completed", ["yes"] * (QUESTIONS + 2)]],
 }
 
 
@@ -67,7 +73,10 @@ def ends(workflow_id: str) -> list[list[Any]]:
 class Load:
     """So many workflows at a time, of each kind in turn, until told to stop; all have ended before the load does."""
 
-    def __init__(self, client: Client, ledger: Ledger, rng: random.Random, in_flight: int) -> None:
+    def __init__(
+        self, client: Client, ledger: Ledger, rng: random.Random, in_flight: int, questions: Path
+    ) -> None:
+        self._questions = questions
         self._client = client
         self._ledger = ledger
         self._rng = rng
@@ -112,7 +121,13 @@ class Load:
         elif kind in ("cancelled", "terminated"):
             await asyncio.sleep(self._rng.uniform(0, 0.5))
             await self._end(handle, kind)
+        outside = asyncio.create_task(self._answer(workflow_id)) if kind == "errand" else None
         self._ledger.note("result", workflow_id, await self._until_told(partial(_end_of, handle)))
+        if outside is not None:
+            outside.cancel()
+            await asyncio.wait([outside])
+            if not outside.cancelled():
+                outside.result()
         if kind == "till":
             await self._update(handle, 0)  # again: the answer is there to stay
 
@@ -133,6 +148,45 @@ class Load:
         await self._update(handle, number)
         seen = await self._until_told(lambda: handle.query(Till.seen, timeout=ASK_S))
         self._ledger.note("queried", handle.workflow_id, [number, seen])
+
+    async def _answer(self, workflow_id: str) -> None:
+        """Answer what a workflow asks: mostly yes, at once; sometimes with a failure, or not at all."""
+        answered = 0
+        while True:
+            found = questions(self._questions, workflow_id)
+            for token in found[answered:]:
+                await self._answer_one(token)
+            answered = len(found)
+            await asyncio.sleep(0.02)
+
+    async def _answer_one(self, token: str) -> None:
+        run_id, activity_id, attempt = read_token(token)
+        chance = self._rng.random()
+        if chance < 0.1:
+            return
+        complete = partial(self._client.complete_activity, token, ["yes", attempt])
+        fail = partial(self._client.fail_activity, token, "no")
+        what, verb = ("failed", fail) if chance < 0.2 else ("completed", complete)
+        if await self._verb(verb):
+            self._ledger.note(what, run_id, [activity_id, attempt])
+            # Once more, as by a webhook that is delivered twice: whatever is taken now is one too many.
+            if await self._verb(complete):
+                self._ledger.note("completed", run_id, [activity_id, attempt])
+
+    async def _verb(self, verb: Callable[[], Awaitable[None]]) -> bool:
+        """Carry out a verb; return whether it was acknowledged at the first try, so that what it did is known."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                await verb()
+            except AttemptNotRunningError:
+                return False
+            except UNTOLD:
+                self.retries += 1
+                await asyncio.sleep(BUSY_S)
+            else:
+                return tries == 1
 
     async def _update(self, handle: WorkflowHandle[Any], number: int) -> None:
         key = f"u-{number}"

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.chaos.programs import EFFECTS
+from tests.chaos.programs import EFFECTS, QUESTIONS
 from tests.chaos.worker import JUMP_S, LEASE_S
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +24,7 @@ class Crew:
             "PYTHONPATH": path,
             "OUTLAST_URL": url,
             EFFECTS: str(folder / "effects"),
+            QUESTIONS: str(folder / "questions"),
             LEASE_S: str(lease_s),
             JUMP_S: "1.5",
         }

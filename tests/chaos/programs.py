@@ -13,7 +13,10 @@ from outlast_activities.context import CURRENT
 from outlast_workflow.options.options import RetryPolicy
 
 EFFECTS = "OUTLAST_CHAOS_EFFECTS"
+QUESTIONS = "OUTLAST_CHAOS_QUESTIONS"
 SOON = RetryPolicy(initial_interval=0.05, max_interval=0.2)
+ANSWERED_WITHIN_S = 1.5
+"""The start-to-close timeout of what somebody outside answers."""
 HANG_S = 0.4
 """The start-to-close timeout of what hangs."""
 
@@ -27,12 +30,16 @@ def note_effect() -> int:
     assert running is not None
     row = running.task.row
     line = f"{row.run_id} {row.activity_id} {row.attempt}\n"
-    handle = os.open(os.environ[EFFECTS], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    _append(EFFECTS, line)
+    return row.attempt
+
+
+def _append(where: str, line: str) -> None:
+    handle = os.open(os.environ[where], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(handle, line.encode())
     finally:
         os.close(handle)
-    return row.attempt
 
 
 @activity.defn(start_to_close_timeout=30, retry_policy=SOON)
@@ -62,6 +69,16 @@ async def hang() -> tuple[int, int]:
     token = note_effect()
     await asyncio.sleep(60)
     return 0, token
+
+
+@activity.defn(start_to_close_timeout=ANSWERED_WITHIN_S, retry_policy=SOON)
+async def ask() -> tuple[str, int]:
+    """Asks somebody outside, who may answer before this has returned, and before its worker is killed."""
+    note_effect()
+    info = activity.info()
+    _append(QUESTIONS, f"{info.workflow_id} {info.task_token}\n")
+    await asyncio.sleep(random.choice((0, 0.02, 0.2)))
+    return activity.defer()
 
 
 async def surely(number: int) -> int:
@@ -149,6 +166,24 @@ class Till:
         return self.taken
 
 
+@workflow.defn(name="Errand")
+async def errand(questions: int) -> list[str]:
+    """Asks somebody outside, again and again; one question at a time, then two at once."""
+    answers = [await surely_asked() for _ in range(questions)]
+    return [*answers, *await asyncio.gather(surely_asked(), surely_asked())]
+
+
+async def surely_asked() -> str:
+    """An answer, whatever became of those who were asked before."""
+    while True:
+        try:
+            answer, _ = await ask()
+        except ActivityError:
+            await workflow.sleep(0.05)
+        else:
+            return answer
+
+
 @workflow.defn(name="Vigil")
 async def vigil(children: int) -> None:
     """Waits for ever, and so do its children: it ends because somebody says so, or by its deadline."""
@@ -175,8 +210,8 @@ async def patience() -> str:
             return "it came back"
 
 
-WORKFLOWS = [Tally, laps, family, child, Till, vigil, patience]
-ACTIVITIES = [step, blocking_step, hang]
+WORKFLOWS = [Tally, laps, family, child, Till, errand, vigil, patience]
+ACTIVITIES = [step, blocking_step, hang, ask]
 
 
 def trace(path: Path) -> list[tuple[str, int, int]]:
@@ -185,3 +220,11 @@ def trace(path: Path) -> list[tuple[str, int, int]]:
         return []
     lines = (line.split() for line in path.read_text().splitlines())
     return [(run_id, int(activity_id), int(attempt)) for run_id, activity_id, attempt in lines]
+
+
+def questions(path: Path, workflow_id: str) -> list[str]:
+    """The task tokens that activities of a workflow have given away, in that order; a line may be half written."""
+    if not path.exists():
+        return []
+    lines = (line.split() for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
+    return [token for asking, token in lines if asking == workflow_id]

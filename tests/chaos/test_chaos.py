@@ -32,6 +32,7 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed(database: str) ->
     report = await campaign(plan)
     assert_nothing_was_lost(report)
     assert all(report.faults[name] >= count for name, count in least.items())
+    assert report.verdict.acknowledged["completed"] > 0, "nobody outside has completed an activity"
 
 
 @pytest.mark.nightly

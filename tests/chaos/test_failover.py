@@ -55,7 +55,7 @@ async def fail_over(url: str, primary: TemporaryPostgres, standby: TemporaryPost
     try:
         await crew.start()
         async with Client.connect(url) as client:
-            load = Load(client, ledger, random.Random(1), in_flight=8)
+            load = Load(client, ledger, random.Random(1), 8, folder / "questions")
             working = asyncio.create_task(load.run())
             await until(ledger_grows_by(ledger, 15))
             await asyncio.to_thread(primary.kill)

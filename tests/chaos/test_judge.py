@@ -230,6 +230,23 @@ def take_no_result(remains: Remains) -> None:
     remains.history_with(event).remove(event)
 
 
+@says("was completed from outside, and its result is not there")
+def forget_an_answer_from_outside(remains: Remains) -> None:
+    event = remains.event("ActivityCompleted", "errand-1")
+    event.payload["result"] = ["no", event.payload["result"][1]]
+
+
+@says("was failed from outside, and that is not there")
+def forget_a_failure_from_outside(remains: Remains) -> None:
+    remains.note("failed", remains.run("errand-1").run_id, [1, 77])
+
+
+@says("was ended from outside more than once")
+def take_an_answer_twice(remains: Remains) -> None:
+    (*_, entry) = [entry for entry in remains.entries if entry[0] == "completed"]
+    remains.entries.append(entry)
+
+
 @says("was run by attempt 2 after it had ended with 1")
 def run_it_after_its_end(remains: Remains) -> None:
     row = remains.activity("step")
@@ -265,11 +282,12 @@ async def peace(on_disk: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """One workflow of each kind, and nobody has harmed anything: the ledger and the effects."""
     effects = tmp_path / "effects"
     monkeypatch.setenv(programs.EFFECTS, str(effects))
+    monkeypatch.setenv(programs.QUESTIONS, str(tmp_path / "questions"))
     monkeypatch.setattr("random.random", lambda: 0.5)
     ledger = Ledger(tmp_path / "ledger")
     async with Client.connect(str(on_disk.url)) as client:
         async with Worker(client, workflows=programs.WORKFLOWS, activities=programs.ACTIVITIES):
-            load = Load(client, ledger, random.Random(1), in_flight=1)
+            load = Load(client, ledger, random.Random(1), 1, tmp_path / "questions")
             for kind in PROGRAMS:
                 await load.one(f"{kind}-1")
             await load.until_all_have_ended()
@@ -285,7 +303,7 @@ async def test_the_judge_sees_what_is_wrong(on_disk: Database, peace: tuple[Ledg
     assert verdict.wrong == []
     assert verdict.replayed == verdict.runs
     assert {kind for kind, count in verdict.acknowledged.items() if count} >= {
-        *("started", "signalled", "answered", "queried", "cancelled", "result")
+        *("started", "signalled", "answered", "queried", "cancelled", "result", "completed")
     }
     unseen = []
     for sentence, plant in PLANTED.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 from tests.dashboard.browsing import ask, served, working
 from tests.dashboard.hostile import EVIL, QUEUE, SCHEME
 
@@ -71,12 +71,19 @@ def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     wrong: list[str] = []
+
+    def note_violation(said: ConsoleMessage) -> None:
+        if "Content Security Policy" in said.text:
+            wrong.append(said.text)
+
+    def note_request(asked: Request) -> None:
+        if "127.0.0.1" not in asked.url and not asked.url.startswith("data:"):
+            wrong.append(asked.url)
+
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on(
-        "console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None
-    )
-    page.on("request", lambda asked: wrong.append(asked.url) if "127.0.0.1" not in asked.url else None)
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    page.on("console", note_violation)
+    page.on("request", note_request)
     yield page
     context.close()
     assert wrong == []
