@@ -27,16 +27,19 @@ from tests.conformance.changes import (
 )
 
 from outlast.testing import VirtualClock
+from outlast_runs.start import Started, StartRun
 from outlast_store.database.database import Database, PostgresSettings
+from outlast_store.database.driver_errors import lasts
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal import journal as journal_module
-from outlast_store.journal.batch import BaseChange, Change, Committed
+from outlast_store.journal.batch import BaseChange, Batch, Change, Committed
 from outlast_store.journal.committer import Committer, TryAgain
 from outlast_store.journal.journal import Journal
 from outlast_store.reads.histories import read_events, read_history
 from outlast_store.transitions import dead_journals
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import (
+    DamagedHistoryError,
     JournalClosedError,
     OutcomeUnknownError,
     RefusedError,
@@ -738,3 +741,29 @@ def test_time_never_falls_within_a_run(database: Database) -> None:
         await journal.close()
 
     TestEnvironment.run(body)
+
+
+class FindsDamage(StartRun):
+    """A change that has written when it meets something that cannot be read."""
+
+    def apply(self, batch: Batch) -> Started:
+        super().apply(batch)
+        raise DamagedHistoryError("r-1", "payload", seq=7)
+
+
+async def test_damage_that_a_change_meets_undoes_it_alone_and_is_named(journal: Journal) -> None:
+    environment = journal.committer._environment
+    made = start(environment, "damaged")
+    finding = FindsDamage(made.run, made.started, made.policy)
+    before, found, after = await asyncio.gather(
+        journal.apply(start(environment, "before")),
+        journal.apply(finding),
+        journal.apply(start(environment, "after")),
+        return_exceptions=True,
+    )
+    assert isinstance(found, DamagedHistoryError)
+    assert found.seq == 7
+    assert lasts(found), "it is the task's failure, and not tried again at once forever"
+    assert isinstance(before, Started)
+    assert isinstance(after, Started)
+    assert (await journal.apply(start(environment, "damaged"))).created

@@ -377,6 +377,28 @@ def early_answers_are_lost(stack: ExitStack) -> None:
 
 
 @bug
+def deferrals_stay_with_their_worker(stack: ExitStack) -> None:
+    """A deferral is acknowledged, and the death of the worker ends the attempt all the same."""
+    right = deferred_attempts.DeferAttempt.apply
+
+    def wrong(self: Any, batch: Batch) -> bool:
+        row = batch.activity(*self.activities[0])
+        claimed_by = None if row is None else row.claimed_by
+        deferred = right(self, batch)
+        if deferred and row is not None:
+            row.claimed_by = claimed_by
+        return deferred
+
+    _patch(stack, deferred_attempts.DeferAttempt, "apply", wrong)
+
+
+@bug
+def failures_from_outside_after_the_end_are_forgotten(stack: ExitStack) -> None:
+    """A failure from outside that comes after its activity was closed as cancelled is refused."""
+    _patch(stack, deferred_attempts, "record_late_failure", lambda batch, row, failure: False)
+
+
+@bug
 def late_answers_count(stack: ExitStack) -> None:
     """An answer that comes after the attempt's deadline is taken."""
     _patch(stack, deferred_attempts, "passed", lambda row, now: None)

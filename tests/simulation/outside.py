@@ -56,6 +56,8 @@ class Outside:
             await asyncio.sleep(behaviour["for"] / 4)
         if await self._tell(question, self._answer(client, question)):
             question.acknowledged = question.tries == 1
+        else:
+            question.refused = True
         question.settled = True
         if self.rng.random() < 0.6:
             await asyncio.sleep(self.rng.choice((0.0, 0.3, 1.0)))

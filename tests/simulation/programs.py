@@ -37,6 +37,8 @@ class Question:
     settled: bool = False
     acknowledged: bool = False
     """Whether the first try was acknowledged."""
+    refused: bool = False
+    """Whether it was refused, because the attempt was not running."""
 
 
 class Executions:

@@ -56,6 +56,7 @@ def judge(
     found += check_results(story, ledger)
     found += check_executions(story, executions)
     found += check_answers(story, executions)
+    found += check_late_answers(connection, executions)
     found += check_heartbeats(connection, executions)
     found += check_failures_after_cancel(connection, executions, alive)
     return found
@@ -246,6 +247,19 @@ def check_answers(story: Story, executions: Executions) -> Iterator[str]:
             yield (
                 f"the answer {question.answer} to activity {activity_id} of run {run_id} was acknowledged, "
                 f"and the history has {completed}"
+            )
+
+
+def check_late_answers(connection: Connection, executions: Executions) -> Iterator[str]:
+    """A failure from outside is refused only if its attempt has ended in another way than by being cancelled."""
+    text = "SELECT run_id, activity_id, attempt FROM activity_attempts WHERE outcome = 'cancelled'"
+    cancelled = {tuple(row) for row in fetch(connection, text)}
+    for question in executions.questions:
+        if question.refused and question.behaviour["end"] != "ok" and question.key in cancelled:
+            run_id, activity_id, attempt = question.key
+            yield (
+                f"attempt {attempt} of activity {activity_id} of run {run_id} failed outside after it was cancelled, "
+                "and nothing says so"
             )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from outlast_activities.deadlines import options_of
+from outlast_activities.deferred_attempts import DeferAttempt
 from outlast_runs.start import StartRun
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.sql_text import Values
@@ -99,6 +100,7 @@ class WitnessBatch(Batch):
 
     def begin(self, change: object) -> None:
         self._look_for_begun()
+        self._look_for_deferred()
         super().begin(change)
 
     def _look_for_begun(self) -> None:
@@ -116,8 +118,21 @@ class WitnessBatch(Batch):
                         f"and its run is at {run and run.owner_id}"
                     )
 
+    def _look_for_deferred(self) -> None:
+        """An attempt that was left to the outside is with no worker, whose death would end it otherwise."""
+        change = self.change
+        if isinstance(change, DeferAttempt):
+            row = self.activity(*change.activities[0])
+            same = row is not None and row.attempt == change.attempt and row.status == "running"
+            if row is not None and same and row.claimed_by is not None:
+                self._noted.append(
+                    f"attempt {row.attempt} of activity {row.activity_id} of run {row.run_id} was deferred, "
+                    f"and is still with {row.claimed_by}"
+                )
+
     def flush(self) -> None:
         self._look_for_begun()
+        self._look_for_deferred()
         for run, types in self._unseen:
             if run.is_open and run.wake_at is None:
                 self._noted.append(f"run {run.run_id} is put to sleep, and its code has not seen {types}")

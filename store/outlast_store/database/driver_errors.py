@@ -17,6 +17,7 @@ from sqlalchemy import exc as sqlalchemy_errors
 from outlast_store.database.statements import STALE
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import (
+    DamagedHistoryError,
     OutlastError,
     SchemaMissingError,
     StoreError,
@@ -122,7 +123,7 @@ def stale_rows_of(error: BaseException) -> str | None:
 def lasts(error: BaseException | None) -> bool:
     """Return whether a change that failed with this error would fail again: the fault is its own."""
     return error is not None and (
-        not isinstance(error, OutlastError) or isinstance(error, UnstorableValueError)
+        not isinstance(error, OutlastError) or isinstance(error, UnstorableValueError | DamagedHistoryError)
     )
 
 

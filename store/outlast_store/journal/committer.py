@@ -40,7 +40,13 @@ from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.statements import advance, statements_for
 from outlast_store.journal.batch import Batch, Cache, Change, Committed, StaleRows
 from outlast_workflow.environment import Environment
-from outlast_workflow.errors import OutcomeUnknownError, OutlastError, StoreError, StoreReplacedError
+from outlast_workflow.errors import (
+    DamagedHistoryError,
+    OutcomeUnknownError,
+    OutlastError,
+    StoreError,
+    StoreReplacedError,
+)
 
 logger = logging.getLogger("outlast.journal")
 
@@ -265,7 +271,8 @@ class Committer:
         batch.begin(change)
         try:
             return Outcome(change.apply(batch))
-        except StoreError:
+        except (StoreError, DamagedHistoryError):
+            # Nothing that a change looks for, so it may have written already: its batch is rolled back.
             raise
         except OutlastError as refusal:
             batch.require_locks()

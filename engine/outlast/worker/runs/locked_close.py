@@ -29,6 +29,7 @@ from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.requests import open_updates
 from outlast_store.transitions.run_ends import locked_history
 from outlast_workflow.errors import RefusedError
+from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.run.replay import replay
 
 MOST_REFUSALS: Final = 2
@@ -70,7 +71,10 @@ class RunLockedWorkflowTask(BaseChange):
         updates = open_updates(batch, self.run_id, accepted=False) if run.inbox else []
         try:
             workflow_task = self.run_locked(run, rows, updates, batch.now)
-        except Exception as error:
+        except BaseException as error:
+            # On the journal's thread: nothing that the code raises may end the journal.
+            if is_ctrl_c(error):
+                raise
             raise RefusedError("task", f"the code of run {self.run_id} failed at its end") from error
         return apply_workflow_task(batch, run, workflow_task)
 
