@@ -116,6 +116,11 @@ COMMANDS: Final[dict[str, Listed]] = {
         "outlast.cli.queues.queue",
         "app",
     ),
+    "schedule": Listed(
+        "Create, change, list, trigger or backfill schedules.",
+        "outlast.cli.schedules.schedule",
+        "app",
+    ),
     "workers": Listed(
         "List the registered workers: their leases, what they serve and how much they hold.",
         "outlast.cli.workflows.listing",

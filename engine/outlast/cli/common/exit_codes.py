@@ -22,6 +22,7 @@ from outlast.errors import (
     OutlastError,
     QueueNotFoundError,
     RequestTimeoutError,
+    ScheduleNotFoundError,
     StillRunningError,
     StoreError,
     WorkflowAlreadyStartedError,
@@ -56,7 +57,9 @@ def exit_code(error: BaseException) -> Exit:
         return error.code
     if isinstance(error, InvalidOptionError | InvalidUrlError):
         return Exit.USAGE
-    if isinstance(error, WorkflowNotFoundError | ActivityNotFoundError | QueueNotFoundError):
+    if isinstance(
+        error, WorkflowNotFoundError | ActivityNotFoundError | QueueNotFoundError | ScheduleNotFoundError
+    ):
         return Exit.NOT_FOUND
     if isinstance(error, StoreError):
         return Exit.DATABASE
