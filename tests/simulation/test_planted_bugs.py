@@ -14,6 +14,7 @@ SEEN_BY = {
     "early_answers_are_lost": 8,
     "ends_without_looking": 79,
     "failures_after_cancel_are_forgotten": 10,
+    "failures_from_outside_after_the_end_are_forgotten": 95,
     "heartbeats_count_from_their_write": 8,
     "heartbeats_not_looked_at_again": 85,
     "late_answers_count": 50,
