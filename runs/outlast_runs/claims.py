@@ -133,7 +133,7 @@ class StealRuns(BaseChange):
         self.runs = tuple(run_ids)
 
     def apply(self, batch: Batch) -> list[RunRow]:
-        """Claim those that still wait, and return them."""
+        """Claim those that still wait, and return them. Those that hold a queue's slot are only released."""
         stolen: list[RunRow] = []
         for run_id in self.runs:
             run = batch.run(run_id)
@@ -145,8 +145,10 @@ class StealRuns(BaseChange):
             awake_since = max(run.wake_at, run.not_before)
             if batch.now - awake_since >= STEAL_AFTER_US << min(run.owner_losses, 10):
                 release(run, batch.now)
-                run.owner_id = self.worker_id
-                stolen.append(run)
+                # A queue limits what a worker holds, so its own admission hands the run on.
+                if run.slot_queue is None:
+                    run.owner_id = self.worker_id
+                    stolen.append(run)
         return stolen
 
 
@@ -167,6 +169,7 @@ class ReleaseRuns(BaseChange):
             run = batch.run(run_id)
             if run is not None and run.owner_id == self.worker_id:
                 run.owner_id = None
+                _keep_slot_served(run, batch.now)
                 released += 1
         return released
 
@@ -184,8 +187,17 @@ class ReleaseAllRuns(BaseChange):
         for run in batch.lock_runs(scan_owned_runs(batch, self.worker_id, self.limit)):
             if run.owner_id == self.worker_id:
                 run.owner_id = None
+                _keep_slot_served(run, batch.now)
                 released += 1
         return released
+
+
+def _keep_slot_served(run: RunRow, now: int) -> None:
+    """Wake a released run that holds a queue's slot: only an awake one gets an owner by admission, and its local
+    activities wait for that owner.
+    """
+    if run.slot_queue is not None:
+        run.wake(now)
 
 
 def release(run: RunRow, now: int) -> None:
@@ -201,6 +213,7 @@ def release(run: RunRow, now: int) -> None:
     run.owner_id = None
     run.fence += 1
     if run.wake_at is None or run.not_before > now:
+        _keep_slot_served(run, now)
         return
     if run.wake_at > now:
         # Only a clock that was ahead calls a run that is not delayed later than now.

@@ -1,4 +1,4 @@
-"""Ending runs whose execution or run deadline has passed."""
+"""Ending runs one of whose deadlines has passed: execution, run, or schedule-to-start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.run_deadlines import earliest
+from outlast_store.transitions.run_deadlines import nearest_deadline
 from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.primitives.enums import TimeoutKind
@@ -30,7 +30,7 @@ class Enforced:
 
 
 class EnforceRunDeadline(BaseChange):
-    """End a run whose execution or run deadline has passed; its retry policy may start the next one.
+    """End a run one of whose deadlines has passed; its retry policy may start the next one.
 
     Args:
         run_id: The run.
@@ -57,7 +57,7 @@ class EnforceRunDeadline(BaseChange):
             return None
         enforced = enforce_run(batch, run)
         if enforced is None:
-            run.next_deadline_at = earliest(run.execution_deadline_at, run.run_deadline_at)
+            run.next_deadline_at = nearest_deadline(run)
         return enforced
 
 

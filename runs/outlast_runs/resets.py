@@ -16,14 +16,16 @@ import copy
 
 from outlast_activities.attempts import schedule
 from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions import copies, requests
 from outlast_store.transitions.new_runs import new_seed, next_run
-from outlast_store.transitions.run_deadlines import earliest
+from outlast_store.transitions.queued_runs import add_start_timer, enter_queue
+from outlast_store.transitions.run_deadlines import nearest_deadline
 from outlast_store.transitions.run_ends import Ended, close_run, open_run, run_failure
 from outlast_workflow.errors import RunNotFoundError
 from outlast_workflow.errors.refusals import ResetRefusedError
-from outlast_workflow.history.events import WorkflowReset, WorkflowStarted
+from outlast_workflow.history.events import WorkflowReset, WorkflowStartChanged, WorkflowStarted
 from outlast_workflow.history.reset_plan import History, ResetPlan
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.enums import FailureCategory, PropagationKind, RunStatus
@@ -81,12 +83,15 @@ class ResetRun(BaseChange):
 
         Raises:
             ResetRefusedError: Another run is current by now, or the execution deadline has passed.
+            QueueNotFoundError: It would have to join the line of a queue that is gone.
         """
         batch.require_locks()
         run = batch.run(self.run_id)
         instance = batch.instance(self.instances[0])
         if run is None or instance is None:
             raise RunNotFoundError(self.run_id, workflow_id=self.instances[0])
+        if run.queue is not None and run.slot_queue is None:
+            check_queue(batch, run.queue)
         if instance.current_run_id != run.run_id or run.next_run_id is not None:
             raise replaced_run(run.run_id, instance.current_run_id)
         if self.timeout is None and (run.execution_deadline_at or batch.now + 1) <= batch.now:
@@ -144,11 +149,26 @@ class ResetRun(BaseChange):
         if self.timeout is not None:
             row.execution_timeout = self.timeout
             row.execution_deadline_at = later(batch.now, self.timeout)
-            row.next_deadline_at = earliest(row.execution_deadline_at, row.run_deadline_at)
+            row.next_deadline_at = nearest_deadline(row)
+        if row.queue is not None and row.slot_queue is None:
+            self._queue(run, row, batch.now)
         if not was_open:
             # The parent's history has an end of this child already.
             row.parent_command_id = None
-        return batch.add_run(row)
+        row = batch.add_run(row)
+        if row.queue is not None:
+            add_start_timer(batch, row)
+        return row
+
+    def _queue(self, run: RunRow, row: RunRow, now: int) -> None:
+        """Give the new run the old one's place in its queue; one that had ended joins the end of the line."""
+        if run.status != RunStatus.QUEUED:
+            enter_queue(row, now)
+            return
+        row.not_before, row.start_delayed = run.not_before, run.start_delayed
+        enter_queue(row, now)
+        row.queued_at, row.start_deadline_at = run.queued_at, run.start_deadline_at
+        row.next_deadline_at = nearest_deadline(row)
 
     def _started(self, batch: Batch, run: RunRow, row: RunRow) -> WorkflowStarted:
         event = self.history[0][1]
@@ -159,7 +179,8 @@ class ResetRun(BaseChange):
         started.attempt = row.attempt
         started.execution_timeout_seconds = seconds(row.execution_timeout)
         started.execution_deadline_at = _iso(row.execution_deadline_at)
-        started.run_deadline_at = _iso(row.run_deadline_at)
+        if row.queue is None:
+            started.run_deadline_at = _iso(row.run_deadline_at)
         seq = self.plan.seq
         seeds = [pair for pair in (event.reset or {}).get("seeds", ()) if pair[0] < seq]
         started.reset = {"run_id": run.run_id, "seq": seq, "seeds": [*seeds, [seq, new_seed(batch)]]}
@@ -182,6 +203,9 @@ class ResetRun(BaseChange):
         copies.copy_activities(batch, run.run_id, row.run_id, plan.ended)
         for seq, event in plan.scheduled.values():
             schedule(batch, row, seq, event, ActivityOptions.from_snapshot(event.options.json), None)
+        if row.slot_queue is not None and row.run_deadline_at is not None:
+            # The events that were copied tell of the old run's admission, and of its run deadline.
+            batch.append(row, WorkflowStartChanged(iso(batch.now), iso(row.run_deadline_at)))
         for timer in plan.timers.values():
             batch.add_timer(row.run_id, timer.command_id, timer.fire_at, timer.summary)
 

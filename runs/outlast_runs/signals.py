@@ -50,7 +50,7 @@ def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: Structura
     if signal.request_id is not None and not requests.add(batch, _row(batch, run, signal, signal.request_id)):
         return False
     batch.append(run, signal)
-    requests.end_start_delay(run)
+    requests.end_start_delay(batch, run)
     run.wake(batch.now)
     return True
 

@@ -20,8 +20,10 @@ from outlast_runs.task_commit import apply_workflow_task
 from outlast_runs.updates import UpdateRequest, add_update, known_update
 from outlast_runs.workflow_task import Applied, WorkflowTask
 from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions.new_runs import new_instance
+from outlast_store.transitions.queued_runs import add_start_timer
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_ends import Ended, open_run, terminate
 from outlast_workflow.errors import WorkflowAlreadyStartedError
@@ -99,8 +101,11 @@ class StartRun(BaseChange):
 
         Raises:
             WorkflowAlreadyStartedError: The duplicate policy refuses it; nothing was written.
+            QueueNotFoundError: Nobody has defined its queue; nothing was written.
         """
         run = self.run
+        if run.queue is not None:
+            check_queue(batch, run.queue)
         instance = batch.instance(run.workflow_id)
         if instance is None:
             batch.confirm_instance(self.new_instances[0])
@@ -163,6 +168,8 @@ class StartRun(BaseChange):
     def _begin(self, batch: Batch) -> Started:
         row = batch.add_run(self.run)
         batch.append(row, self.started)
+        if row.queue is not None:
+            add_start_timer(batch, row)
         update = self._send_message(batch, row) if self._has_message else None
         if self.workflow_task is None:
             return Started(row.run_id, row.run_id, created=True, update=update)

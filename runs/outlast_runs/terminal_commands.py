@@ -50,7 +50,7 @@ def end_run(batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: Eve
         move_signals(batch, following, [*workflow_task.buffered, *unapplied])
         if following.start_delayed and (unapplied or following.inbox):
             # What came too late for this run ends the wait of the next, as what comes a moment later does.
-            end_start_delay(following)
+            end_start_delay(batch, following)
             following.wake(batch.now)
         close_run(
             batch, run, command, RunStatus.CONTINUED_AS_NEW, by="continued_as_new", nothing_open=nothing_open

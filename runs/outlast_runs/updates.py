@@ -94,7 +94,7 @@ def add_update(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
         assert taken is not None
         return taken
     run.inbox += 1
-    requests.end_start_delay(run)
+    requests.end_start_delay(batch, run)
     run.wake(batch.now)
     return row
 

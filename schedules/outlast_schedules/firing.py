@@ -18,6 +18,7 @@ from outlast_schedules.due_slots import DueSlots
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import InstanceRow, RunRow, ScheduleRow
 from outlast_store.transitions.new_runs import first_event, new_instance
+from outlast_store.transitions.queued_runs import add_start_timer
 from outlast_store.transitions.run_ends import Ended, open_run, request_cancel, terminate
 from outlast_store.transitions.schedules import write_schedule
 from outlast_workflow.environment import Environment
@@ -91,6 +92,8 @@ class Start:
         row = batch.add_run(self.run)
         self.started.last_result, self.started.last_failure = handed_on
         batch.append(row, self.started)
+        if row.queue is not None:
+            add_start_timer(batch, row)
         return row
 
 

@@ -42,6 +42,11 @@ READABLE = {
         "python",
         "flags",
         "buffered",
+        "queue",
+        "partition_key",
+        "waited_us",
+        "start_at",
+        "schedule_to_start_timeout_seconds",
     ),
     *(
         "through",

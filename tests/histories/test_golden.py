@@ -63,6 +63,10 @@ def test_every_type_of_event_is_in_some_history() -> None:
         ("TimerScheduled", "summary"),
         ("WorkflowStarted", "summary"),
         ("WorkflowStarted", "schedule"),
+        ("WorkflowStarted", "queue"),
+        ("WorkflowStarted", "partition_key"),
+        ("WorkflowDequeued", "run_deadline_at"),
+        ("WorkflowStartChanged", "run_deadline_at"),
     ],
 )
 def test_what_events_may_say_is_in_some_history(kind: str, field: str) -> None:

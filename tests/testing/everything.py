@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.engine import answerers, family, programs, talkers
+from tests.queued import write_queue
 
 from outlast import workflow
 from outlast.errors import UpdateRejectedError
@@ -114,6 +115,12 @@ async def _begin(env: TestEnvironment) -> None:
     await start(noted, id="noted", options=about)
     await start(impatient, id="impatient")
     await start(parenting, id="parent", options=StartOptions(execution_timeout=MOST_S))
+    await write_queue(env.client.runtime.journal, "slow", concurrency=1)
+    for workflow_id in ("admitted", "in line", "left the line"):
+        through = StartOptions(queue="slow", partition_key="t", run_timeout=100_000)
+        await start(programs.Sleeper.run, LONG, id=workflow_id, options=through)
+    later = StartOptions(queue="slow", start_delay=MOST_S)
+    await start(programs.Sleeper.run, LONG, id="delayed", options=later)
     for policy in ("terminate", "request_cancel", "abandon"):
         await start(leaving, policy, id=f"left to {policy}")
 
@@ -125,6 +132,7 @@ async def _speak(env: TestEnvironment) -> None:
     await env.sleep(0.5)
     await client.handle("terminated").terminate("enough")
     await client.handle("asked").cancel()
+    await client.handle("left the line").cancel()
 
     cart = await start(answerers.Cart.run, "ada", id="cart")
     for number in (1, 2):

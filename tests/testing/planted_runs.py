@@ -85,13 +85,13 @@ PLANTED: Planted = [
     # deadlines of runs
     (change_run("asleep", "next_deadline_at = NULL"), "not the lesser of"),
     (change_run("asleep", "next_deadline_at = next_deadline_at + 1"), "not the lesser of"),
-    (change_run("asleep", "run_deadline_at = run_deadline_at + 1"), "WorkflowStarted says run_deadline_at="),
-    (change_run("asleep", "execution_deadline_at = 5"), "WorkflowStarted says execution_deadline_at="),
+    (change_run("asleep", "run_deadline_at = run_deadline_at + 1"), "the history says run_deadline_at="),
+    (change_run("asleep", "execution_deadline_at = 5"), "the history says execution_deadline_at="),
     (
         change_events(
             "chain", "WorkflowStarted", "payload = json_remove(payload, '$.execution_deadline_at')"
         ),
-        "WorkflowStarted says execution_deadline_at=None",
+        "the history says execution_deadline_at=None",
     ),
     (change_run("asleep", "run_timeout = run_timeout + 1"), "WorkflowStarted says an run timeout"),
     (change_run("asleep", "execution_timeout = 5"), "WorkflowStarted says an execution timeout"),

@@ -10,6 +10,7 @@ from tests.testing import (
     planted_attributes,
     planted_chains,
     planted_parents,
+    planted_queues,
     planted_requests,
     planted_runs,
     planted_waking,
@@ -17,7 +18,16 @@ from tests.testing import (
 from tests.testing.planting import Planted, copy_of, rules, run_of, seen_by, violations
 
 from outlast.testing import TestEnvironment, check_database
-from outlast.testing.invariants import activities, attributes, chains, checker, parents, requests, waking
+from outlast.testing.invariants import (
+    activities,
+    attributes,
+    chains,
+    checker,
+    parents,
+    queues,
+    requests,
+    waking,
+)
 from outlast_store.database.sql_text import fetch
 
 PLANTED: dict[ModuleType, Planted] = {
@@ -26,6 +36,7 @@ PLANTED: dict[ModuleType, Planted] = {
     attributes: planted_attributes.PLANTED,
     chains: planted_chains.PLANTED,
     parents: planted_parents.PLANTED,
+    queues: planted_queues.PLANTED,
     requests: planted_requests.PLANTED,
     waking: planted_waking.PLANTED,
 }
@@ -37,7 +48,7 @@ def test_what_the_engine_wrote_is_in_order(saved: bytes) -> None:
         assert check_database(database) == []
         found = fetch(database, "SELECT DISTINCT status FROM workflow_runs")
         statuses = {row[0] for row in found}
-        assert statuses >= {"pending", "running", "completed", "failed", "timed_out", "cancelled"}
+        assert statuses >= {"queued", "pending", "running", "completed", "failed", "timed_out", "cancelled"}
         assert statuses >= {"terminated", "continued_as_new"}
         found = fetch(database, "SELECT DISTINCT status FROM activity_executions")
         assert {row[0] for row in found} == {

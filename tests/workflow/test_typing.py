@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         await execute_child(Order.run, "o")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
         await execute_child(Order.run, "o", "5")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType, reportCallIssue]
         await execute_child(nothing, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
-        await execute_child(Order.run, "o", 5, start_delay=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+        await execute_child(Order.run, "o", 5, delay=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
         await workflow.sleep("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

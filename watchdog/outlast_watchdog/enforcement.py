@@ -21,6 +21,7 @@ from outlast_runs.deadlines import Enforced, enforce_run
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.children import AppliedClosePolicy, apply_close_policy
+from outlast_store.transitions.queued_runs import START_TIMER, join_line
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.workers import delete_lapsed_worker, delete_silent_worker, is_alive
 from outlast_workflow.errors import RefusedError
@@ -103,7 +104,10 @@ class FireTimers(BaseChange):
         self.weight = 256 * (1 + len(timer_ids))
 
     def apply(self, batch: Batch) -> Fired:
-        """Append ``TimerFired`` for each, in the order of their times, and wake the run."""
+        """Append ``TimerFired`` for each, in the order of their times, and wake the run.
+
+        The timer that ends the start delay of a run of a queue has no event: the run joins its line.
+        """
         run_id = self.runs[0]
         timers = batch.timers(run_id, self.timer_ids)
         due = sorted((fire_at, timer_id) for timer_id, fire_at in timers.items() if fire_at <= batch.now)
@@ -115,9 +119,12 @@ class FireTimers(BaseChange):
         if fired.run is not None:
             return fired
         for fire_at, timer_id in due:
+            fired.timers.append((timer_id, fire_at))
+            if timer_id == START_TIMER:
+                join_line(batch, run, fire_at)
+                continue
             batch.append(run, TimerFired(timer_id, fire_at))
             batch.remove_timer(run_id, timer_id)
-            fired.timers.append((timer_id, fire_at))
         run.wake(batch.now)
         return fired
 

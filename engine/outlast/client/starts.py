@@ -65,6 +65,7 @@ class Starts:
         Raises:
             InvalidOptionError: Something about it cannot be used; nothing was written.
             WorkflowAlreadyStartedError: The id is taken.
+            QueueNotFoundError: Nobody has defined its queue.
             StructuralLimitError: Something is too large, or too many signals wait already.
         """
         context = self._context
@@ -223,7 +224,11 @@ class Starts:
         change = StartRun(run, started, call.options.duplicate_policy, signal=signal, update=update)
         change.limits = self._context.limits
         for worker in runtime.workers:
-            if not call.options.start_delay_us and worker.serves(run.workflow_type, run.task_queue):
+            if (
+                run.queue is None
+                and not call.options.start_delay_us
+                and worker.serves(run.workflow_type, run.task_queue)
+            ):
                 break
         else:
             return runtime.journal.apply(change)

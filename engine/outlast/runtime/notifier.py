@@ -226,7 +226,11 @@ class ListenNotifier:
             return True
         owners = self._journal.cache.owners
         for run in committed.runs.values():
-            if run.closed_at is not None or (run.wake_at is not None and run.owner_id not in owners):
+            if (
+                run.closed_at is not None
+                or run.queued_at is not None
+                or (run.wake_at is not None and run.owner_id not in owners)
+            ):
                 return True
         return any(activity.claimed_by not in owners for activity in committed.activities)
 

@@ -261,6 +261,12 @@ def _child_timed_out(event: _Reading) -> Gist:
     return Gist(_said(event.command, event.word("timeout_kind")), look="timed_out")
 
 
+def _dequeued(event: _Reading) -> Gist:
+    waited = event.payload.get("waited_us")
+    said = f"waited {words(waited / 1_000_000)}" if isinstance(waited, int) else ""
+    return Gist(_said(f"queue {event.text('queue')}", event.text("partition_key"), said))
+
+
 # --- messages and markers ---------------------------------------------------------------------------------------------
 
 
@@ -299,6 +305,8 @@ _GISTS: Final[dict[str, Callable[[_Reading], Gist]]] = {
     "WorkflowTimedOut": _run_timed_out,
     "WorkflowCancelRequested": lambda event: Gist(event.text("reason")),
     "WorkflowCancelled": _ended("cancelled"),
+    "WorkflowDequeued": _dequeued,
+    "WorkflowStartChanged": lambda event: Gist(_said("begins", event.text("start_at"))),
     "WorkflowTerminated": _ended("terminated"),
     "WorkflowContinuedAsNew": _continued,
     "WorkflowReset": _ended("terminated"),

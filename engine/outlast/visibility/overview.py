@@ -132,7 +132,7 @@ async def type_views(runtime: Runtime) -> list[TypeView]:
 
 
 def _type_view(share: overview.TypeShare, now: int) -> TypeView:
-    opened = share.of(RunStatus.PENDING, RunStatus.RUNNING)
+    opened = share.of(RunStatus.QUEUED, RunStatus.PENDING, RunStatus.RUNNING)
     ended = share.runs - opened
     minutes = max(1.0, _seconds(now - share.first_created_at) / 60)
     median, slow = share.quantile_us(0.5), share.quantile_us(0.95)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +12,7 @@ from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, duration_seconds, validate_task_queue
+from outlast_workflow.options.validation import validate_queue
 
 if TYPE_CHECKING:
     from outlast.client.interceptors import Interceptor
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 
 SLOWEST_RATE: Final = 1 / 86_400
 FASTEST_RATE: Final = 1_000_000
+
+
+def checked_queues(queues: Iterable[str]) -> frozenset[str]:
+    """Return the names of queues that a worker admits from.
+
+    Raises:
+        InvalidOptionError: One is no valid name, or a single name was given where several are meant.
+    """
+    if isinstance(queues, str):
+        raise InvalidOptionError(f"queues must be a list of names: give [{queues!r}]", field="queues")
+    return frozenset(validate_queue(queue) for queue in queues)
 
 
 @dataclass(slots=True)
@@ -44,6 +56,8 @@ class WorkerSettings:
     interceptors: Sequence[Interceptor] = ()
     runtime_guard: bool = True
     failure_types: FailureTypes = NO_FAILURE_TYPES
+    queues: frozenset[str] | None = None
+    """The queues that it admits from; ``None`` for all."""
 
     def __post_init__(self) -> None:
         for queue in self.task_queues:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from outlast.client.client import Client
-from outlast.worker.settings import WorkerSettings
+from outlast.worker.settings import WorkerSettings, checked_queues
 from outlast.worker.tuning import tune_process
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.definitions import definition_of as activity_definition_of
@@ -53,6 +53,7 @@ OPTIONS = (
     "own_thread",
     "interceptors",
     "retention",
+    "queues",
 )
 
 
@@ -86,6 +87,8 @@ class Worker:
         own_thread: Whether the worker has its own thread, event loop and client. For web applications, whose request
             handlers then neither wait for the worker nor slow it down. Not for a database in memory.
         retention: What is kept of closed workflows; by default everything.
+        queues: The queues from which it admits workflows; ``None`` for all, an empty list for none. Workflows that are
+            started without a queue do not depend on it.
         interceptors: Interceptors around what the worker runs, inside those of the client.
 
     Raises:
@@ -119,6 +122,7 @@ class Worker:
         own_thread: bool = False,
         interceptors: Iterable[Interceptor] = (),
         retention: RetentionPolicy | None = None,
+        queues: Iterable[str] | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -132,10 +136,10 @@ class Worker:
                 field="client",
             )
         self.client = client
-        queues = (task_queue,) if isinstance(task_queue, str) else tuple(task_queue)
+        task_queues = (task_queue,) if isinstance(task_queue, str) else tuple(task_queue)
         self.settings = WorkerSettings(
             worker_id=client.runtime.environment.ids.next(),
-            task_queues=queues,
+            task_queues=task_queues,
             converter=client.converter,
             lease_duration=lease_duration,
             max_cached_workflows=max_cached_workflows,
@@ -147,6 +151,7 @@ class Worker:
             default_activity_options=default_activity_options,
             runtime_guard=runtime_guard,
             retention=retention,
+            queues=None if queues is None else checked_queues(queues),
             failure_types=FailureTypes(run=workflow_failure_types, task=workflow_task_failure_types),
         )
         self._register_code(workflows, activities, static_checks)

@@ -53,6 +53,16 @@ class Change(Protocol[T_co]):
     """What is to be written about one or more runs, all of it or nothing."""
 
     @property
+    def gates(self) -> Sequence[str]:
+        """The queues whose gates it needs."""
+        ...
+
+    @property
+    def awaits_gates(self) -> bool:
+        """Whether it waits for those gates, rather than do without one that somebody else has."""
+        ...
+
+    @property
     def runs(self) -> Sequence[str]:
         """The ids of the runs that it reads or changes."""
         ...
@@ -103,6 +113,8 @@ class Change(Protocol[T_co]):
 class BaseChange:
     """The defaults of a change: it names no rows and is light."""
 
+    gates: Sequence[str] = ()
+    awaits_gates: bool = False
     runs: Sequence[str] = ()
     activities: Sequence[ActivityKey] = ()
     instances: Sequence[str] = ()
@@ -143,6 +155,8 @@ class Batch(LockedRows):
 
     def load(self, changes: Sequence[Change[Any]]) -> None:
         """Lock and read what the changes name, then take the time: ``now`` is not before any lock was granted."""
+        gates: set[str] = set()
+        awaited: set[str] = set()
         runs: set[str] = set()
         activities: set[ActivityKey] = set()
         timers: set[tuple[str, int]] = set()
@@ -150,6 +164,8 @@ class Batch(LockedRows):
         instances: set[str] = set()
         wanted: dict[str, InstanceRow] = {}
         for change in changes:
+            if change.gates:
+                (awaited if change.awaits_gates else gates).update(change.gates)
             runs.update(change.runs)
             activities.update(change.activities)
             timers.update(change.timers)
@@ -158,6 +174,8 @@ class Batch(LockedRows):
             for instance in change.new_instances:
                 if instance.workflow_id not in wanted:
                     wanted[instance.workflow_id] = instance.copy()
+        if awaited or gates:
+            self.load_gates(awaited, gates)
         if wanted or instances:
             self.load_instances(wanted, instances, runs, self._clock.now() if wanted else 0)
         if runs:
@@ -263,6 +281,7 @@ class Batch(LockedRows):
         """Note that a queue's row was written: later changes of the batch go by it, and the commit tells of it."""
         self._touched = True
         self.queues[row.queue] = row
+        self.gates[row.queue] = row
 
     def add_activity(self, row: ActivityRow) -> None:
         """Insert an activity."""

@@ -1,7 +1,7 @@
 """The rows of a transaction: read under their locks, or trusted from the cache.
 
-**Locks come in one order**: new instances, instances, runs, activities, each by key, so that two transactions cannot
-wait for each other. Rows that a change finds by a scan come after.
+**Locks come in one order**: gates of queues, new instances, instances, runs, activities, each by
+key, so that two transactions cannot wait for each other. Rows that a change finds by a scan come after.
 
 **Trusted rows.** A row that only this process writes (its worker owns the run, or runs the activity) may come from the
 cache instead of being read under a lock. The ``UPDATE`` then proves that the cache was right, because it compares what
@@ -42,6 +42,8 @@ class LockedRows:
         self._cached_activities: Mapping[ActivityKey, ActivityRow] = (
             cache.activities if cache is not None else _NOTHING
         )
+        self.gates: dict[str, QueueRow] = {}
+        """The queues whose gates this transaction holds."""
         self._trusted_runs: list[str] = []
         self._trusted_activities: list[ActivityKey] = []
         self._unconfirmed: set[str] = set()
@@ -105,6 +107,19 @@ class LockedRows:
             for row in self.instance_rows.lock(self.raw, self._statements, known):
                 if row.workflow_id in wanted:
                     runs.add(row.current_run_id)
+
+    def load_gates(self, awaited: set[str], wanted: set[str]) -> None:
+        """Lock the rows of queues.
+
+        Args:
+            awaited: Those to wait for.
+            wanted: Those to do without where another transaction holds them.
+        """
+        for names, skip in ((awaited, False), (wanted - awaited, True)):
+            keys = [(name,) for name in sorted(names)]
+            if keys:
+                for values in self._statements.lock(self.raw, tables.queues, ("queue",), keys, skip=skip):
+                    self.gates[values[0]] = QueueRow(*values)
 
     def more_runs(self, run_ids: Iterable[str]) -> None:
         """Lock runs that a change learns of only while it is applied."""

@@ -76,8 +76,12 @@ class QueueChange(BaseChange, ABC):
         name: The queue.
     """
 
+    # It waits for the gate before it locks anything else, as the order of locks wants it.
+    awaits_gates = True
+
     def __init__(self, name: str) -> None:
         self.name = name
+        self.gates = (name,)
 
     @abstractmethod
     def apply(self, batch: Batch) -> QueueRow:

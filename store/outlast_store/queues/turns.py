@@ -56,16 +56,3 @@ def deal(lines: Mapping[str, Sequence[T]], rooms: Mapping[str, int], room: int) 
         waiting = still
         place += 1
     return dealt
-
-
-def from_cursor(partitions: Sequence[str], cursor: str | None) -> list[str]:
-    """Return partitions in the order of their turns: those after the cursor, then the others.
-
-    Args:
-        partitions: The partitions, in any order.
-        cursor: The partition that was served last.
-    """
-    ordered = sorted(partitions)
-    if cursor is None:
-        return ordered
-    return [one for one in ordered if one > cursor] + [one for one in ordered if one <= cursor]

@@ -60,6 +60,8 @@ class WaitingWork:
     """Whether another process has an open query request, for any run."""
     next_activity: int | None = None
     """When the next activity that it could claim becomes (or became) available."""
+    queues: list[str] = field(default_factory=list)
+    """The queues that may have something to admit."""
     next_local: int | None = None
     """When the next local one does, of its own runs or of runs without an owner."""
     wanted: int = 0
@@ -96,11 +98,18 @@ def poll_work(
     if types:
         parts.append(
             "SELECT 'claimable', run_id, 0 FROM workflow_runs "
-            f"WHERE owner_id IS NULL AND wake_at <= ? AND not_before <= ? AND {ours} LIMIT 1"
+            f"WHERE owner_id IS NULL AND slot_queue IS NULL AND wake_at <= ? AND not_before <= ? AND {ours} LIMIT 1"
         )
         values += (now, now, *queues, *types)
         parts.append(
             "SELECT 'asked', '', 0 FROM workflow_requests WHERE expires_at > ? AND state = 'open' LIMIT 1"
+        )
+        values.append(now)
+        # Unfiltered, so that each is one seek: the admission looks at what this worker serves.
+        parts.append(
+            "SELECT 'queue', q.queue, 0 FROM queues q WHERE (q.paused_at IS NULL AND EXISTS "
+            "(SELECT 1 FROM workflow_runs r WHERE r.queue = q.queue AND r.queued_at IS NOT NULL)) OR EXISTS "
+            "(SELECT 1 FROM workflow_runs r WHERE r.slot_queue = q.queue AND r.owner_id IS NULL AND r.wake_at <= ?)"
         )
         values.append(now)
     if types and neglected_before is not None:
@@ -134,6 +143,8 @@ def poll_work(
             waiting.asked = True
         elif kind == "wanted":
             waiting.wanted = at
+        elif kind == "queue":
+            waiting.queues.append(run_id)
         elif kind == "local":
             waiting.next_local = at
         else:
@@ -147,7 +158,7 @@ def next_claimable_at(connection: Connection, queues: Sequence[str], types: Sequ
         return None
     text = (
         "SELECT MIN(CASE WHEN not_before > wake_at THEN not_before ELSE wake_at END) FROM workflow_runs "
-        f"WHERE owner_id IS NULL AND wake_at IS NOT NULL AND task_queue IN ({marks(queues)}) "
+        f"WHERE owner_id IS NULL AND slot_queue IS NULL AND wake_at IS NOT NULL AND task_queue IN ({marks(queues)}) "
         f"AND workflow_type IN ({marks(types)})"
     )
     found: int | None = fetch(connection, text, (*queues, *types))[0][0]

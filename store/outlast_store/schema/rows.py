@@ -104,8 +104,8 @@ class RunRow(Row):
         return self.fence < other.fence or self.last_seq < other.last_seq or self.inbox < other.inbox
 
     def wake(self, now: int) -> None:
-        """Make the run ready now, unless it has been ready for longer."""
-        if self.wake_at is None or self.wake_at > now:
+        """Make the run ready now, unless it has been ready for longer. A run that its queue has not admitted stays."""
+        if (self.wake_at is None or self.wake_at > now) and self.status != "queued":
             self.wake_at = now
 
 

@@ -14,10 +14,15 @@ from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
+from outlast_store.queues.definitions import queue_not_found
+from outlast_store.queues.gates import find_queue
 from outlast_store.schema.rows import InstanceRow, RunRow
 from outlast_store.transitions.new_runs import first_run, new_instance, new_seed, started_event
-from outlast_store.transitions.run_deadlines import earliest
+from outlast_store.transitions.queued_runs import add_start_timer
+from outlast_store.transitions.run_deadlines import earliest, nearest_deadline
 from outlast_store.transitions.run_ends import Ended, open_run, request_cancel, terminate
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.data.failures import failure_of
 from outlast_workflow.history.events import (
     ChildWorkflowCancelRequested,
     ChildWorkflowScheduled,
@@ -30,6 +35,8 @@ from outlast_workflow.options.options import RetryPolicy, StartOptions
 from outlast_workflow.primitives.enums import ParentClosePolicy
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.run.child_failures import already_started_failure
+
+_PLAIN = DataConverter()
 
 CHILDREN_IN_A_STEP = 100
 RUNS_IN_A_STEP = 100
@@ -71,6 +78,14 @@ def new_child(
     )
 
 
+def waits_before_start(command: ChildWorkflowScheduled) -> bool:
+    """Return whether a child begins only later, by a queue or a start delay, so that nobody owns it from the start."""
+    if command.options.json == b"{}":
+        return False
+    options: dict[str, Any] = orjson.loads(command.options.json)
+    return options.get("queue") is not None or bool(options.get("start_delay"))
+
+
 def start_child(
     batch: Batch, parent: RunRow, command: ChildWorkflowScheduled, child: NewChild
 ) -> ChildWorkflowStarted | ChildWorkflowStartFailed:
@@ -91,6 +106,10 @@ def start_child(
             failure = already_started_failure(command.workflow_id, current.run_id, current.status)
             return ChildWorkflowStartFailed(command.command_id, failure)
     run, started_with = _first_run(batch, parent, command, child)
+    if run.queue is not None and find_queue(batch, run.queue) is None:
+        return ChildWorkflowStartFailed(
+            command.command_id, failure_of(queue_not_found(batch, run.queue), _PLAIN)
+        )
     if instance is None:
         batch.confirm_instance(new_instance(run))
     else:
@@ -102,6 +121,8 @@ def start_child(
         row, input=command.input, seed=new_seed(batch), headers=command.headers, parent=started_with
     )
     batch.append(row, started)
+    if row.queue is not None:
+        add_start_timer(batch, row)
     return ChildWorkflowStarted(command.command_id, row.run_id)
 
 
@@ -122,6 +143,10 @@ def _first_run(
             run_timeout=options.get("run_timeout"),
             retry_policy=RetryPolicy.from_document(policy) if policy is not None else None,
             priority=command.priority,
+            start_delay=options.get("start_delay"),
+            queue=options.get("queue"),
+            partition_key=options.get("partition_key"),
+            schedule_to_start_timeout=options.get("schedule_to_start_timeout"),
         ),
         memo=Payload.of(memo) if memo is not None else None,
         search_attributes=options.get("search_attributes"),
@@ -134,7 +159,7 @@ def _first_run(
     run.summary = command.summary
     if command.parent_close_policy == ParentClosePolicy.TERMINATE:
         run.execution_deadline_at = earliest(run.execution_deadline_at, parent.execution_deadline_at)
-        run.next_deadline_at = earliest(run.execution_deadline_at, run.run_deadline_at)
+        run.next_deadline_at = nearest_deadline(run)
     return run, {
         "workflow_id": parent.workflow_id,
         "run_id": parent.run_id,

@@ -9,6 +9,7 @@ import orjson
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import InstanceRow, RunRow
 from outlast_store.transitions import requests
+from outlast_store.transitions.queued_runs import enter_queue
 from outlast_store.transitions.run_deadlines import earliest
 from outlast_workflow.history.events import (
     Failure,
@@ -54,6 +55,9 @@ def started_event(
     """
     deadline, run_deadline = run.execution_deadline_at, run.run_deadline_at
     delay = run.not_before - run.created_at
+    waiting = None
+    if run.start_deadline_at is not None:
+        waiting = seconds(run.start_deadline_at - max(run.not_before, run.created_at))
     return WorkflowStarted(
         workflow_id=run.workflow_id,
         workflow_type=run.workflow_type,
@@ -79,6 +83,9 @@ def started_event(
         headers=headers,
         summary=run.summary,
         schedule=schedule,
+        queue=run.queue,
+        partition_key=run.partition_key or None,
+        schedule_to_start_timeout_seconds=waiting,
     )
 
 
@@ -99,6 +106,8 @@ def next_run(
     retry_policy: str | None = None,
 ) -> RunRow:
     """Return the row of a chain's next run: it keeps the execution deadline and gets a run deadline of its own.
+
+    It keeps the queue, too, and the slot there that the run before it gives up in the same change.
 
     Args:
         run: The run that it continues; what is not given is taken from it.
@@ -154,6 +163,8 @@ def next_run(
         build_id=None,
         history_bytes=0,
         progress=None,
+        queued_at=None,
+        start_deadline_at=None,
     )
     if search_attributes is not None:
         row.search_attributes = orjson.dumps(search_attributes).decode() if search_attributes else None
@@ -216,7 +227,8 @@ def first_run(
 ) -> RunRow:
     """Return the row of a chain's first run.
 
-    The execution deadline counts from ``now``, the run deadline from the end of the start delay.
+    The execution deadline counts from ``now``, the run deadline from the end of the start delay. With a queue it counts
+    from the admission: the run waits for that, in line or for the end of its start delay.
 
     Args:
         run_id: The run's id, which also names the chain.
@@ -235,7 +247,7 @@ def first_run(
     execution_deadline = later(now, execution_timeout) if execution_timeout is not None else None
     run_deadline = later(begins, run_timeout) if run_timeout is not None else None
     policy = options.retry_policy
-    return RunRow(
+    run = RunRow(
         run_id=run_id,
         workflow_id=workflow_id,
         run_number=1,
@@ -280,3 +292,8 @@ def first_run(
         summary=options.summary,
         progress=None,
     )
+    if options.queue is not None:
+        run.queue = options.queue
+        run.partition_key = options.partition_key or ""
+        enter_queue(run, now, schedule_to_start=options.schedule_to_start_timeout_us)
+    return run

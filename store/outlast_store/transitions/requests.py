@@ -28,6 +28,7 @@ from outlast_store.reads.requests import SELECT as _SELECT
 from outlast_store.reads.requests import WAITING as _WAITING
 from outlast_store.reads.requests import read_record as _read_record
 from outlast_store.schema.rows import RequestKey, RequestRow, RunRow
+from outlast_store.transitions.queued_runs import join_line
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import WorkflowClosedError
@@ -165,9 +166,13 @@ def move_signals(batch: Batch, following: RunRow, signals: Sequence[SignalReceiv
         signal_delivered(batch, following, signal, seq)
 
 
-def end_start_delay(run: RunRow) -> None:
-    """End the start delay of a run; a backoff continues."""
-    if run.start_delayed:
+def end_start_delay(batch: Batch, run: RunRow) -> None:
+    """End the start delay of a run; a backoff continues. A run of a queue joins its line."""
+    if not run.start_delayed:
+        return
+    if run.status == "queued":
+        join_line(batch, run, batch.now)
+    else:
         run.start_delayed = False
         run.not_before = 0
 

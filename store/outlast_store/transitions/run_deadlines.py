@@ -1,4 +1,4 @@
-"""The two deadlines of a run, execution and run: pure functions of a row and an instant."""
+"""The deadlines of a run, execution, run and schedule-to-start: pure functions of a row and an instant."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def earliest(*instants: int | None) -> int | None:
     return min(known) if known else None
 
 
+def nearest_deadline(run: RunRow) -> int | None:
+    """Return the nearest deadline of a run; ``None`` if it has none."""
+    return earliest(run.execution_deadline_at, run.run_deadline_at, run.start_deadline_at)
+
+
 def deadline_passed(run: RunRow, now: int) -> PassedDeadline | None:
     """Return the deadline of a run that has passed, if any (inclusive).
 
@@ -36,4 +41,6 @@ def deadline_passed(run: RunRow, now: int) -> PassedDeadline | None:
         return PassedDeadline(TimeoutKind.EXECUTION_TIMEOUT, run.execution_deadline_at)
     if run.run_deadline_at is not None and now >= run.run_deadline_at:
         return PassedDeadline(TimeoutKind.RUN_TIMEOUT, run.run_deadline_at)
+    if run.start_deadline_at is not None and now >= run.start_deadline_at:
+        return PassedDeadline(TimeoutKind.SCHEDULE_TO_START, run.start_deadline_at)
     return None

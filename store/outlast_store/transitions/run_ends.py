@@ -21,11 +21,13 @@ from outlast_store.transitions import requests
 from outlast_store.transitions.activity_ends import cancel_activity
 from outlast_store.transitions.new_runs import add_next_run, first_event, new_seed, next_run, started_event
 from outlast_store.transitions.parents import note_children, tell_parent
+from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_store.transitions.run_deadlines import PassedDeadline, deadline_passed
 from outlast_workflow.history.events import (
     Event,
     Failure,
     TimerCancelled,
+    WorkflowCancelled,
     WorkflowTerminated,
     WorkflowTimedOut,
 )
@@ -74,7 +76,8 @@ def close_run(
         for activity in batch.open_activities(run.run_id):
             cancel_activity(batch, run, activity, by=by)
         for timer_id in batch.open_timers(run.run_id):
-            batch.append(run, TimerCancelled(timer_id, by=by))
+            if timer_id != START_TIMER:
+                batch.append(run, TimerCancelled(timer_id, by=by))
             batch.remove_timer(run.run_id, timer_id)
     if run.inbox:
         requests.answer_open_updates(batch, run, status.value, by)
@@ -94,6 +97,8 @@ def close_run(
     run.next_deadline_at = None
     run.attention = None
     run.attention_since = None
+    if run.queue is not None:
+        run.queued_at = run.slot_queue = run.start_deadline_at = None
 
 
 def run_failure(
@@ -173,6 +178,13 @@ def open_run(batch: Batch, run: RunRow) -> RunRow | Ended:
     return Ended(run.run_id, run.status, run.next_run_id, passed)
 
 
+_TIMEOUT_NOUNS = {
+    TimeoutKind.EXECUTION_TIMEOUT: "execution",
+    TimeoutKind.RUN_TIMEOUT: "run",
+    TimeoutKind.SCHEDULE_TO_START: "schedule-to-start",
+}
+
+
 def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
     """End an open run by a deadline that has passed; a run timeout may start the next run.
 
@@ -185,8 +197,7 @@ def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
     """
     batch.require_locks()
     kind, deadline_at = passed
-    execution = kind is TimeoutKind.EXECUTION_TIMEOUT
-    noun = "execution" if execution else "run"
+    noun = _TIMEOUT_NOUNS[kind]
     failure = run_failure(
         batch,
         run,
@@ -198,7 +209,7 @@ def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
         deadline_at=deadline_at,
     )
     event = WorkflowTimedOut(kind.value, iso(deadline_at))
-    if not execution:
+    if kind is TimeoutKind.RUN_TIMEOUT:
         failed: Failure = {
             "category": "timeout",
             "type": "WorkflowTimeoutError",
@@ -267,7 +278,8 @@ def terminate(batch: Batch, run: RunRow, reason: str | None) -> None:
 def request_cancel(batch: Batch, run: RunRow, event: Event) -> bool:
     """Ask an open run to cancel, once; return whether this is the first request.
 
-    It ends a start delay and a run's retry backoff.
+    It ends a start delay and a run's retry backoff. A run that its queue has not admitted, and that has never begun,
+    ends at once: no code of it could hear of the request.
 
     Args:
         batch: The batch.
@@ -278,6 +290,19 @@ def request_cancel(batch: Batch, run: RunRow, event: Event) -> bool:
         return False
     batch.append(run, event)
     run.cancel_requested_at = batch.now
+    if run.status == RunStatus.QUEUED and run.started_at is None:
+        reason: str | None = getattr(event, "reason", None)
+        failure = run_failure(
+            batch,
+            run,
+            FailureCategory.CANCELLED,
+            PropagationKind.CANCELLED,
+            exception_class="CancelledError",
+            message=reason or "the workflow was cancelled while it was queued",
+        )
+        ended = WorkflowCancelled(reason, by="queue")
+        close_run(batch, run, ended, RunStatus.CANCELLED, by="cancelled", failure=failure)
+        return True
     if run.status == RunStatus.PENDING:
         run.not_before = 0
         run.start_delayed = False

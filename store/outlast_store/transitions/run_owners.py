@@ -22,7 +22,8 @@ def scan_claimable_runs(
         limit: How many of each queue.
     """
     text = (
-        "SELECT wake_at, run_id FROM workflow_runs WHERE owner_id IS NULL AND task_queue = ? AND wake_at <= ? "
+        "SELECT wake_at, run_id FROM workflow_runs WHERE owner_id IS NULL AND slot_queue IS NULL "
+        "AND task_queue = ? AND wake_at <= ? "
         f"AND not_before <= ? AND workflow_type IN ({marks(types)}) ORDER BY wake_at LIMIT ?"
     )
     found: list[tuple[int, str]] = []

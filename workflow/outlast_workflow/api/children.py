@@ -49,6 +49,10 @@ class ChildCallOptions(TypedDict, total=False):
         cancellation_type: What cancelling the call does: ``wait`` (the default), ``try`` or ``abandon``.
         summary: What the child does, in at most 200 characters of plain text, shown to everybody and not encoded by
             codecs.
+        queue: The queue that decides when the child begins. A queue that nobody has defined fails the call.
+        partition_key: Its partition of the queue.
+        start_delay: How long to wait before it begins or joins the line of its queue.
+        schedule_to_start_timeout: How long it may stand in line at most.
     """
 
     id: str | None
@@ -62,6 +66,10 @@ class ChildCallOptions(TypedDict, total=False):
     parent_close_policy: ParentClosePolicy | str
     cancellation_type: CancellationType | str
     summary: str | None
+    queue: str | None
+    partition_key: str | None
+    start_delay: Seconds | None
+    schedule_to_start_timeout: Seconds | None
 
 
 @overload
@@ -167,6 +175,10 @@ def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
         memo=given.get("memo"),
         search_attributes=given.get("search_attributes"),
         summary=given.get("summary"),
+        queue=given.get("queue"),
+        partition_key=given.get("partition_key"),
+        start_delay=given.get("start_delay"),
+        schedule_to_start_timeout=given.get("schedule_to_start_timeout"),
     )
     if machine.time > LAST_SAFE_START:
         start.check_ends(machine.time)

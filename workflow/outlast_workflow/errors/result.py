@@ -39,14 +39,16 @@ class WorkflowFailedError(WorkflowResultError):
 _TIMEOUT_WORDS = {
     TimeoutKind.EXECUTION_TIMEOUT: "was not done in time: its execution timeout passed",
     TimeoutKind.RUN_TIMEOUT: "took too long: its run timeout passed",
+    TimeoutKind.SCHEDULE_TO_START: "did not begin in time: its schedule-to-start timeout passed in its queue,",
 }
 
 
 class WorkflowTimeoutError(WorkflowResultError, TimeoutError):
-    """The workflow's execution or run deadline passed.
+    """The workflow's execution or run deadline passed, or it stood in line too long.
 
     Attributes:
-        timeout_kind: ``execution_timeout`` or ``run_timeout``.
+        timeout_kind: ``execution_timeout``, ``run_timeout``, or ``schedule_to_start`` of a workflow that its queue had
+            not admitted.
         deadline_at: The deadline (aware, UTC).
     """
 

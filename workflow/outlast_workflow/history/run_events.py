@@ -14,6 +14,7 @@ class WorkflowStarted(Event):
 
     ``reset`` is set for a run that continues another run's history: the other's ``run_id``, the ``seq`` up to which the
     events are the other's, and ``seeds``, pairs of a seq and the seed that holds after it, one for each reset so far.
+    A run that is started into a queue has no run deadline before :class:`WorkflowDequeued`.
     ``last_failure`` is the latest failure of a run before this one, ``last_result`` the latest result. Retries and
     continue-as-new pass them on, and so does a schedule to the workflow that it starts next. ``schedule`` is set where
     a schedule started the chain: ``schedule_id``, and ``scheduled_at``, the slot.
@@ -45,6 +46,32 @@ class WorkflowStarted(Event):
     summary: str | None = None
     last_result: Payload | None = None
     schedule: dict[str, Any] | None = None
+    queue: str | None = None
+    partition_key: str | None = None
+    schedule_to_start_timeout_seconds: float | int | None = None
+
+
+@record
+class WorkflowDequeued(Event):
+    """The run's queue has admitted it: it holds a slot from here on, and its run timeout counts from here.
+
+    ``waited_us`` is how long it stood in line, in microseconds, its start delay not included.
+    """
+
+    inbound = True
+    queue: str
+    partition_key: str
+    waited_us: int
+    run_deadline_at: str | None = None
+
+
+@record
+class WorkflowStartChanged(Event):
+    """The start of a run that has not begun was moved: ``start_at`` is when it joins its line or begins."""
+
+    inbound = True
+    start_at: str
+    run_deadline_at: str | None = None
 
 
 @record

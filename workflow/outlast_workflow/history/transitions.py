@@ -39,7 +39,10 @@ _CHILD_ENDS = " ".join(
     f"ChildWorkflow{end}" for end in ("Completed", "Failed", "TimedOut", "Cancelled", "Terminated")
 )
 _RUN_GOES_ON = " ".join(
-    ["WorkflowTaskCompleted WorkflowTaskFailed WorkflowCancelRequested", *sorted(RUN_TERMINALS)]
+    [
+        "WorkflowTaskCompleted WorkflowTaskFailed WorkflowCancelRequested WorkflowDequeued WorkflowStartChanged",
+        *sorted(RUN_TERMINALS),
+    ]
 )
 
 TRANSITIONS: dict[str, Table] = {
@@ -49,6 +52,8 @@ TRANSITIONS: dict[str, Table] = {
         WorkflowTaskCompleted=_RUN_GOES_ON,
         WorkflowTaskFailed=_RUN_GOES_ON,
         WorkflowCancelRequested=_RUN_GOES_ON,
+        WorkflowDequeued=_RUN_GOES_ON,
+        WorkflowStartChanged=_RUN_GOES_ON,
     ),
     "activity": _table(
         START="ActivityScheduled",

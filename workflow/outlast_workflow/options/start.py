@@ -11,7 +11,14 @@ from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue, checked_attributes
-from outlast_workflow.options.validation import check_end, duration_seconds, timeout_seconds, validate_summary
+from outlast_workflow.options.validation import (
+    check_end,
+    duration_seconds,
+    timeout_seconds,
+    validate_partition_key,
+    validate_queue,
+    validate_summary,
+)
 from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.primitives.enums import DuplicatePolicy
 from outlast_workflow.primitives.times import microseconds
@@ -32,15 +39,21 @@ class StartOptions(Value):
         memo: JSON-compatible values that are stored with the run and shown by ``describe``.
         search_attributes: Attributes to find the run by: text, numbers, booleans, datetimes, lists of texts, by name.
         start_delay: How long to wait before the first run starts; a signal, update or cancel request ends the wait.
+            With a queue: before the run joins the line.
         priority: 0 (first) to 9; inherited by activities and children.
         duplicate_policy: What to do if the workflow id is taken.
         summary: What the workflow does, in at most 200 characters of plain text, shown to everybody and not encoded by
             codecs. All runs of the chain have it.
+        queue: The queue that decides when the workflow begins. It waits there in line, and holds a slot of the queue
+            until its chain ends. Its run timeout counts from its admission.
+        partition_key: Its partition of the queue, for example a tenant. Partitions take turns.
+        schedule_to_start_timeout: How long it may stand in line at most; then it ends as timed out.
 
     Durations take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
 
     Raises:
-        InvalidOptionError: A field is out of range, or the start delay leaves no time for the execution.
+        InvalidOptionError: A field is out of range, the start delay leaves no time for the execution, or a field needs
+            a queue.
     """
 
     __slots__ = (
@@ -48,10 +61,14 @@ class StartOptions(Value):
         "execution_timeout",
         "execution_timeout_us",
         "memo",
+        "partition_key",
         "priority",
+        "queue",
         "retry_policy",
         "run_timeout",
         "run_timeout_us",
+        "schedule_to_start_timeout",
+        "schedule_to_start_timeout_us",
         "search_attributes",
         "start_delay",
         "start_delay_us",
@@ -67,6 +84,9 @@ class StartOptions(Value):
         "priority",
         "duplicate_policy",
         "summary",
+        "queue",
+        "partition_key",
+        "schedule_to_start_timeout",
     )
 
     execution_timeout: int | float | None
@@ -78,9 +98,13 @@ class StartOptions(Value):
     priority: int
     duplicate_policy: DuplicatePolicy
     summary: str | None
+    queue: str | None
+    partition_key: str | None
+    schedule_to_start_timeout: int | float | None
     execution_timeout_us: int | None
     run_timeout_us: int | None
     start_delay_us: int | None
+    schedule_to_start_timeout_us: int | None
 
     def __init__(
         self,
@@ -94,6 +118,9 @@ class StartOptions(Value):
         priority: int = 5,
         duplicate_policy: DuplicatePolicy | str = DuplicatePolicy.ALLOW_DUPLICATE,
         summary: str | None = None,
+        queue: str | None = None,
+        partition_key: str | None = None,
+        schedule_to_start_timeout: float | timedelta | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -107,6 +134,16 @@ class StartOptions(Value):
                 "which includes it",
                 field="start_delay",
             )
+        waiting = None
+        if schedule_to_start_timeout is not None:
+            waiting = _timeout("schedule-to-start timeout", schedule_to_start_timeout)
+        if queue is None:
+            for field, value in (
+                ("partition_key", partition_key),
+                ("schedule_to_start_timeout", schedule_to_start_timeout),
+            ):
+                if value is not None:
+                    raise InvalidOptionError(f"{field} needs a queue: give queue= as well", field=field)
         self._set(
             {
                 "execution_timeout": execution,
@@ -120,9 +157,13 @@ class StartOptions(Value):
                 "priority": valid_priority(priority),
                 "duplicate_policy": _duplicate_policy(duplicate_policy),
                 "summary": None if summary is None else validate_summary(summary),
+                "queue": None if queue is None else validate_queue(queue),
+                "partition_key": None if partition_key is None else validate_partition_key(partition_key),
+                "schedule_to_start_timeout": waiting,
                 "execution_timeout_us": None if execution is None else microseconds(execution),
                 "run_timeout_us": None if run is None else microseconds(run),
                 "start_delay_us": None if delay is None else microseconds(delay),
+                "schedule_to_start_timeout_us": None if waiting is None else microseconds(waiting),
             }
         )
 
@@ -132,6 +173,7 @@ class StartOptions(Value):
         check_end("start delay", now, delay)
         check_end("execution timeout", now, self.execution_timeout_us)
         check_end("run timeout", now + delay, self.run_timeout_us)
+        check_end("schedule-to-start timeout", now + delay, self.schedule_to_start_timeout_us)
 
     @classmethod
     def allow_duplicate(cls) -> Self:
@@ -185,6 +227,21 @@ class StartOptions(Value):
     def with_priority(self, priority: int) -> Self:
         """Return a copy with another priority, 0 (first) to 9."""
         return self.replace(priority=priority)
+
+    def with_queue(self, queue: str | None, partition_key: str | None = None) -> Self:
+        """Return a copy with another queue and partition of it; ``None`` for no queue.
+
+        Args:
+            queue: The queue that decides when the workflow begins.
+            partition_key: Its partition of the queue.
+        """
+        if queue is None:
+            return self.replace(queue=None, partition_key=partition_key, schedule_to_start_timeout=None)
+        return self.replace(queue=queue, partition_key=partition_key)
+
+    def with_schedule_to_start_timeout(self, timeout: float | timedelta | None) -> Self:
+        """Return a copy with another limit on how long it may stand in line."""
+        return self.replace(schedule_to_start_timeout=timeout)
 
     def with_summary(self, summary: str | None) -> Self:
         """Return a copy with another summary."""

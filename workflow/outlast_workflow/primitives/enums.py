@@ -8,6 +8,7 @@ from enum import StrEnum
 class RunStatus(StrEnum):
     """The status of a run: what it is doing, or how it ended."""
 
+    QUEUED = "queued"
     PENDING = "pending"
     RUNNING = "running"
     COMPLETED = "completed"
@@ -23,7 +24,7 @@ class RunStatus(StrEnum):
         return self in OPEN_RUN_STATUSES
 
 
-OPEN_RUN_STATUSES = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
+OPEN_RUN_STATUSES = frozenset({RunStatus.QUEUED, RunStatus.PENDING, RunStatus.RUNNING})
 
 
 class ActivityStatus(StrEnum):
@@ -168,3 +169,4 @@ class Attention(StrEnum):
     UNKNOWN_TYPE = "unknown_type"
     NO_POLLER = "no_poller"
     OVERDUE = "overdue"
+    UNKNOWN_QUEUE = "unknown_queue"

@@ -29,12 +29,16 @@ from outlast_workflow.history.events import (
     TimerFired,
     UpdateAccepted,
     WorkflowCancelRequested,
+    WorkflowDequeued,
+    WorkflowStartChanged,
     WorkflowStarted,
 )
 
 APPLIERS: dict[type[Event], Callable[[Any], Callable[[Any], None]]] = {
     WorkflowStarted: attrgetter("apply_started"),
     WorkflowCancelRequested: attrgetter("apply_cancel_request"),
+    WorkflowDequeued: attrgetter("apply_run_deadline"),
+    WorkflowStartChanged: attrgetter("apply_run_deadline"),
     TimerFired: attrgetter("apply_timer"),
     UpdateAccepted: attrgetter("apply_update"),
     SignalReceived: attrgetter("handling.signal"),

@@ -292,6 +292,10 @@ class ChildCalls:
             document["execution_timeout"] = options.execution_timeout
         if options.run_timeout is not None:
             document["run_timeout"] = options.run_timeout
+        for name in ("queue", "partition_key", "start_delay", "schedule_to_start_timeout"):
+            value = getattr(options, name)
+            if value is not None:
+                document[name] = value
         if options.retry_policy is not None:
             document["retry_policy"] = options.retry_policy.to_document()
         if options.memo:

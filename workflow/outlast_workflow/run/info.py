@@ -35,6 +35,7 @@ class ScheduleInfo:
 class WorkflowInfo:
     """The run as ``workflow.info()`` shows it, the same on every replay.
 
+    ``queue`` and ``partition_key`` are those that the run was started into.
     ``attempt`` counts the runs that a workflow retry policy made; ``run_number`` the runs of its chain.
     ``history_events``, ``history_bytes`` and ``continue_as_new_suggested`` are as of this workflow task.
     ``last_failure`` is how the latest run before this one that failed did so, ``last_result`` what the latest one that
@@ -47,6 +48,8 @@ class WorkflowInfo:
     run_id: str
     workflow_type: str
     task_queue: str
+    queue: str | None
+    partition_key: str | None
     attempt: int
     run_number: int
     first_run_id: str
@@ -89,6 +92,8 @@ def info_of(
         run_id=run_id,
         workflow_type=started.workflow_type,
         task_queue=started.task_queue,
+        queue=started.queue,
+        partition_key=started.partition_key or None,
         attempt=started.attempt,
         run_number=started.run_number,
         first_run_id=started.first_run_id,

@@ -18,6 +18,7 @@ How a workflow task may end:
 
 from __future__ import annotations
 
+import copy
 import sys
 from asyncio import events as asyncio_events
 from collections.abc import Coroutine, Sequence
@@ -36,6 +37,8 @@ from outlast_workflow.history.events import (
     UpdateAccepted,
     WorkflowCancelRequested,
     WorkflowContinuedAsNew,
+    WorkflowDequeued,
+    WorkflowStartChanged,
     WorkflowStarted,
 )
 from outlast_workflow.loop import asyncio_fixes
@@ -319,6 +322,9 @@ class WorkflowMachine:
         if not hasattr(self, "loop"):
             started = events[0]
             assert isinstance(started, WorkflowStarted), "a run begins with WorkflowStarted"
+            if started.queue is not None or started.start_delay_seconds is not None:
+                # What comes later may give it another run deadline; the event itself stays as it is.
+                started = copy.copy(started)
             self.started = started
             self.log.whose = started.workflow_id
             self.loop = loop = RunLoop(self.log, self._reset_seed or started.seed)  # type: ignore[abstract]  # the rest is made from a table
@@ -414,6 +420,10 @@ class WorkflowMachine:
         """End the run, unless it has already ended."""
         if self.terminal is None:
             self.terminal = event
+
+    def apply_run_deadline(self, event: WorkflowDequeued | WorkflowStartChanged) -> None:
+        """Take the run deadline that holds from here on."""
+        self.started.run_deadline_at = event.run_deadline_at
 
     def apply_cancel_request(self, event: WorkflowCancelRequested) -> None:
         """Cancel the run method's task; later requests change nothing."""

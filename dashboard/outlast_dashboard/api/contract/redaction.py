@@ -60,13 +60,15 @@ _SHOWN: Final[dict[str, str]] = {
     "WorkflowContinuedAsNew": (
         "workflow_type task_queue next_run_id run_timeout_seconds search_attributes retry_policy start_delay_seconds"
     ),
+    "WorkflowDequeued": "queue partition_key waited_us run_deadline_at",
     "WorkflowFailed": "failure retry_state next_run_id by",
     "WorkflowReset": "next_run_id reason",
+    "WorkflowStartChanged": "start_at run_deadline_at",
     "WorkflowStarted": (
         "workflow_id workflow_type task_queue first_run_id run_number attempt seed priority "
         "execution_timeout_seconds run_timeout_seconds execution_deadline_at run_deadline_at previous_run_id "
-        "start_delay_seconds retry_policy search_attributes last_failure parent reset summary "
-        "schedule"
+        "start_delay_seconds retry_policy search_attributes last_failure parent reset summary schedule queue "
+        "partition_key schedule_to_start_timeout_seconds"
     ),
     "WorkflowTaskCompleted": (
         "through own at commands history_events history_bytes python build_id flags buffered suggested"
@@ -85,7 +87,7 @@ def _names(words: str) -> frozenset[str]:
 _OPTIONS: Final = _names(
     "task_queue schedule_to_start_timeout start_to_close_timeout schedule_to_close_timeout heartbeat_timeout "
     "retry_policy priority cancellation_type execution_timeout run_timeout start_delay search_attributes "
-    "duplicate_policy summary"
+    "duplicate_policy summary queue partition_key"
 )
 _RETRY_POLICY: Final = _names(
     "initial_interval backoff_coefficient max_interval max_attempts jitter non_retryable_error_types"

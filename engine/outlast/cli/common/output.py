@@ -25,6 +25,7 @@ MOST_NAMED: Final = 3
 """How many workflows of one reason are named."""
 
 _COLOURS: Final = {
+    RunStatus.QUEUED: "cyan",
     RunStatus.PENDING: "cyan",
     RunStatus.RUNNING: "cyan",
     RunStatus.COMPLETED: "green",

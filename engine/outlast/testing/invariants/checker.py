@@ -20,11 +20,13 @@ from outlast.testing.invariants.activities import deadlines_of_activity as deadl
 from outlast.testing.invariants.attributes import check_attributes
 from outlast.testing.invariants.chains import check_chains, check_instances, is_reset, reset_point
 from outlast.testing.invariants.parents import ENDS, check_parents
+from outlast.testing.invariants.queues import check_queued, run_deadline_of
 from outlast.testing.invariants.requests import check_requests, check_signals_applied
 from outlast.testing.invariants.waking import check_awake
 from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RequestRow, RunRow
+from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 from outlast_workflow.history.transitions import STATUS_AFTER, check_history
@@ -42,6 +44,7 @@ SAME_IN_STARTED = (
     "priority",
     "previous_run_id",
     "summary",
+    "queue",
 )
 
 Timer = tuple[int, str | None]
@@ -173,6 +176,8 @@ class _Checker:
         self.check_activities(where, run, history)
         for what in check_awake(run, history.events, self.requests_of[run.run_id]):
             self.say(where, what)
+        for what in check_queued(run, history.events, self.timers.get(run.run_id, ())):
+            self.say(where, what)
 
     def check_events(self, where: str, run: RunRow, history: History) -> None:
         if history.seqs != list(range(1, len(history.seqs) + 1)):
@@ -200,22 +205,29 @@ class _Checker:
                     where,
                     f"WorkflowStarted says {name}={getattr(started, name)!r}, the row {getattr(run, name)!r}",
                 )
-        for name in ("execution_deadline_at", "run_deadline_at"):
-            instant = getattr(run, name)
-            expected = iso(instant) if instant is not None else None
-            if getattr(started, name) != expected:
-                self.say(where, f"WorkflowStarted says {name}={getattr(started, name)}, the row {expected}")
+        said = {
+            "execution_deadline_at": started.execution_deadline_at,
+            "run_deadline_at": run_deadline_of(history.events),
+        }
+        for name, instant in said.items():
+            known: int | None = getattr(run, name)
+            expected = iso(known) if known is not None else None
+            # A run that goes back into its line has no run deadline until it leaves it.
+            waits = run.queue is not None and name == "run_deadline_at" and known is None
+            if instant != expected and not waits:
+                self.say(where, f"the history says {name}={instant}, the row {expected}")
         for name, duration in (("execution", run.execution_timeout), ("run", run.run_timeout)):
             said = getattr(started, f"{name}_timeout_seconds")
             if (microseconds(said) if said is not None else None) != duration:
                 self.say(where, f"WorkflowStarted says an {name} timeout of {said} s, the row {duration} µs")
             if (duration is None) != (getattr(run, f"{name}_deadline_at") is None) and not (
-                name == "execution" and duration is None and run.parent_close_policy == "terminate"
-            ):  # such a child has its parent's deadline
+                (name == "execution" and duration is None and run.parent_close_policy == "terminate")
+                # such a child has its parent's deadline
+                or (name == "run" and run.queue is not None and run.run_deadline_at is None)
+            ):
                 self.say(where, f"{name} timeout and {name} deadline are not both set")
-        if run.run_timeout is not None and (run.run_deadline_at or 0) < later(
-            run.created_at, run.run_timeout
-        ):
+        timeout, deadline = run.run_timeout, run.run_deadline_at
+        if timeout is not None and deadline is not None and deadline < later(run.created_at, timeout):
             self.say(where, "the run deadline comes before its timeout is over")
 
     def check_state(self, where: str, run: RunRow, history: History) -> None:
@@ -225,6 +237,8 @@ class _Checker:
         expected = STATUS_AFTER.get(last.type)
         if expected is None:
             expected = RunStatus.RUNNING if activated else RunStatus.PENDING
+            if run.status == RunStatus.QUEUED:
+                expected = RunStatus.QUEUED
         if run.status != expected:
             self.say(where, f"the status is {run.status}, the history says {expected.value}")
         limited = (
@@ -255,10 +269,11 @@ class _Checker:
             self.say(where, f"next_run_id is {run.next_run_id}, the history says {following}")
 
     def check_end(self, where: str, run: RunRow, history: History) -> None:
-        if run.status in ("pending", "running"):
+        if run.status in ("queued", "pending", "running"):
             if run.closed_at is not None:
                 self.say(where, f"is {run.status} but has closed_at")
-            known = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
+            deadlines = (run.execution_deadline_at, run.run_deadline_at, run.start_deadline_at)
+            known = [at for at in deadlines if at is not None]
             if run.next_deadline_at != min(known, default=None):
                 self.say(where, f"next_deadline_at is {run.next_deadline_at}, not the lesser of {known}")
             return
@@ -283,7 +298,7 @@ class _Checker:
             deadline = (
                 run.execution_deadline_at if last.timeout_kind == "execution_timeout" else run.run_deadline_at
             )
-            if deadline != from_iso(last.deadline_at):
+            if last.timeout_kind != "schedule_to_start" and deadline != from_iso(last.deadline_at):
                 self.say(
                     where, f"timed out by {last.timeout_kind} {last.deadline_at}, the row says {deadline}"
                 )
@@ -324,7 +339,7 @@ class _Checker:
                     )
                 if isinstance(event, events.TimerFired) and history.recorded_at[seq - 1] < event.fire_at:
                     self.say(where, f"timer {event.command_id} fired early")
-        found = self.timers.get(run.run_id, {})
+        found = {id: timer for id, timer in self.timers.get(run.run_id, {}).items() if id != START_TIMER}
         if found != open_timers:
             self.say(where, f"the open timers are {found}, the history says {open_timers}")
         if found and run.closed_at is not None:

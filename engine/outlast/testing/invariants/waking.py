@@ -18,7 +18,7 @@ def check_awake(run: RunRow, history: Sequence[Event], requests: Sequence[Reques
         history: Its events, in order.
         requests: Its requests.
     """
-    if run.closed_at is not None or run.wake_at is not None:
+    if run.closed_at is not None or run.wake_at is not None or run.status == "queued":
         return
     news = unseen(history)
     if news:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -64,6 +64,8 @@ class RunClaimer:
         self._again = False
         self._anyway: asyncio.TimerHandle | None = None
         self._stopped = False
+        self.on_room: list[Callable[..., None]] = []
+        """Called when there may be room for runs of other sources; with ``anyway=True`` where they do without."""
         self.paused = False
         """Whether claims are off because the worker is not registered: its claims would belong to nobody."""
 
@@ -75,22 +77,38 @@ class RunClaimer:
         else:
             self._claim_for_room()
 
+    @property
+    def limit(self) -> int:
+        """How many runs the worker has room for now."""
+        if self._stopped or self.paused or not self._types:
+            return 0
+        room = self._dispatcher.room
+        return MOST_RUNS_CLAIMED if room is None else min(MOST_RUNS_CLAIMED, room - len(self.arriving))
+
     def _claim_for_room(self) -> None:
         if self._stopped or self.paused or not self._types:
             return
-        room = self._dispatcher.room
-        limit = MOST_RUNS_CLAIMED if room is None else min(MOST_RUNS_CLAIMED, room - len(self.arriving))
+        limit = self.limit
         if limit > 0:
             self._claim(limit)
             return
-        self._dispatcher.on_room = self._has_room
-        if self._anyway is None:
-            self._anyway = self._runtime.loop.call_later(ANYWAY_AFTER_S, self._claim_anyway)
+        self.wait_for_room()
 
     def _has_room(self) -> None:
         """Claim for a slot that is free, once the runs claimed before have had their choice of it."""
         if not self.arriving:
+            self._tell_of_room()
             self.claim()
+
+    def _tell_of_room(self, *, anyway: bool = False) -> None:
+        for waiting in self.on_room:
+            waiting(anyway=anyway)
+
+    def wait_for_room(self) -> None:
+        """Have :attr:`on_room` called once there is room, or soon anyway."""
+        self._dispatcher.on_room = self._has_room
+        if self._anyway is None:
+            self._anyway = self._runtime.loop.call_later(ANYWAY_AFTER_S, self._claim_anyway)
 
     def arrived(self, run_id: str) -> None:
         """Count a claimed run no more: it has had its first workflow task, or will not get one."""
@@ -101,6 +119,8 @@ class RunClaimer:
     def _claim_anyway(self) -> None:
         self._anyway = None
         self.arriving.clear()
+        if not self._stopped and not self.paused:
+            self._tell_of_room(anyway=True)
         if not self._claiming and not self._stopped and not self.paused:
             self._claim(MOST_RUNS_CLAIMED)
 
@@ -112,6 +132,7 @@ class RunClaimer:
         self._claiming = True
         change = ClaimRuns(self._settings.worker_id, sorted(self._settings.task_queues), self._types, limit)
         self._runtime.journal.submit(change, partial(self._claimed, change))
+        self._tell_of_room()
 
     def _claimed(self, change: ClaimRuns, runs: list[RunRow] | None, error: BaseException | None) -> None:
         self._claiming = False

@@ -12,6 +12,7 @@ part                                        job
 :mod:`~outlast.worker.runs.catch_up`        reads what others wrote to a cached run
 :mod:`~outlast.worker.runs.restorer`        loads runs and replays them
 :mod:`~outlast.worker.runs.claimer`         claims runs without an owner, steals neglected ones
+:mod:`~outlast.worker.runs.admitter`        admits runs from queues
 :mod:`~outlast.worker.runs.query_answers`   answers queries
 ==========================================  ============================================================
 """
@@ -23,6 +24,7 @@ from functools import partial
 
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
+from outlast.worker.runs.admitter import RunAdmitter
 from outlast.worker.runs.cache import RunCache
 from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.catch_up import CatchUp
@@ -97,6 +99,9 @@ class RunOwner:
             restored=self._restored,
         )
         self.run_claimer = RunClaimer(runtime, settings, served.types, dispatcher, self._restorer.loader)
+        self.admitter = RunAdmitter(
+            runtime, settings, served.types, self.run_claimer, self._restorer.loader, self.ready_queue
+        )
         self.types = served.types
         # Bound once: these calls are passed on without another one.
         self.serves = served.serves
@@ -113,8 +118,12 @@ class RunOwner:
     def on_commit(self, committed: Committed) -> None:
         """Take in what this process has committed about runs of this worker, and about runs that nobody owns."""
         worker_id, cached_runs = self.settings.worker_id, self.cache.runs
+        for queue in committed.queues:
+            self.admitter.news(queue)
         loading = self._restorer.loader.under_way
         for run_id, run in committed.runs.items():
+            if run.queue is not None:
+                self.admitter.on_commit(run)
             if loading and run_id in loading:
                 # The run may have been cached and evicted again meanwhile, so this is noted in any case.
                 loading[run_id].stale = True
@@ -126,7 +135,11 @@ class RunOwner:
             elif run.closed_at is None and run.wake_at is not None:
                 if run.owner_id == worker_id:
                     self._committed_uncached(run, committed)
-                elif run.owner_id is None and self.serves(run.workflow_type, run.task_queue):
+                elif (
+                    run.owner_id is None
+                    and run.slot_queue is None
+                    and self.serves(run.workflow_type, run.task_queue)
+                ):
                     self.ready_queue.call_at(max(run.wake_at, run.not_before), self.run_claimer.claim)
 
     def _received(self, cached_run: CachedRun, valid: bool) -> None:
@@ -209,6 +222,7 @@ class RunOwner:
         """Run no more workflow tasks, claim and load nothing."""
         self._served.stopping = True
         self.run_claimer.stop()
+        self.admitter.stop()
         self._restorer.loader.stop()
 
     def drop_all(self) -> None:

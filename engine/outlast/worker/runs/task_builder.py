@@ -11,7 +11,7 @@ from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.served_workflows import ServedWorkflows
 from outlast_runs.workflow_task import OwnResult, WorkflowTask
-from outlast_store.transitions.children import NewChild, new_child
+from outlast_store.transitions.children import NewChild, new_child, waits_before_start
 from outlast_workflow.history.events import (
     ActivityScheduled,
     ChildWorkflowScheduled,
@@ -19,6 +19,7 @@ from outlast_workflow.history.events import (
     WorkflowContinuedAsNew,
 )
 from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.run.child_calls import NOTHING
 
 
 class Decider:
@@ -85,7 +86,10 @@ class Decider:
         children: dict[int, NewChild] = {}
         for command in commands:
             if type(command) is ChildWorkflowScheduled:
-                owner_id = self._owner_of(command.workflow_type, command.task_queue)
+                owner_id = None
+                # A child that waits before it begins is admitted or claimed when it is due.
+                if command.options is NOTHING or not waits_before_start(command):
+                    owner_id = self._owner_of(command.workflow_type, command.task_queue)
                 awaited = cached_run.machine.children.awaits_start(command.command_id)
                 run_id = self._ids.next()
                 children[command.command_id] = new_child(command, run_id, owner_id, awaited=awaited)

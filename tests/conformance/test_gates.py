@@ -1,0 +1,405 @@
+"""Admission by the gate, on each store: limits are exact whatever comes between, and lines keep their order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from tests.conformance.changes import start
+from tests.queued import write_queue
+
+from outlast_runs.admission import Admission, AdmitRuns
+from outlast_runs.claims import ClaimRuns, ReleaseRuns, StealRuns
+from outlast_runs.run_change import RequestCancellation, TerminateRun
+from outlast_store.database.database import Database
+from outlast_store.journal.journal import Journal
+from outlast_store.queues.lines import PAIRS
+from outlast_store.reads.runs import find_run
+from outlast_store.schema.rows import RunRow
+from outlast_workflow.errors import QueueNotFoundError
+from outlast_workflow.options.options import StartOptions
+
+TYPES = frozenset({"Tried"})
+
+
+def admit(worker: str = "one", limit: int = 100, queue: str = "q", **more: Any) -> AdmitRuns:
+    return AdmitRuns(queue, worker, ["default"], TYPES, limit, **more)
+
+
+async def enqueue(journal: Journal, workflow_id: str, partition: str | None = None, **options: Any) -> RunRow:
+    """Start a workflow into the queue and return its row as it was written."""
+    given = StartOptions(queue="q", partition_key=partition, **options)
+    change = start(journal.committer._environment, workflow_id, options=given)
+    await journal.apply(change)
+    return change.run
+
+
+async def end(journal: Journal, run: RunRow) -> None:
+    await journal.apply(TerminateRun(run.workflow_id, run.run_id, "ended"))
+
+
+def row_of(database: Database, run: RunRow) -> RunRow:
+    with database.reader() as connection:
+        found = find_run(connection, run.run_id)
+    assert found is not None
+    return found
+
+
+def ids(admission: Admission) -> list[str]:
+    return [run.workflow_id for run in admission.runs]
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_queue_admits_up_to_its_concurrency(journal: Journal, database: Database) -> None:
+    await write_queue(journal, concurrency=3)
+    for number in range(8):
+        await enqueue(journal, f"w{number}")
+    first = await journal.apply(admit())
+    assert ids(first) == ["w0", "w1", "w2"]
+    assert (await journal.apply(admit("two"))).runs == []
+    await end(journal, first.runs[1])
+    second = await journal.apply(admit("two"))
+    assert ids(second) == ["w3"]
+    row = row_of(database, second.runs[0])
+    assert (row.status, row.owner_id, row.slot_queue, row.queued_at) == ("pending", "two", "q", None)
+
+
+async def test_two_admissions_of_one_batch_count_each_other(journal: Journal) -> None:
+    await write_queue(journal, concurrency=3, worker_concurrency=2)
+    for number in range(8):
+        await enqueue(journal, f"w{number}")
+    found = await asyncio.gather(*[journal.apply(admit(worker)) for worker in ("one", "one", "two", "two")])
+    assert [len(one.runs) for one in found] == [2, 0, 1, 0]
+    assert len({run.run_id for one in found for run in one.runs}) == 3
+
+
+async def test_a_slot_that_ends_in_the_same_batch_is_free(journal: Journal) -> None:
+    await write_queue(journal, concurrency=1)
+    await enqueue(journal, "w0")
+    await enqueue(journal, "w1")
+    (first,) = (await journal.apply(admit())).runs
+    ended, admission = await asyncio.gather(
+        journal.apply(TerminateRun(first.workflow_id, first.run_id, "ended")), journal.apply(admit())
+    )
+    assert ended is None
+    assert ids(admission) == ["w1"]
+
+
+async def test_a_lowered_limit_ends_nothing_and_admits_nothing(journal: Journal) -> None:
+    await write_queue(journal, concurrency=4)
+    for number in range(6):
+        await enqueue(journal, f"w{number}")
+    runs = (await journal.apply(admit())).runs
+    assert len(runs) == 4
+    await write_queue(journal, concurrency=2)
+    for run in runs[:2]:
+        await end(journal, run)
+        assert (await journal.apply(admit())).runs == []
+    await end(journal, runs[2])
+    assert len((await journal.apply(admit())).runs) == 1
+
+
+async def test_partitions_have_limits_of_their_own(journal: Journal) -> None:
+    await write_queue(journal, concurrency=10, partition_concurrency=2, partition_worker_concurrency=1)
+    for number in range(4):
+        for partition in "abc":
+            await enqueue(journal, f"{partition}{number}", partition)
+    one = await journal.apply(admit("one"))
+    assert ids(one) == ["a0", "b0", "c0"]
+    two = await journal.apply(admit("two"))
+    assert ids(two) == ["a1", "b1", "c1"]
+    assert (await journal.apply(admit("three"))).runs == []
+
+
+async def test_a_paused_queue_admits_nothing(journal: Journal) -> None:
+    await write_queue(journal, paused_at=1)
+    await enqueue(journal, "w")
+    assert (await journal.apply(admit())).runs == []
+    await write_queue(journal)
+    assert ids(await journal.apply(admit())) == ["w"]
+
+
+async def test_a_worker_takes_no_more_than_it_has_room_for(journal: Journal) -> None:
+    await write_queue(journal)
+    for number in range(5):
+        await enqueue(journal, f"w{number}")
+    first = await journal.apply(admit(limit=3))
+    assert len(first.runs) == 3
+    assert first.more
+    second = await journal.apply(admit(limit=3))
+    assert len(second.runs) == 2
+    assert not second.more
+
+
+# --- rates ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rate_says_when_it_allows_the_next(journal: Journal) -> None:
+    await write_queue(journal, rate_limit=2, rate_per=3_600_000_000)
+    for number in range(5):
+        await enqueue(journal, f"w{number}")
+    before = journal.committer._environment.clock.now()
+    first = await journal.apply(admit())
+    assert len(first.runs) == 2
+    second = await journal.apply(admit("two"))
+    assert second.runs == []
+    assert second.next_at is not None
+    assert before + 3_600_000_000 < second.next_at < before + 3_800_000_000
+    # Ends of runs give nothing back.
+    await end(journal, first.runs[0])
+    assert (await journal.apply(admit())).runs == []
+
+
+async def test_each_partition_has_a_rate_of_its_own(journal: Journal) -> None:
+    await write_queue(journal, partition_rate_limit=1, partition_rate_per=3_600_000_000)
+    for number in range(3):
+        await enqueue(journal, f"a{number}", "a")
+        await enqueue(journal, f"b{number}", "b")
+    assert ids(await journal.apply(admit())) == ["a0", "b0"]
+    again = await journal.apply(admit())
+    assert again.runs == []
+    assert again.next_at is not None
+
+
+# --- order ----------------------------------------------------------------------------------------------------------
+
+
+async def test_priority_orders_a_partition_and_partitions_take_turns(journal: Journal) -> None:
+    await write_queue(journal)
+    for number in range(3):
+        await enqueue(journal, f"a-late{number}", "a", priority=9)
+    for number in range(2):
+        await enqueue(journal, f"a-soon{number}", "a", priority=0)
+    await enqueue(journal, "b0", "b", priority=9)
+    await enqueue(journal, "none0")
+    order: list[str] = []
+    for _ in range(7):
+        order += ids(await journal.apply(admit(limit=1)))
+    assert order == ["none0", "a-soon0", "b0", "a-soon1", "a-late0", "a-late1", "a-late2"]
+
+
+async def test_a_priority_waits_for_all_of_a_higher_one(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where only a part of each line is read."""
+    monkeypatch.setattr("outlast_runs.admission.FEWEST_SPARE_HEADS", 0)
+    monkeypatch.setattr("outlast_runs.admission.MOST_SPARE_HEADS", 0)
+    await write_queue(journal)
+    for number in range(3):
+        await enqueue(journal, f"late{number}", priority=9)
+    for number in range(6):
+        await enqueue(journal, f"soon{number}", priority=0)
+    first = await journal.apply(admit(limit=4))
+    assert ids(first) == ["soon0", "soon1"]
+    assert first.more
+    order: list[str] = []
+    while more := ids(await journal.apply(admit(limit=4))):
+        order += more
+    assert order == ["soon2", "soon3", "soon4", "soon5", "late0", "late1", "late2"]
+
+
+async def test_a_small_tenant_is_served_before_a_large_one_is_done(journal: Journal) -> None:
+    await write_queue(journal)
+    for number in range(60):
+        await enqueue(journal, f"a{number}", "a", priority=0)
+    for number in range(10):
+        await enqueue(journal, f"b{number}", "b", priority=9)
+    served = Counter(name[0] for name in ids(await journal.apply(admit(limit=20))))
+    assert served == {"a": 10, "b": 10}
+
+
+async def test_what_a_worker_cannot_run_is_left_in_line(journal: Journal, database: Database) -> None:
+    await write_queue(journal)
+    environment = journal.committer._environment
+    others = [
+        start(environment, f"other{number}", task_queue="other", options=StartOptions(queue="q"))
+        for number in range(3)
+    ]
+    for change in others:
+        await journal.apply(change)
+    await enqueue(journal, "mine")
+    assert ids(await journal.apply(admit())) == ["mine"]
+    assert row_of(database, others[0].run).status == "queued"
+    elsewhere = AdmitRuns("q", "two", ["other"], TYPES, 100)
+    assert ids(await journal.apply(elsewhere)) == ["other0", "other1", "other2"]
+
+
+async def test_the_rotation_goes_on_where_a_look_ended(journal: Journal) -> None:
+    await write_queue(journal, partition_concurrency=1)
+    names = [f"p{number:04}" for number in range(PAIRS + 60)]
+    for name in names:
+        await asyncio.gather(*[enqueue(journal, f"{name}-{number}", name) for number in range(2)])
+    runs: list[RunRow] = []
+    while more := (await journal.apply(admit())).runs:
+        runs += more
+    assert len(runs) == len(names)
+    full = await journal.apply(admit())
+    assert full.runs == []
+    assert full.position is not None
+    # Only a partition that the first look does not see has room.
+    cursor = runs[-1].partition_key
+    assert cursor is not None
+    hidden = names[(names.index(cursor) + PAIRS + 10) % len(names)]
+    await end(journal, next(run for run in runs if run.partition_key == hidden))
+    position, looks = None, 0
+    while True:
+        found = await journal.apply(admit(position=position))
+        looks += 1
+        if found.runs or found.position is None:
+            break
+        position = found.position
+    assert ids(found) == [f"{hidden}-1"]
+    assert looks == 2
+
+
+# --- owners ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_lost_its_owner_goes_before_the_line_and_keeps_its_slot(
+    journal: Journal, database: Database
+) -> None:
+    await write_queue(journal, concurrency=1)
+    await enqueue(journal, "w0")
+    await enqueue(journal, "w1")
+    (run,) = (await journal.apply(admit("one"))).runs
+    await journal.apply(ReleaseRuns("one", [run.run_id]))
+    assert await journal.apply(ClaimRuns("two", ["default"], TYPES, 10)) == []
+    again = await journal.apply(admit("two"))
+    assert ids(again) == ["w0"]
+    row = row_of(database, run)
+    assert (row.owner_id, row.slot_queue, row.last_seq) == ("two", "q", 2)
+
+
+async def test_taking_over_needs_room_of_the_worker(journal: Journal) -> None:
+    await write_queue(journal, worker_concurrency=1)
+    await enqueue(journal, "w0")
+    await enqueue(journal, "w1")
+    (first,) = (await journal.apply(admit("one"))).runs
+    (second,) = (await journal.apply(admit("two"))).runs
+    await journal.apply(ReleaseRuns("one", [first.run_id]))
+    assert (await journal.apply(admit("two"))).runs == []
+    await end(journal, second)
+    assert ids(await journal.apply(admit("two"))) == ["w0"]
+
+
+async def test_a_stolen_run_of_a_queue_is_released(
+    journal: Journal, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outlast_runs.claims.STEAL_AFTER_US", 0)
+    await write_queue(journal, worker_concurrency=1)
+    await enqueue(journal, "w")
+    (run,) = (await journal.apply(admit("one"))).runs
+    assert await journal.apply(StealRuns("two", [run.run_id])) == []
+    assert row_of(database, run).owner_id is None
+
+
+# --- starting, cancelling -------------------------------------------------------------------------------------------
+
+
+async def test_an_unknown_queue_is_refused_before_anything_is_written(
+    journal: Journal, database: Database
+) -> None:
+    await write_queue(journal, "emails")
+    with pytest.raises(QueueNotFoundError) as caught:
+        await journal.apply(start(journal.committer._environment, "w", options=StartOptions(queue="email")))
+    assert caught.value.similar == ["emails"]
+    with database.reader() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM workflow_instances").scalar() == 0
+
+
+async def test_a_cancelled_run_leaves_the_line(journal: Journal, database: Database) -> None:
+    await write_queue(journal, concurrency=1)
+    await enqueue(journal, "w0")
+    second = await enqueue(journal, "w1")
+    await enqueue(journal, "w2")
+    await journal.apply(admit())
+    await journal.apply(RequestCancellation("w1", second.run_id, "not wanted"))
+    row = row_of(database, second)
+    assert (row.status, row.queued_at, row.started_at) == ("cancelled", None, None)
+    assert (await journal.apply(admit())).runs == []
+
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_stories_keep_every_limit(journal: Journal, database: Database, seed: int) -> None:
+    """Whatever is started, ended, released and changed: no limit is ever exceeded by an admission."""
+    rng = random.Random(seed)
+    limits: dict[str, int | None] = {}
+    runs: dict[str, RunRow] = {}
+    owners: dict[str, str] = {}
+    number = 0
+
+    async def change_limits() -> None:
+        limits.clear()
+        for name in (
+            "concurrency",
+            "worker_concurrency",
+            "partition_concurrency",
+            "partition_worker_concurrency",
+        ):
+            limits[name] = rng.choice((None, 1, 2, 3, 5))
+        await write_queue(journal, "q", **limits)
+
+    def check(admission: Admission, worker: str) -> None:
+        by_partition: Counter[str] = Counter()
+        mine: Counter[str] = Counter()
+        for run_id, run in runs.items():
+            by_partition[run.partition_key or ""] += 1
+            if owners.get(run_id) == worker:
+                mine[run.partition_key or ""] += 1
+        fresh = [run for run in admission.runs if run.run_id not in before]
+        for limit, held in (
+            (limits["concurrency"], sum(by_partition.values()) if fresh else 0),
+            (limits["worker_concurrency"], sum(mine.values()) if admission.runs else 0),
+        ):
+            assert limit is None or held <= limit
+        for run in fresh:
+            most = limits["partition_concurrency"]
+            assert most is None or by_partition[run.partition_key or ""] <= most
+        for run in admission.runs:
+            most = limits["partition_worker_concurrency"]
+            assert most is None or mine[run.partition_key or ""] <= most
+
+    await change_limits()
+    for _ in range(120):
+        action = rng.random()
+        if action < 0.4:
+            number += 1
+            await enqueue(
+                journal, f"w{number}", rng.choice((None, "a", "b", "c")), priority=rng.randint(0, 9)
+            )
+        elif action < 0.75:
+            worker = rng.choice(("one", "two", "three"))
+            before = set(runs)
+            admission = await journal.apply(admit(worker, rng.choice((1, 2, 5, 100))))
+            for run in admission.runs:
+                runs[run.run_id] = run
+                owners[run.run_id] = worker
+            check(admission, worker)
+        elif action < 0.88 and runs:
+            ended = runs.pop(rng.choice(sorted(runs)))
+            owners.pop(ended.run_id, None)
+            await end(journal, ended)
+        elif action < 0.95 and owners:
+            run_id = rng.choice(sorted(owners))
+            await journal.apply(ReleaseRuns(owners.pop(run_id), [run_id]))
+        else:
+            await change_limits()
+    # With no limits left, everything that waits is admitted.
+    await write_queue(journal)
+    waiting: dict[str, list[RunRow]] = defaultdict(list)
+    while found := (await journal.apply(admit("last"))).runs:
+        for run in found:
+            waiting[run.partition_key or ""].append(run)
+    with database.reader() as connection:
+        left = connection.exec_driver_sql(
+            "SELECT count(*) FROM workflow_runs WHERE status = 'queued'"
+        ).scalar()
+    assert left == 0
