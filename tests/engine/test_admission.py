@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from tests.engine.conftest import MakeEnvironment
 from tests.queued import write_queue
 
-from outlast import Client, StartOptions, WorkflowHandle, workflow
+from outlast import Client, Queue, StartOptions, WorkflowHandle, workflow
 from outlast.errors import (
     ApplicationError,
     ChildWorkflowError,
@@ -176,6 +176,22 @@ async def test_a_worker_admits_only_from_its_queues(in_memory: MakeEnvironment) 
             assert (await row_of(env.client, others)).status == "queued"
         async with env.new_worker(workflows=WORKFLOWS):
             await others.result()
+
+
+async def test_a_worker_defines_its_queues_and_keeps_those_that_are_there(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=()) as env:
+        queues = [Queue("q", concurrency=2), "other"]
+        async with env.new_worker(workflows=WORKFLOWS, queues=queues):
+            assert [one.name for one in await env.client.queues.list()] == ["q"]
+            await env.client.queues.update("q", concurrency=1)
+        async with env.new_worker(workflows=WORKFLOWS, queues=queues):
+            assert (await env.client.queues.describe("q")).concurrency == 1
+            handles = [await nap(env.client, f"w{number}") for number in range(3)]
+            for handle in handles:
+                await handle.result()
+        assert await most_at_once(env.client, "w") == 1
+        with pytest.raises(InvalidOptionError, match="twice"):
+            env.new_worker(workflows=WORKFLOWS, queues=["q", Queue("q")])
 
 
 async def test_an_unknown_queue_is_refused(engine: MakeEnvironment) -> None:

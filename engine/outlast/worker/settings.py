@@ -12,6 +12,7 @@ from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, duration_seconds, validate_task_queue
+from outlast_workflow.options.queues import Queue
 from outlast_workflow.options.validation import validate_queue
 
 if TYPE_CHECKING:
@@ -22,15 +23,22 @@ SLOWEST_RATE: Final = 1 / 86_400
 FASTEST_RATE: Final = 1_000_000
 
 
-def checked_queues(queues: Iterable[str]) -> frozenset[str]:
-    """Return the names of queues that a worker admits from.
+def checked_queues(queues: Iterable[str | Queue]) -> dict[str, Queue | None]:
+    """Return the queues that a worker admits from, by name, with the definitions of those that it defines.
 
     Raises:
         InvalidOptionError: One is no valid name, or a single name was given where several are meant.
     """
     if isinstance(queues, str):
-        raise InvalidOptionError(f"queues must be a list of names: give [{queues!r}]", field="queues")
-    return frozenset(validate_queue(queue) for queue in queues)
+        raise InvalidOptionError(f"queues must be a list: give [{queues!r}]", field="queues")
+    found: dict[str, Queue | None] = {}
+    for queue in queues:
+        definition = queue if isinstance(queue, Queue) else None
+        name = definition.name if definition is not None else validate_queue(queue)
+        if name in found:
+            raise InvalidOptionError(f"queue {name!r} is named twice", field="queues")
+        found[name] = definition
+    return found
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from outlast_workflow.options.failure_types import FailureType, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
+from outlast_workflow.options.queues import Queue
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:
@@ -87,8 +88,9 @@ class Worker:
         own_thread: Whether the worker has its own thread, event loop and client. For web applications, whose request
             handlers then neither wait for the worker nor slow it down. Not for a database in memory.
         retention: What is kept of closed workflows; by default everything.
-        queues: The queues from which it admits workflows; ``None`` for all, an empty list for none. Workflows that are
-            started without a queue do not depend on it.
+        queues: The queues from which it admits workflows, by name or as a :class:`~outlast.Queue`, which the worker
+            defines when it starts unless there is one of that name; ``None`` for all, an empty list for none. Workflows
+            that are started without a queue do not depend on it.
         interceptors: Interceptors around what the worker runs, inside those of the client.
 
     Raises:
@@ -122,7 +124,7 @@ class Worker:
         own_thread: bool = False,
         interceptors: Iterable[Interceptor] = (),
         retention: RetentionPolicy | None = None,
-        queues: Iterable[str] | None = None,
+        queues: Iterable[str | Queue] | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -137,6 +139,8 @@ class Worker:
             )
         self.client = client
         task_queues = (task_queue,) if isinstance(task_queue, str) else tuple(task_queue)
+        admits_from = None if queues is None else checked_queues(queues)
+        self._defines = [queue for queue in (admits_from or {}).values() if queue is not None]
         self.settings = WorkerSettings(
             worker_id=client.runtime.environment.ids.next(),
             task_queues=task_queues,
@@ -151,7 +155,7 @@ class Worker:
             default_activity_options=default_activity_options,
             runtime_guard=runtime_guard,
             retention=retention,
-            queues=None if queues is None else checked_queues(queues),
+            queues=None if admits_from is None else frozenset(admits_from),
             failure_types=FailureTypes(run=workflow_failure_types, task=workflow_task_failure_types),
         )
         self._register_code(workflows, activities, static_checks)
@@ -228,6 +232,8 @@ class Worker:
         from outlast.worker.loop_worker import LoopWorker
         from outlast.worker.threaded_worker import WorkerThread
 
+        for queue in self._defines:
+            await self.client.queues.define_queue(queue, "keep")
         parts = (self.settings, self.workflows, self.activities, self._watchdog_interval)
         make = WorkerThread if self._own_thread else LoopWorker
         worker = make(self.client, *parts)
