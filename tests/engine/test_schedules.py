@@ -555,6 +555,8 @@ async def test_of_many_watchdogs_one_fires(on_disk: None, engine: MakeEnvironmen
         reports = await asyncio.gather(*[one.run_pass() for one in watchdogs])
         assert sum(report.counts.get("schedule_fired", 0) for report in reports) == 5
         assert await env.client.count() == 5
+        described = [one async for one in env.client.schedules.list(next=0)]
+        assert [(one.started, one.skipped) for one in described] == [(1, 0)] * 5
 
 
 def test_the_list_shows_what_a_page_holds() -> None:
