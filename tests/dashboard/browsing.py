@@ -22,7 +22,10 @@ from outlast_dashboard import TokenFile
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("dashboard", "engine", "watchdog", "activities", "store", "workflow", "migrations")
+PACKAGES = (
+    *("dashboard", "engine", "watchdog", "schedules", "runs", "activities", "store", "workflow"),
+    "migrations",
+)
 
 
 def chromium() -> str:
