@@ -142,10 +142,11 @@ class OutsideChange(BaseChange):
     def _not_running(self, batch: Batch, run: RunRow, row: ActivityRow) -> AttemptNotRunningError:
         attempt = self.named.attempt
         outcome: str | None = None
-        if not row.is_open and attempt in (None, row.attempt):
-            outcome = row.status
-        elif attempt is not None:
+        if attempt is not None:
+            # It may have ended before its activity was closed in another way.
             outcome = outcome_of_attempt(batch, row.run_id, row.activity_id, attempt)
+        if outcome is None and not row.is_open and attempt in (None, row.attempt):
+            outcome = row.status
         return AttemptNotRunningError(
             _why(run, row, outcome),
             workflow_id=run.workflow_id,

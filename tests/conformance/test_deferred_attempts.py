@@ -335,6 +335,23 @@ async def test_a_heartbeat_tells_of_a_cancel_request_and_a_verb_acknowledges_it(
         await outside.complete()
 
 
+async def test_an_attempt_that_ended_before_its_activity_was_cancelled_is_said_to_have_ended_so(
+    outside: Outside, clock: StillClock
+):
+    await outside.defer()
+    clock.advance(60)
+    assert isinstance(await outside.beat(), AttemptNotRunningError)
+    await outside.journal.apply(RequestCancel(outside.run.run_id))
+    assert outside.ends == ["ActivityCancelled"]
+    for verb in (outside.complete, outside.fail, outside.beat, outside.cancel):
+        with pytest.raises(AttemptNotRunningError, match="its attempt has timed out") as caught:
+            await verb()
+        assert (caught.value.outcome, caught.value.status) == ("timed_out", "cancelled")
+        with pytest.raises(AttemptNotRunningError) as caught:
+            await verb(None)
+        assert caught.value.outcome == "cancelled", "by ids it is the activity that is meant"
+
+
 async def test_what_completes_after_a_cancel_request_is_completed(outside: Outside):
     await outside.defer()
     await outside.journal.apply(RequestCancel(outside.run.run_id))
