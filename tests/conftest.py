@@ -161,7 +161,7 @@ def postgres_server() -> Iterator[TemporaryPostgres]:
     """One server for the whole session, with a template database at head."""
     # Without disks a new database takes an eighth of the processor's time. Containers may have 64 MB there.
     roomy = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= ROOM_FOR_A_SERVER
-    small = {"min_wal_size": "32MB", "max_wal_size": "256MB"}
+    small: dict[str, object] = {"min_wal_size": "32MB", "max_wal_size": "256MB"}
     with TemporaryPostgres(parent=SHARED_MEMORY if roomy else None, settings=small) as server:
         database = Database(DatabaseUrl.parse(server.create_database(TEMPLATE)), Environment())
         ensure_schema(database, migrate=True)

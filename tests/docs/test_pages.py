@@ -49,10 +49,3 @@ def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-def test_what_needs_other_frameworks_is_python() -> None:
-    blocks = re.findall(r"^```py title.*?\n(.*?)^```", (DOCS / "web-frameworks.md").read_text(), re.M | re.S)
-    assert len(blocks) == 5
-    for block in blocks:
-        compile(block, "web-frameworks.md", "exec")
