@@ -90,10 +90,16 @@ SECTIONS = {
 }
 
 
+class Unit(configparser.ConfigParser):
+    """A unit, whose keys are written in one way only."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
 def test_systemd_knows_what_the_unit_says(tmp_path: Path) -> None:
     text = FILES["/etc/systemd/system/orders.service"]
-    unit = configparser.ConfigParser(interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit = Unit(interpolation=None)
     unit.read_string(text)
     assert {section: set(unit[section]) for section in unit.sections()} == SECTIONS
     if verify := shutil.which("systemd-analyze"):
