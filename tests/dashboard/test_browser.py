@@ -255,6 +255,11 @@ def test_it_works_on_a_phone_in_the_dark_and_by_keyboard(
         expect(page.get_by_role("heading", name="n-1")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
         shot(page, "phone-run")
+        actions = page.get_by_role("group", name="Actions")
+        expect(actions).to_be_visible()
+        page.emulate_media(media="print")
+        expect(actions).to_be_hidden()
+        expect(page.get_by_role("heading", name="n-1")).to_be_visible()
         context.close()
 
 
