@@ -3,7 +3,7 @@
 The API answers as its document says. The pages have no document for others, but FastAPI can write one: whatever their
 forms and addresses are given, they answer, too. Nothing leaves a traceback in the server's log.
 
-A minute and a half here, and an hour at night; ``OUTLAST_FUZZ_SECONDS`` changes how long.
+A minute here, and an hour at night; ``OUTLAST_FUZZ_SECONDS`` changes how long.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from outlast_dashboard import TokenFile
 from outlast_dashboard.pages.application import make_pages
 
 HOUR = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "3600"))
-SHORT = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "90"))
+SHORT = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "60"))
 
 CONFIGURATION = """
 request-timeout = 70  # a request may wait for a minute
