@@ -27,6 +27,7 @@ PROGRAMS = [
     "labels.md",
     "logging.md",
     "queries.md",
+    "queues.md",
     "replaying.md",
     "reset.md",
     "retention.md",

@@ -23,7 +23,10 @@ from outlast_workflow.primitives.enums import DuplicatePolicy
 router = APIRouter()
 
 Text = Annotated[str, Form()]
-_MORE: Final = ("start_delay", "priority", "max_attempts", "search_attributes", "memo", "summary")
+_MORE: Final = (
+    *("start_delay", "priority", "queue", "partition_key", "max_attempts"),
+    *("search_attributes", "memo", "summary"),
+)
 
 
 def _typed(
@@ -36,6 +39,8 @@ def _typed(
     duplicate_policy: Text = DuplicatePolicy.ALLOW_DUPLICATE.value,
     start_delay: Text = "",
     priority: Text = "",
+    queue: Text = "",
+    partition_key: Text = "",
     max_attempts: Text = "",
     search_attributes: Text = "",
     memo: Text = "",
@@ -81,6 +86,8 @@ def _options(typed: dict[str, str]) -> StartOptions:
         memo=document("memo", typed["memo"]),
         search_attributes=document("search_attributes", typed["search_attributes"]),
         summary=typed["summary"].strip() or None,
+        queue=typed["queue"] or None,
+        partition_key=typed["partition_key"] or None,
         retry_policy=None if attempts is None else RetryPolicy(max_attempts=attempts),
     )
     return options if priority is None else options.replace(priority=priority)

@@ -21,6 +21,7 @@ from outlast_workflow.history.events import (
     SignalReceived,
     UpdateAccepted,
     WorkflowCancelRequested,
+    WorkflowDequeued,
     WorkflowTaskFailed,
 )
 from outlast_workflow.primitives.enums import ActivityStatus
@@ -86,6 +87,9 @@ REQUESTS: Final = Metric(
     ("kind", "outcome"),
     "Signals, updates and cancel requests that reached a run",
 )
+ADMISSIONS: Final = Metric(
+    "outlast.queue.admissions", "counter", "{run}", ("queue",), "Runs that their queue admitted"
+)
 METRICS: Final = (
     STARTED,
     ENDED,
@@ -95,6 +99,7 @@ METRICS: Final = (
     ACTIVITY_DURATION,
     ATTEMPTS,
     REQUESTS,
+    ADMISSIONS,
 )
 
 _REQUESTS: Final[dict[type[Event], dict[str, str]]] = {
@@ -118,6 +123,7 @@ class EngineMetrics:
         self._activity_duration = ACTIVITY_DURATION.histogram(meter, DURATION_BUCKETS_S)
         self._attempts = ATTEMPTS.counter(meter)
         self._requests = REQUESTS.counter(meter)
+        self._admissions = ADMISSIONS.counter(meter)
 
     def on_commit(self, committed: Committed) -> None:
         """Record what a committed batch contains."""
@@ -143,6 +149,8 @@ class EngineMetrics:
             request = _REQUESTS.get(type(event))
             if request is not None:
                 self._requests.add(1, request)
+            elif type(event) is WorkflowDequeued:
+                self._admissions.add(1, {"queue": event.queue})
             elif type(event) is WorkflowTaskFailed:
                 self._task_failures.add(1, _of_run(run))
         if run.closed_at is not None and appended[-1][1].terminal:

@@ -16,6 +16,7 @@ _CAUSES = {
     Attention.OVERDUE: "a deadline or a timer passed more than 10 s ago, and no watchdog has enforced it",
     Attention.NO_POLLER: "it, or one of its activities, waits for a worker, and no live one serves its task queue",
     Attention.UNKNOWN_TYPE: "it, or one of its activities, waits for a worker, and none that lives knows its type",
+    Attention.UNKNOWN_QUEUE: "it stands in the line of a queue that is not defined: it was deleted meanwhile",
 }
 _REMEDIES = {
     Attention.OWNERS_KEEP_DYING: (
@@ -24,6 +25,7 @@ _REMEDIES = {
     Attention.OVERDUE: "start `outlast watchdog`; if one is running, check that it reaches the database",
     Attention.NO_POLLER: "`outlast workers` says who is there; start a worker for that task queue",
     Attention.UNKNOWN_TYPE: "`outlast workers` says who is there; give the workflow or activity to one of them",
+    Attention.UNKNOWN_QUEUE: "`outlast queue define` defines it again, or cancel the workflow",
 }
 
 

@@ -29,7 +29,7 @@ def checked_queues(queues: Iterable[str | Queue]) -> dict[str, Queue | None]:
     Raises:
         InvalidOptionError: One is no valid name, or a single name was given where several are meant.
     """
-    if isinstance(queues, str):
+    if isinstance(queues, str | Queue):
         raise InvalidOptionError(f"queues must be a list: give [{queues!r}]", field="queues")
     found: dict[str, Queue | None] = {}
     for queue in queues:

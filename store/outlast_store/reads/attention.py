@@ -9,6 +9,7 @@ overdue        a deadline of the run or of one of its activities, or one of its 
 no_poller      the run, or one of its activities, has been ready for more than a minute, and no live worker serves its
                task queue
 unknown_type   the same, but live workers do serve its task queue, and none of them has that workflow or activity
+unknown_queue  the run stands in the line of a queue that is not defined: it was deleted while the run was being started
 ============== ======================================================================================================
 
 Each is an index range over open rows, so its cost follows the number of rows that wait or are stuck, not of all rows.
@@ -43,6 +44,19 @@ class Need:
     lack: Lack | None = None
 
 
+# The queues that have a line are found by leaps through the index of lines, one seek each.
+_UNKNOWN_QUEUE: Final = """queued_at IS NOT NULL AND queue IN (
+    WITH RECURSIVE lines (name) AS (
+        SELECT min(queue) FROM workflow_runs WHERE queued_at IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(r.queue) FROM workflow_runs AS r WHERE r.queued_at IS NOT NULL AND r.queue > lines.name)
+        FROM lines WHERE lines.name IS NOT NULL
+    )
+    SELECT name FROM lines
+    WHERE name IS NOT NULL AND name NOT IN (SELECT q.queue FROM queues AS q WHERE q.deleted_at IS NULL)
+)"""
+
+
 def overdue(now: int) -> list[Condition]:
     """Return the conditions for a deadline or a timer that is long past."""
     late = (now - OVERDUE_AFTER_US,)
@@ -60,6 +74,7 @@ def everything(now: int, polled: Polled) -> list[Condition]:
         ("attention", "workflow_runs", "attention IS NOT NULL", ()),
         *overdue(now),
         *_unserved(now, polled),
+        (_literal(Attention.UNKNOWN_QUEUE), "workflow_runs", _UNKNOWN_QUEUE, ()),
     ]
 
 

@@ -22,6 +22,7 @@ from outlast_dashboard.api.contract.fields import (
     Duration,
     Name,
     OwnName,
+    OwnSegment,
     Priority,
     Reason,
     SearchAttributes,
@@ -101,6 +102,9 @@ class StartBody(Body):
     search_attributes: SearchAttributes | None = None
     retry_policy: RetryPolicyBody | None = None
     duplicate_policy: DuplicatePolicy = DuplicatePolicy.ALLOW_DUPLICATE
+    queue: OwnSegment | None = None
+    partition_key: Name | None = None
+    schedule_to_start_timeout_seconds: Timeout | None = None
 
     def options(self) -> StartOptions:
         """Return the options, which the engine's validator checks."""
@@ -114,6 +118,9 @@ class StartBody(Body):
             retry_policy=self.retry_policy.policy() if self.retry_policy is not None else None,
             duplicate_policy=self.duplicate_policy,
             summary=self.summary,
+            queue=self.queue,
+            partition_key=self.partition_key,
+            schedule_to_start_timeout=self.schedule_to_start_timeout_seconds,
         )
 
 

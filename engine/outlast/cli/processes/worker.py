@@ -62,6 +62,14 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue",
+            help="A queue to admit from (default: all); repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     max_cached_workflows: Annotated[
         int, typer.Option("--max-cached-workflows", help="How many runs the workflow cache holds.")
     ] = 1000,
@@ -155,6 +163,7 @@ def worker(
             static_checks=cast(StaticChecks, static_checks),
             runtime_guard=not no_runtime_guard,
             interceptors=around,
+            queues=queue or None,
         )
         _log(level)
         tune_process()

@@ -55,7 +55,26 @@ def start(
             "--start-delay", metavar="TIME", help="The time to wait before it starts.", show_default=False
         ),
     ] = None,
-    priority: Annotated[int, typer.Option("--priority", help="0 (first) to 9, for its activities.")] = 5,
+    priority: Annotated[
+        int, typer.Option("--priority", help="0 (first) to 9, in its queue and for its activities.")
+    ] = 5,
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", help="The queue that decides when it begins.", show_default=False),
+    ] = None,
+    partition_key: Annotated[
+        str | None,
+        typer.Option("--partition-key", help="Its partition of the queue.", show_default=False),
+    ] = None,
+    schedule_to_start_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--schedule-to-start-timeout",
+            metavar="TIME",
+            help="The longest time in the queue's line.",
+            show_default=False,
+        ),
+    ] = None,
     memo: Annotated[
         str | None,
         typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
@@ -117,6 +136,9 @@ def start(
         search_attributes=attributes(attribute),
         duplicate_policy=policy.replace("-", "_"),
         summary=summary,
+        queue=queue,
+        partition_key=partition_key,
+        schedule_to_start_timeout=duration("schedule-to-start timeout", schedule_to_start_timeout),
     )
     arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
     longest = waiting_time(timeout)
