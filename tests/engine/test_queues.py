@@ -98,7 +98,7 @@ async def test_a_raised_limit_and_a_resume_admit_at_once(engine: MakeEnvironment
 async def test_a_worker_defines_its_queues_unless_they_are_there(database_url: str) -> None:
     async with TestEnvironment(workflows=[nap], activities=[], url=database_url) as env:
         await env.client.queues.define("mails", concurrency=7)
-        chosen = [Queue("mails", concurrency=1), Queue("gpu", concurrency=2), "imports"]
+        chosen: list[str | Queue] = [Queue("mails", concurrency=1), Queue("gpu", concurrency=2), "imports"]
         async with Worker(env.client, workflows=[nap], queues=chosen, task_queue="other"):
             found = {queue.name: queue.concurrency for queue in await env.client.queues.list()}
         assert found == {"mails": 7, "gpu": 2}
