@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.engine import family, programs
 from tests.engine.conftest import MakeEnvironment
 from tests.engine.histories import types_of
 
+from outlast import workflow
+from outlast.testing import TestEnvironment
 from outlast_workflow.errors import (
     ActivityError,
     ApplicationError,
@@ -17,6 +21,35 @@ from outlast_workflow.errors import (
     WorkflowFailedError,
     WorkflowTerminatedError,
 )
+
+
+@workflow.defn
+async def says_why() -> str:
+    try:
+        await workflow.sleep(60)
+    except asyncio.CancelledError as error:
+        return str(error)
+    return "it was not cancelled"
+
+
+@workflow.defn
+def says_why_in_plain_code() -> str:
+    try:
+        workflow.blocking.sleep(60)
+    except asyncio.CancelledError as error:
+        return str(error)
+    return "it was not cancelled"
+
+
+@pytest.mark.parametrize("code", [says_why, says_why_in_plain_code])
+@pytest.mark.parametrize("reason", ["changed my mind", None])
+async def test_the_code_learns_the_reason(code: Any, reason: str | None) -> None:
+    async with TestEnvironment(workflows=[code], max_cached_workflows=0, replay=True) as env:
+        handle = await env.client.start(code, id="w")
+        await env.sleep(5)
+        await handle.cancel(reason)
+        assert await handle.result() == (reason or "")
+
 
 # --- activities -----------------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "ParentClosePolicy": "use outlast.ParentClosePolicy",
         "ReadOnlyContextError": "use outlast.errors.ReadOnlyContextError",
         "as_completed": "use asyncio.as_completed, which is deterministic in a workflow",
-        "cancellation_reason": "the text of the asyncio.CancelledError is the reason",
+        "cancellation_reason": "the reason is the text of the asyncio.CancelledError",
         "create_nexus_client": "there is no Nexus: let an activity call the other service",
         "dynamic_config": "options go to the call: workflow.execute_activity",
         "execute_activity_class": _CLASS_METHODS,
@@ -147,7 +147,7 @@ ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
     "outlast.activity": {
         # Temporal
         "Info": "use activity.ActivityInfo",
-        "cancellation_details": "the text of the exception says why; also activity.Cancelled from activity.heartbeat",
+        "cancellation_details": "what activity.heartbeat raises has a reason: an activity.StopReason",
         "client": "use a Client of your own: connect it once for the process, and give it to an object with activities",
         "heartbeat_details": "use activity.info().heartbeat_details",
         "is_worker_shutdown": "use activity.is_cancelled, which is true then as well",
