@@ -11,6 +11,7 @@ from tests.simulation.world import simulate
 SEEN_BY = {
     "answers_to_earlier_attempts_count": 21,
     "cascade_in_memory": 14,
+    "delays_never_end": 8,
     "early_answers_are_lost": 8,
     "ends_without_looking": 79,
     "failures_after_cancel_are_forgotten": 10,
@@ -24,12 +25,17 @@ SEEN_BY = {
     "no_fence": 153,
     "parents_not_told": 8,
     "rescue_without_looking_again": 44,
+    "partitions_not_counted": 58,
+    "queued_runs_are_woken": 8,
     "reset_leaves_signals": 51,
     "reset_without_looking_again": 53,
     "retried_after_cancel": 8,
     "retries_forget_the_failure": 9,
+    "run_timeouts_count_from_the_start": 8,
     "signals_left_behind": 46,
+    "slots_counted_too_early": 8,
     "stale_results_count": 58,
+    "taken_over_without_room": 10,
     "unknown_taken_for_lost": 116,
 }
 """A seed that has shown a bug: the search begins there. It may be out of date; then all the others are tried."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from tests.simulation.queued import over_admitted
+
 from outlast_activities.deadlines import options_of
 from outlast_activities.deferred_attempts import DeferAttempt
 from outlast_runs.start import StartRun
@@ -130,6 +132,18 @@ class WitnessBatch(Batch):
                     f"and is still with {row.claimed_by}"
                 )
 
+    def _given(self) -> set[str]:
+        """The queues of which this batch gives a slot, or a run with a slot, to somebody."""
+        found: set[str] = set()
+        for entry in self.run_rows.values():
+            slot, before = entry.row.slot_queue, entry.before or {}
+            if slot is not None and (
+                before.get("slot_queue") != slot
+                or (entry.row.owner_id is not None and before.get("owner_id") != entry.row.owner_id)
+            ):
+                found.add(slot)
+        return found
+
     def flush(self) -> None:
         self._look_for_begun()
         self._look_for_deferred()
@@ -137,4 +151,5 @@ class WitnessBatch(Batch):
             if run.is_open and run.wake_at is None:
                 self._noted.append(f"run {run.run_id} is put to sleep, and its code has not seen {types}")
         super().flush()
+        self._noted += over_admitted(self, self._given())
         self.found.extend(self._noted)

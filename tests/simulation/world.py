@@ -34,6 +34,7 @@ from tests.simulation.faults import Faults, Rates
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.outside import Outside
 from tests.simulation.process import START_US, Process, Role, SimulatedDoorbell
+from tests.simulation.queued import Queues
 from tests.simulation.witness import WitnessBatch
 
 from outlast import RetentionPolicy
@@ -100,6 +101,7 @@ class World:
         """Where retention leaves what it deletes."""
         self.sessions: list[Session] = []
         self.outside = Outside(seed)
+        self.queues = Queues(seed)
 
     # --- what processes ask for -------------------------------------------------------------------------------------
 
@@ -178,6 +180,7 @@ class World:
             )
         clients = rng.randint(1, 2)
         for number, plan in enumerate(draw_plans(rng, clients)):
+            self.queues.use(plan)
             session = Session(f"client-{number}", plan, self.ledger, random.Random(rng.getrandbits(64)))
             self.sessions.append(session)
             if rng.random() < 0.5:  # in a worker's process, so that starts are eager
@@ -200,6 +203,7 @@ class World:
 
     async def run(self) -> None:
         """Trouble, then calm."""
+        self.queues.define(self.shared.plain)
         roles = self.draw_roles()
         for role in roles:
             self.spawn(role)
