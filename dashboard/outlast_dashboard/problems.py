@@ -97,6 +97,8 @@ _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
     (errors.WorkflowNotFoundError, 404),
     (errors.ActivityNotFoundError, 404),
     (errors.QueueNotFoundError, 404),
+    (errors.ScheduleNotFoundError, 404),
+    (errors.ScheduleExistsError, 409),
     (errors.QueueExistsError, 409),
     (errors.QueueInUseError, 409),
     (errors.WorkflowAlreadyStartedError, 409),

@@ -17,6 +17,7 @@ from outlast_dashboard.api.routes import (
     metrics,
     operations,
     queues,
+    schedules,
     workflows,
 )
 from outlast_dashboard.problems import answer_with_problems
@@ -49,6 +50,7 @@ def make_api() -> FastAPI:
         activities.router,
         bulk.router,
         queues.router,
+        schedules.router,
         operations.router,
         metrics.router,
     ):

@@ -104,6 +104,12 @@ QueueName = Annotated[
     AfterValidator(decoded),
     WithJsonSchema(_SEGMENT),
 ]
+ScheduleId = Annotated[
+    str,
+    Path(description="The schedule's id, percent-encoded."),
+    AfterValidator(decoded),
+    WithJsonSchema(_SEGMENT),
+]
 RunId = Annotated[
     str | None,
     Query(description="A run of the workflow; by default the current one."),

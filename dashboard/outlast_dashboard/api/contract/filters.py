@@ -47,6 +47,7 @@ def _filters(
     parent: NameFilter = None,
     queue: NameFilter = None,
     partition_key: NameFilter = None,
+    schedule: NameFilter = None,
     where: Annotated[
         list[str] | None,
         Query(description="A search attribute, as in `amount>=5`; repeatable, and all must hold."),
@@ -73,6 +74,7 @@ def _filters(
         parent=parent,
         queue=queue,
         partition_key=partition_key,
+        schedule=schedule,
         where=conditions(where) if where else None,
         started_after=started_after,
         started_before=started_before,
