@@ -81,7 +81,7 @@ READABLE = {
         "options",
         "parent",
     ),
-    *("reset", "retry_policy", "summary"),
+    *("reset", "retry_policy", "summary", "schedule"),
 }
 BY_NAME = {"attributes", "search_attributes", "buffered"}  # plain values by names that users chose
 SECRET = {"input", "result", "value", "memo", "headers", "details", "heartbeat_details", "last_result"}
