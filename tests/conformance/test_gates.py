@@ -298,6 +298,57 @@ async def test_a_stolen_run_of_a_queue_is_released(
     assert row_of(database, run).owner_id is None
 
 
+async def test_many_writers_at_once_never_admit_too_many(journal: Journal, database: Database) -> None:
+    """Each worker has a connection of its own, so that their transactions overlap where a store lets them."""
+    if database.url.memory:
+        # One connection is all that there is.
+        return
+    workers = 4
+    await write_queue(journal, concurrency=10, worker_concurrency=5, partition_concurrency=4)
+    for number in range(120):
+        await enqueue(journal, f"w{number}", f"p{number % 5}")
+    others = [Journal(database, database.environment) for _ in range(workers)]
+    admitted: list[RunRow] = []
+    most: list[tuple[int, ...]] = []
+
+    def look() -> None:
+        text = "SELECT slot_queue, partition_key, owner_id FROM workflow_runs WHERE slot_queue IS NOT NULL"
+        with database.reader() as connection:
+            slots = [tuple(row) for row in connection.exec_driver_sql(text)]
+        by = [Counter(slot[place] for slot in slots).values() for place in range(3)]
+        most.append(tuple(max(counts, default=0) for counts in by))
+
+    async def work(name: str, mine: Journal) -> None:
+        for _ in range(400):
+            found = await mine.apply(admit(name, 5))
+            admitted.extend(found.runs)
+            if found.runs or found.busy:
+                look()
+            for run in found.runs:
+                await end(mine, run)
+            if len(admitted) == 120:
+                return
+            await asyncio.sleep(0)
+
+    try:
+        await asyncio.gather(*[work(f"worker {place}", mine) for place, mine in enumerate(others)])
+    finally:
+        for mine in others:
+            await mine.close()
+    assert len({run.run_id for run in admitted}) == len(admitted) == 120
+    assert max(seen[0] for seen in most) <= 10
+    assert max(seen[1] for seen in most) <= 4
+    assert max(seen[2] for seen in most) <= 5
+
+
+async def test_two_workers_with_five_each_fill_ten_slots_exactly(journal: Journal) -> None:
+    await write_queue(journal, concurrency=10, worker_concurrency=5)
+    for number in range(30):
+        await enqueue(journal, f"w{number}")
+    found = [await journal.apply(admit(worker)) for worker in ("one", "two", "one", "two", "three")]
+    assert [len(one.runs) for one in found] == [5, 5, 0, 0, 0]
+
+
 # --- starting, cancelling -------------------------------------------------------------------------------------------
 
 
