@@ -11,14 +11,24 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 from tests.dashboard.browsing import ask, served, working
 
-from outlast import Client, Rate, StartOptions
+from outlast import Client, Cron, Every, Rate, StartOptions
 from outlast_dashboard.notifications import ChangeSignal
 
 LONG = "kundenkonto-4711-" + "abcdef0123456789" * 8
 LONG_TYPE = "com.example.handel.bestellwesen.abrechnung.KontoauszugsVersandbestaetigungsWorkflow"
 PAGES = [
     *("/", "/?id_prefix=nothing", "/?where=wrong", "/start", "/login", "/bulk?action=cancel&status=open"),
-    *("/watchdog", "/workers", "/types", "/queues", "/queues/emails", "/queues/imports", "/nothing"),
+    *(
+        "/watchdog",
+        "/workers",
+        "/types",
+        "/queues",
+        "/queues/emails",
+        "/queues/imports",
+        "/nothing",
+        "/schedules",
+        "/schedules/nightly",
+    ),
     *("/workflows/importing", "/workflows/again", "/workflows/late", "/workflows/stopped"),
     *("/workflows/importing?view=groups", "/workflows/importing?zoom=0-500&order=oldest"),
     *(f"/workflows/{LONG}", "/?status=terminated"),
@@ -38,6 +48,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
     async def begin(client: Client) -> None:
         await client.queues.define("emails", concurrency=10, rate=Rate(20, per=1))
         await client.queues.pause("emails", "the provider is down")
+        await client.schedules.create("nightly", "Report", spec=Cron("0 */6 * * *"), note="every six hours")
+        await client.schedules.create("often", "Report", spec=Every(60), paused=True)
+        await client.schedules.handle("nightly").trigger(request_id="a")
         await client.queues.define("imports", concurrency=20, worker_concurrency=5, partition_concurrency=2)
         bounded = StartOptions(execution_timeout=6000, run_timeout=550, search_attributes={"customer": "c-7"})
         await client.start("Journey", 0, id="importing", options=bounded)

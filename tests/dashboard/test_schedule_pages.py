@@ -1,0 +1,72 @@
+"""The pages of schedules: what they show, and what can be done there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tests.dashboard.conftest import Served
+from tests.dashboard.test_queue_pages import text_of
+
+from outlast import Cron, Every
+from outlast_dashboard.pages.schedules import DAYS, calendar_of
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+async def test_without_a_schedule_the_page_says_how_to_create_one(served: Served) -> None:
+    said = text_of((await served.web.get("/schedules")).text)
+    assert "There is no schedule" in said
+    assert "outlast schedule create ID TYPE" in said
+
+
+async def test_all_schedules_are_shown_with_their_times(served: Served) -> None:
+    await served.client.schedules.create("a/b<c", "Report", spec=Cron("0 2 * * *", time_zone="Europe/Zurich"))
+    await served.client.schedules.create("often", "Report", spec=Every(60), paused=True)
+    page = (await served.web.get("/schedules")).text
+    assert 'href="/schedules/a%2Fb%3Cc">a/b&lt;c</a>' in page
+    assert "0 2 * * * (Europe/Zurich)" in page
+    assert "often paused" in text_of(page)
+    assert "1 paused" in text_of(page)
+
+
+async def test_a_schedule_is_paused_with_a_note_resumed_and_triggered(served: Served) -> None:
+    await served.client.schedules.create("a/b", "Report", spec=Cron("0 2 * * *"))
+    path = "/schedules/a%2Fb"
+    assert text_of((await served.web.get(path)).text).count("02:00") >= DAYS - 1
+    done = await served.web.post(f"{path}/pause", data={"note": "<b>maintenance</b>"})
+    assert (done.status_code, done.headers["location"]) == (303, path)
+    paused = (await served.web.get(path)).text
+    assert "&lt;b&gt;maintenance&lt;/b&gt;" in paused
+    assert "02:00" not in text_of(paused)
+    await served.web.post(f"{path}/resume")
+    assert not (await served.client.schedules.handle("a/b").describe()).paused
+    started = await served.web.post(f"{path}/trigger")
+    assert started.status_code == 303
+    assert started.headers["location"].startswith("/workflows/a%2Fb-trigger-")
+    assert "triggered" in text_of((await served.web.get(path)).text)
+
+
+async def test_who_only_reads_is_shown_no_actions(served: Served) -> None:
+    await served.client.schedules.create("s", "Report", spec=Every(60))
+    page = await served.web.get("/schedules/s", headers=served.bearing("reader"))
+    assert page.status_code == 200
+    assert "/pause" not in page.text
+    for verb in ("pause", "resume", "trigger"):
+        refused = await served.web.post(f"/schedules/s/{verb}", headers=served.bearing("reader"))
+        assert refused.status_code == 403
+
+
+async def test_an_unknown_schedule_is_a_page_that_says_so(served: Served) -> None:
+    page = await served.web.get("/schedules/unknown")
+    assert page.status_code == 404
+    assert "There is no schedule" in text_of(page.text)
+
+
+def test_the_strip_says_what_it_does_not_know() -> None:
+    slots = [NOW + timedelta(hours=number) for number in range(1, 31)]
+    days = calendar_of(slots, NOW, most=30)
+    assert [len(day.slots) for day in days[:3]] == [11, 19, 0]
+    assert [day.known for day in days[:3]] == [True, False, False]
+    assert (len(days[0].shown), days[0].more) == (3, 8)
+    assert all(day.known for day in calendar_of(slots, NOW, most=31))
+    assert sum(len(day.slots) for day in calendar_of([NOW + timedelta(days=DAYS)], NOW)) == 0
