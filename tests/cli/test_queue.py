@@ -75,3 +75,23 @@ def test_what_cannot_be_done_is_told(outlast: Command, arguments: list[str], cod
     done = outlast("queue", *arguments)
     assert (done.code, done.out) == (code, "")
     assert words in done.err
+
+
+def test_a_workflow_is_started_in_a_queue_and_described_there(outlast: Command) -> None:
+    unknown = outlast("start", "greet", "--queue", "mails")
+    assert (unknown.code, "there is no queue 'mails'" in unknown.err) == (3, True)
+    outlast("queue", "define", "mails")
+    outlast("queue", "pause", "mails")
+    place = ("--queue", "mails", "--partition-key", "t-7", "--schedule-to-start-timeout", "1h")
+    for name in ("a", "b"):
+        assert outlast("start", "greet", "--id", name, *place).code == 0
+    assert outlast("list", "--queue", "mails", "--status", "queued", "--json").code == 0
+    listed = outlast("list", "--queue", "mails", "--partition-key", "t-7", "--json").lines
+    assert [(one["workflow_id"], one["queue"]) for one in listed] == [("b", "mails"), ("a", "mails")]
+    assert outlast("count", "--queue", "other").out == "0\n"
+    shown = " ".join(outlast("describe", "b").out.split())
+    assert "mails, partition t-7: in line since" in shown
+    assert "1 before it" in shown
+    assert outlast("queue", "describe", "mails", "--json").json["waiting"] == 2
+    refused = outlast("queue", "delete", "mails")
+    assert (refused.code, "2 in it wait and 0 hold a slot" in refused.err) == (1, True)

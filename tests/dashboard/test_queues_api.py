@@ -96,3 +96,35 @@ async def test_an_empty_change_says_what_to_give(served: Served) -> None:
     await served.web.post("/api/queues", json={"name": "emails"})
     answer = await served.web.patch("/api/queues/emails", json={})
     assert (answer.status_code, answer.json()["field"]) == (422, "limits")
+
+
+async def test_a_workflow_is_started_in_a_queue_and_found_by_it(served: Served) -> None:
+    web = served.web
+    start = {"workflow_type": "Waiting", "workflow_id": "w", "queue": "mails", "partition_key": "t-7"}
+    unknown = await web.post("/api/workflows", json=start)
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "urn:outlast:problem:queue-not-found")
+    await web.post("/api/queues", json={"name": "mails"})
+    await web.post("/api/queues/mails/pause", json={})
+    more = {**start, "schedule_to_start_timeout_seconds": 3600}
+    assert (await web.post("/api/workflows", json=more)).status_code == 201
+    found = (await web.get("/api/workflows/w")).json()["run"]["queue"]
+    assert (found["name"], found["partition_key"], found["ahead"], found["holds_slot"]) == (
+        "mails",
+        "t-7",
+        0,
+        False,
+    )
+    listed = (await web.get("/api/workflows?queue=mails&status=queued&partition_key=t-7")).json()["runs"]
+    assert [(one["workflow_id"], one["queue"]) for one in listed] == [("w", "mails")]
+    for path in ("/workflows/w", "/?queue=mails&status=queued"):
+        page = await web.get(path)
+        assert page.status_code == 200, page.text
+        assert "mails" in page.text
+    typed = {"workflow_type": "Waiting", "workflow_id": "by-form", "args": "", "queue": "mails"}
+    assert (await web.post("/start", data=typed)).status_code == 303
+    assert (await web.get("/api/queues/mails")).json()["waiting"] == 2
+    refused = await web.delete("/api/queues/mails")
+    assert (refused.status_code, refused.json()["facts"]) == (
+        409,
+        {"name": "mails", "waiting": 2, "running": 0},
+    )

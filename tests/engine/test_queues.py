@@ -48,6 +48,23 @@ async def test_a_queue_says_what_waits_what_is_delayed_and_what_runs(engine: Mak
         seen = await client.queues.describe("mails")
         assert (seen.running, seen.waiting, seen.delayed, seen.partitions_waiting) == (1, 3, 1, 2)
         assert seen.oldest_waiting_seconds == pytest.approx(20, abs=1)
+        places = {
+            name: (await client.describe(name)).run.queue for name in ("first", "late", "w-0", "w-1", "w-2")
+        }
+        assert {
+            name: (one.partition_key, one.holds_slot, one.ahead) for name, one in places.items() if one
+        } == {
+            "first": (None, True, None),
+            "late": (None, False, None),
+            "w-0": ("a", False, 0),
+            "w-1": ("a", False, 1),
+            "w-2": ("b", False, 0),
+        }
+        late = (await client.describe("late")).run.queue
+        assert late is not None
+        assert late.queued_at is None
+        assert late.start_at is not None
+        assert not (await client.describe("late")).pending_timers
         waiting = [run.workflow_id async for run in client.list(queue="mails", status="queued")]
         assert sorted(waiting) == ["late", "w-0", "w-1", "w-2"]
         assert await client.count(queue="mails", partition_key="a") == 2

@@ -17,6 +17,7 @@ from outlast.visibility.views import (
     PendingSignal,
     PendingTimer,
     PendingUpdate,
+    QueuePlace,
     RunDescription,
     WorkerView,
     WorkflowDescription,
@@ -76,7 +77,7 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
         workflow_type=run.workflow_type,
         execution_timeout_seconds=seconds(run.execution_timeout),
         run_count=found.run_count,
-        run=_run(run, workers, now, converter),
+        run=_run(found, now, converter),
         pending_activities=tuple(_activity(row, workers, now, converter) for row in found.activities),
         pending_timers=tuple(
             PendingTimer(timer_id=id, fire_at=to_datetime(at), summary=summary)
@@ -101,7 +102,8 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
     )
 
 
-def _run(run: RunRow, workers: Mapping[str, WorkerRow], now: int, converter: DataConverter) -> RunDescription:
+def _run(found: StoredDescription, now: int, converter: DataConverter) -> RunDescription:
+    run, workers = found.run, found.workers
     return RunDescription(
         run_id=run.run_id,
         run_number=run.run_number,
@@ -134,6 +136,22 @@ def _run(run: RunRow, workers: Mapping[str, WorkerRow], now: int, converter: Dat
         attention_since=instant(run.attention_since),
         summary=run.summary,
         progress=progress(run.progress, run.run_id),
+        queue=_queue(run, found.ahead),
+    )
+
+
+def _queue(run: RunRow, ahead: int | None) -> QueuePlace | None:
+    if run.queue is None:
+        return None
+    delayed = run.status == RunStatus.QUEUED and run.queued_at is None
+    return QueuePlace(
+        name=run.queue,
+        partition_key=run.partition_key or None,
+        queued_at=instant(run.queued_at),
+        start_at=to_datetime(run.not_before) if delayed and run.not_before else None,
+        start_deadline_at=instant(run.start_deadline_at),
+        ahead=ahead,
+        holds_slot=run.slot_queue is not None,
     )
 
 

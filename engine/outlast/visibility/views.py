@@ -76,6 +76,28 @@ class RunProgress(View):
         return 1.0 if self.done >= self.total else self.done / self.total
 
 
+class QueuePlace(View):
+    """Where a run stands in its queue.
+
+    Attributes:
+        name: The queue.
+        partition_key: Its partition there.
+        queued_at: Since when it stands in line; ``None`` if it is delayed, or was admitted.
+        start_at: When a start delay ends, while it lasts.
+        start_deadline_at: Until when it must have been admitted, while it stands in line.
+        ahead: How many of its partition stand before it, counted up to 1,000.
+        holds_slot: Whether it was admitted and holds one of the queue's slots.
+    """
+
+    name: str
+    partition_key: str | None
+    queued_at: Instant | None
+    start_at: Instant | None
+    start_deadline_at: Instant | None
+    ahead: int | None
+    holds_slot: bool
+
+
 class RunDescription(View):
     """One run.
 
@@ -92,6 +114,7 @@ class RunDescription(View):
         attention_since: Since when the stored kinds of ``attention`` have held.
         summary: What the workflow does, as its start said.
         progress: How far the run is, as its code last said.
+        queue: The queue that it was started in, and where it stands there.
     """
 
     run_id: str
@@ -125,6 +148,7 @@ class RunDescription(View):
     attention_since: Instant | None
     summary: str | None = None
     progress: RunProgress | None = None
+    queue: QueuePlace | None = None
 
 
 class FailureCause(View):

@@ -12,6 +12,7 @@ from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks, select
 from outlast_store.reads.activities import find_open_activities
 from outlast_store.reads.attention import Need, needs_of
+from outlast_store.reads.queues import count_ahead
 from outlast_store.reads.requests import count_waiting_signals, find_unanswered_updates
 from outlast_store.reads.runs import find_failures, find_open_timers, find_run
 from outlast_store.reads.serving import Polled
@@ -58,6 +59,8 @@ class StoredDescription:
     """The events that failures led to, as JSON text by seq."""
     workers: dict[str, WorkerRow]
     attention: list[Need]
+    ahead: int | None = None
+    """How many of its partition stand before it in the line of its queue, if it stands there."""
 
 
 def describe_run(
@@ -102,7 +105,8 @@ def describe_run(
             run=run,
             run_count=run_count,
             activities=find_open_activities(connection, run_id) if is_open else [],
-            timers=find_open_timers(connection, run_id) if is_open else [],
+            # Timer 0 is the start delay of a queued run.
+            timers=[one for one in find_open_timers(connection, run_id) if one[0]] if is_open else [],
             # A closed run may have some as well, because its close policy is applied in steps.
             children=_open_children(connection, run_id),
             updates=find_unanswered_updates(connection, run_id) if is_open else [],
@@ -111,6 +115,7 @@ def describe_run(
             failure_events=_events(connection, run_id, [row.event_seq for row in recorded]),
             workers={worker.worker_id: worker for worker in everyone},
             attention=attention.get(run_id, []),
+            ahead=count_ahead(connection, run) if run.queued_at is not None else None,
         )
 
 

@@ -13,11 +13,12 @@ from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import fetch, select
 from outlast_store.queues.rate_log import RateLog
 from outlast_store.schema import tables
-from outlast_store.schema.rows import QueueRow
+from outlast_store.schema.rows import QueueRow, RunRow
 
 MOST_COUNTED: Final = 10_000
 """Up to which number is counted what waits, is delayed, or holds a slot."""
 MOST_PARTITIONS: Final = 1_000
+MOST_AHEAD: Final = 1_000
 MOST_NAMES: Final = 1_000
 """Among how many names a similar one is looked for."""
 _PRIORITIES: Final = 10
@@ -109,6 +110,17 @@ def _load(connection: Connection, row: QueueRow, now: int) -> QueueLoad:
         log = RateLog.from_json(row.rate_limit, row.rate_per, row.rate_log)
         load.next_admission_at = log.next_at(now)
     return load
+
+
+def count_ahead(connection: Connection, run: RunRow) -> int:
+    """Return how many runs of its partition stand before one in the line of its queue, counted up to 1,000."""
+    text = (
+        "SELECT count(*) FROM (SELECT 1 FROM workflow_runs WHERE queue = ? AND partition_key = ? "
+        "AND queued_at IS NOT NULL AND (priority, queued_at, run_id) < (?, ?, ?) LIMIT ?) AS before"
+    )
+    place = (run.priority, run.queued_at, run.run_id)
+    found: int = fetch(connection, text, (run.queue, run.partition_key, *place, MOST_AHEAD))[0][0]
+    return found
 
 
 _RUNS: Final = ("workflow_runs", "queued_at IS NOT NULL", "queued_at")

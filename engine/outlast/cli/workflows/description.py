@@ -18,7 +18,7 @@ from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
 from outlast.cli.common.output import deadline, document, left, progress_text, show, status, table
 from outlast.cli.common.tables import FittedTable, Paragraph
 from outlast.client.client import Client
-from outlast.text.wording import ago, at, clock, counted, label, words
+from outlast.text.wording import ago, at, capped, clock, counted, label, words
 from outlast.visibility.views import (
     FailureCause,
     FailureView,
@@ -27,6 +27,7 @@ from outlast.visibility.views import (
     PendingSignal,
     PendingTimer,
     PendingUpdate,
+    QueuePlace,
     WorkerView,
     WorkflowDescription,
 )
@@ -111,6 +112,8 @@ def _summary(found: WorkflowDescription, now: datetime) -> Table:
     summary.add_row("task queue", f"{run.task_queue}, priority {run.priority}")
     summary.add_row("created", at(run.created_at, now))
     summary.add_row("started", at(run.started_at, now) or "not yet")
+    if run.queue is not None:
+        summary.add_row("queue", _queue_words(run.queue, now))
     if run.begins_at is not None:
         summary.add_row("next try" if run.task_failures else "starts", at(run.begins_at, now))
     if run.closed_at is not None:
@@ -320,3 +323,15 @@ def _stack(stack: str | None) -> Iterator[str]:
 
 def _title(noun: str, number: int) -> str:
     return counted(number, noun) + (f", the first {MOST_SHOWN}" if number > MOST_SHOWN else "")
+
+
+def _queue_words(place: QueuePlace, now: datetime) -> str:
+    """Return a run's queue and where it stands there, in words."""
+    said = place.name if place.partition_key is None else f"{place.name}, partition {place.partition_key}"
+    if place.queued_at is not None:
+        return (
+            f"{said}: in line since {at(place.queued_at, now)}, {capped(place.ahead or 0, 1_000)} before it"
+        )
+    if place.start_at is not None:
+        return f"{said}: joins the line at {at(place.start_at, now)}"
+    return f"{said}: admitted" if place.holds_slot else said
