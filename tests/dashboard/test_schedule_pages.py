@@ -8,7 +8,7 @@ from tests.dashboard.conftest import Served
 from tests.dashboard.test_queue_pages import text_of
 
 from outlast import Cron, Every
-from outlast_dashboard.pages.schedules import DAYS, calendar_of
+from outlast_dashboard.pages.schedules.calendar import DAYS, calendar_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

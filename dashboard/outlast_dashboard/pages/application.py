@@ -13,8 +13,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from outlast.errors import OutlastError
-from outlast_dashboard.pages import bulk, login, operations, queues, run, run_actions, runs, schedules, start
+from outlast_dashboard.pages import bulk, login, operations, queues, run, run_actions, runs, start
 from outlast_dashboard.pages.problem import problem_page
+from outlast_dashboard.pages.schedules import routes as schedules
 from outlast_dashboard.pages.streaming import wants_stream
 from outlast_dashboard.problems import Problem, ProblemError, problem_of, problem_of_http, unforeseen_problem
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Form, Request
@@ -14,61 +11,12 @@ from outlast_dashboard.api.contract.fields import ScheduleId
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.pages.rendering import base_of
+from outlast_dashboard.pages.schedules.calendar import MOST_SLOTS, calendar_of
 from outlast_dashboard.pages.streaming import live_page
 
 router = APIRouter()
 
-DAYS: Final = 14
-MOST_SLOTS: Final = 500
 MOST_LISTED: Final = 500
-TIMES_SHOWN: Final = 3
-
-
-@dataclass(slots=True)
-class Day:
-    """A day of the calendar strip, in UTC.
-
-    Attributes:
-        day: The day.
-        slots: The slots of the day, as far as they were read.
-        known: Whether all slots of the day were read.
-    """
-
-    day: date
-    slots: list[datetime] = field(default_factory=list)
-    known: bool = True
-
-    @property
-    def shown(self) -> list[datetime]:
-        """The first slots of the day."""
-        return self.slots[:TIMES_SHOWN]
-
-    @property
-    def more(self) -> int:
-        """How many slots follow those."""
-        return len(self.slots) - len(self.shown)
-
-
-def calendar_of(slots: Sequence[datetime], now: datetime, most: int = MOST_SLOTS) -> list[Day]:
-    """Return the days to come with their slots.
-
-    Args:
-        slots: The slots to come, in order, as many as were read.
-        now: The time.
-        most: How many were read at most.
-    """
-    today = now.date()
-    days = [Day(today + timedelta(days=number)) for number in range(DAYS)]
-    for slot in slots:
-        place = (slot.date() - today).days
-        if place < DAYS:
-            days[place].slots.append(slot)
-    if len(slots) == most:
-        # What comes after the last slot that was read is not known.
-        last = slots[-1].date()
-        for day in days:
-            day.known = day.day < last
-    return days
 
 
 @router.get("/schedules")
