@@ -11,14 +11,18 @@ import pytest
 from tests.conformance.changes import start
 from tests.queued import write_queue
 
+from outlast.runtime.schema_check import ensure_schema
 from outlast_runs.admission import Admission, AdmitRuns
 from outlast_runs.claims import ClaimRuns, ReleaseRuns, StealRuns
 from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_store.database.database import Database
+from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
+from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.queues.lines import PAIRS
 from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
+from outlast_workflow.environment import Environment
 from outlast_workflow.errors import QueueNotFoundError
 from outlast_workflow.options.options import StartOptions
 
@@ -339,6 +343,45 @@ async def test_many_writers_at_once_never_admit_too_many(journal: Journal, datab
     assert max(seen[0] for seen in most) <= 10
     assert max(seen[1] for seen in most) <= 4
     assert max(seen[2] for seen in most) <= 5
+
+
+@pytest.mark.parametrize("after", [None, "a"])
+async def test_no_statement_reads_a_whole_line(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, after: str | None
+) -> None:
+    """SQLite seeks each pair, and the runs that lost their owner, in the index that is made for it."""
+    database = Database(DatabaseUrl.parse(sqlite_url), Environment())
+    ensure_schema(database)
+    journal = Journal(database, database.environment)
+    journal.committer.connect()
+    asked: list[tuple[str, Any]] = []
+    scan = LockedRows.scan
+
+    def noted(self: Any, text: str, values: Any) -> Any:
+        asked.append((text, values))
+        return scan(self, text, values)
+
+    monkeypatch.setattr(LockedRows, "scan", noted)
+    await write_queue(journal, concurrency=5, worker_concurrency=3, partition_concurrency=2)
+    await enqueue(journal, "w", "p")
+    await journal.apply(admit(position=(False, after)))
+    await journal.close()
+    with database.reader() as connection:
+        for text, values in asked:
+            if "workflow_runs" not in text:
+                continue
+            plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)]
+            searches = [step for step in plan if step.startswith(("SEARCH", "SCAN workflow_runs"))]
+            for step in searches:
+                assert (
+                    "ix_runs_line" in step
+                    or "ix_runs_slot" in step
+                    or "ix_activities_slots" in step
+                    or ("PRIMARY KEY" in step)
+                ), (text, plan)
+            if "RECURSIVE" in text:
+                assert any("partition_key=? AND priority>?" in step for step in searches), plan
+    database.dispose()
 
 
 async def test_two_workers_with_five_each_fill_ten_slots_exactly(journal: Journal) -> None:

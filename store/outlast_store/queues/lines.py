@@ -154,22 +154,28 @@ def find_pairs(batch: Batch, queue: str, after: str | None, until: str | None = 
     first: Values = (queue, *([after] if after is not None else []), *([until] if until is not None else []))
     each: Values = (queue, *([until] if until is not None else []))
     if batch.raw.qmark:
-        rows = [row[0].rsplit(SEPARATOR, 1) for row in batch.scan(text, (*first, *each, PAIRS))]
+        rows = [row[0].rsplit(SEPARATOR, 1) for row in batch.scan(text, (*first, queue, *each, PAIRS))]
         return [Pair(partition, int(priority)) for partition, priority in rows]
     return [Pair(*row) for row in batch.scan(text, (*first, *each, PAIRS))]
 
 
-# SQLite has no LATERAL, and a scalar subquery gives one column: both are in one text. A priority has one digit.
+# SQLite has no LATERAL, and a scalar subquery gives one column: both are in one text. A priority has one digit. The
+# step is two seeks, because SQLite reads a comparison of pairs as a range of their first column: of the whole line.
 _SQLITE_LEAP: Final = """
     WITH RECURSIVE leap (pair, n) AS (
         SELECT (SELECT partition_key || char(31) || priority FROM workflow_runs
             WHERE queue = ? AND queued_at IS NOT NULL{bound}{end} ORDER BY partition_key, priority LIMIT 1), 1
         UNION ALL
-        SELECT (SELECT r.partition_key || char(31) || r.priority FROM workflow_runs AS r
-            WHERE r.queue = ? AND r.queued_at IS NOT NULL
-            AND (r.partition_key, r.priority) >
-                (substr(leap.pair, 1, length(leap.pair) - 2), CAST(substr(leap.pair, -1) AS INTEGER)){end}
-            ORDER BY r.partition_key, r.priority LIMIT 1), leap.n + 1
+        SELECT coalesce(
+            (SELECT r.partition_key || char(31) || r.priority FROM workflow_runs AS r
+                WHERE r.queue = ? AND r.queued_at IS NOT NULL
+                AND r.partition_key = substr(leap.pair, 1, length(leap.pair) - 2)
+                AND r.priority > CAST(substr(leap.pair, -1) AS INTEGER) ORDER BY r.priority LIMIT 1),
+            (SELECT r.partition_key || char(31) || r.priority FROM workflow_runs AS r
+                WHERE r.queue = ? AND r.queued_at IS NOT NULL
+                AND r.partition_key > substr(leap.pair, 1, length(leap.pair) - 2){end}
+                ORDER BY r.partition_key, r.priority LIMIT 1)
+            ), leap.n + 1
         FROM leap WHERE leap.pair IS NOT NULL AND leap.n < ?
     )
     SELECT pair FROM leap WHERE pair IS NOT NULL"""
@@ -243,7 +249,8 @@ def find_take_overs(
     """
     text = (
         "SELECT run_id, partition_key FROM workflow_runs WHERE slot_queue = ? AND owner_id IS NULL "
-        f"AND wake_at <= ? AND not_before <= ? AND task_queue IN ({marks(task_queues)}) "
+        # The concatenation keeps SQLite from the index of all claimable runs, whose length has nothing to do with this.
+        f"AND wake_at <= ? AND not_before <= ? AND task_queue || '' IN ({marks(task_queues)}) "
         f"AND workflow_type IN ({marks(types)}) ORDER BY wake_at LIMIT ?"
     )
     values = (queue, batch.now, batch.now, *task_queues, *types, limit)
