@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from outlast import ActivityOptions, Client, RetryPolicy, StartOptions, Worker, activity, workflow
+from outlast import ActivityOptions, Client, Queue, RetryPolicy, StartOptions, Worker, activity, workflow
 from outlast.blocking import BlockingHandle
 from outlast.blocking import Client as BlockingClient
 from outlast.errors import InvalidOptionError, WorkflowFailedError
@@ -49,6 +49,10 @@ def loose(thing: Any) -> Any:
         (lambda: loose(RetryPolicy)(interval_seconds=3), "it is called initial_interval here"),
         (lambda: loose(RetryPolicy)(max_atempts=3), "did you mean max_attempts?"),
         (lambda: loose(ActivityOptions)(queue_name="q"), "it is called task_queue here"),
+        (lambda: loose(StartOptions)(queue_name="q"), "it is called queue here"),
+        (lambda: loose(StartOptions)(queue_partition_key="k"), "it is called partition_key here"),
+        (lambda: loose(StartOptions)(delay_seconds=5), "it is called start_delay here"),
+        (lambda: loose(Queue)("q", partition_queue=True), "every queue has partitions"),
         (lambda: loose(StartOptions)(id_reuse_policy=1), "it is called duplicate_policy here"),
         (lambda: loose(StartOptions)(workflow_timeout=1), "it is called execution_timeout here"),
         (lambda: loose(StartOptions)(cron_schedule="@daily"), "from a scheduler of your own"),

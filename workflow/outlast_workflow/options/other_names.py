@@ -66,6 +66,8 @@ _ADVICE: Final = {
     "versioning_behavior": "`workflow.patched` versions workflow code, and `Worker(build_id=…)` names it",
     "retries_allowed": "activities are retried by default; `retry_policy=RetryPolicy(max_attempts=1)` turns that off",
     "cron_schedule": "start the workflow from a scheduler of your own",
+    "priority_enabled": "every queue goes by the priority of what stands in it",
+    "partition_queue": "every queue has partitions: StartOptions(partition_key=…) names one",
     "polling_interval_sec": "nothing polls: a queue admits as soon as a slot is free",
     "rpc_timeout": "`timeout` is the caller's patience where a call waits",
     "rpc_metadata": "there is no server between the client and the database",
@@ -128,7 +130,16 @@ _IN_START_OPTIONS: Final = (
     "priority",
     "duplicate_policy",
     "summary",
+    "queue",
+    "partition_key",
+    "schedule_to_start_timeout",
 )
+_OF_QUEUES: Final = {
+    "queue_name": "queue",
+    "queue_partition_key": "partition_key",
+    "delay_seconds": "start_delay",
+}
+"""What is called so where a queue may be given, and perhaps otherwise elsewhere."""
 
 
 def refuse_unknown(what: str, unknown: Mapping[str, Any], known: Iterable[str]) -> NoReturn:
@@ -153,6 +164,12 @@ def advice(name: str, known: tuple[str, ...]) -> str:
         name: Its name.
         known: The options that there are.
     """
+    if "queue" in known or "options" in known:
+        name = _OF_QUEUES.get(name, name)
+        if name in known:
+            return f"it is called {name} here"
+        if name in _IN_START_OPTIONS and "options" in known:
+            return f"give options=StartOptions({name}=…)"
     renamed = _RENAMED.get(name, name)
     if renamed in known:
         return f"it is called {renamed} here"
