@@ -52,7 +52,7 @@ class Open:
     @workflow.run
     async def run(self, text: str) -> str:
         workflow.set_progress(1, 4, EVIL)
-        waiting = [
+        waiting: list[asyncio.Task[Any]] = [
             asyncio.create_task(workflow.execute_activity(fails, summary=EVIL)),
             asyncio.create_task(workflow.execute_activity(hangs, summary=EVIL)),
             asyncio.create_task(workflow.execute_child(child, text, id=f"child-{EVIL}", summary=EVIL)),

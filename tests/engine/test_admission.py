@@ -106,7 +106,8 @@ async def queue(env: TestEnvironment, name: str = "q", **limits: int | None) -> 
 
 
 def options(**more: Any) -> StartOptions:
-    return StartOptions(**{"queue": "q", **more})
+    given: dict[str, Any] = {"queue": "q", **more}
+    return StartOptions(**given)
 
 
 async def nap(client: Client, workflow_id: str, seconds: float = 1, **more: Any) -> WorkflowHandle[str]:
@@ -204,7 +205,8 @@ async def test_an_unknown_queue_is_refused(engine: MakeEnvironment) -> None:
 
 
 def test_options_that_need_a_queue() -> None:
-    for given in ({"partition_key": "t"}, {"schedule_to_start_timeout": 5}):
+    wrong: list[dict[str, Any]] = [{"partition_key": "t"}, {"schedule_to_start_timeout": 5}]
+    for given in wrong:
         with pytest.raises(InvalidOptionError) as caught:
             StartOptions(**given)
         assert caught.value.field == next(iter(given))

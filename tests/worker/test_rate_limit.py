@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -127,7 +128,7 @@ async def test_the_worker_runs_other_workflows_while_its_activities_wait() -> No
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf"), 2_000_000, "5", True])
-async def test_a_rate_is_a_number_that_makes_sense(rate: object) -> None:
+async def test_a_rate_is_a_number_that_makes_sense(rate: Any) -> None:
     async with environment(None) as env:
         with pytest.raises(InvalidOptionError, match="max activities per second must be a number"):
-            Worker(env.client, activities=[call], max_activities_per_second=rate)  # type: ignore[arg-type]
+            Worker(env.client, activities=[call], max_activities_per_second=rate)

@@ -105,11 +105,14 @@ def _at_least(field_name: str, value: object, least: int) -> None:
 
 def _rate(field_name: str, value: object) -> float:
     """Return a rate as a number; at least one a day, because less is most likely a mistake."""
-    usable = isinstance(value, int | float) and not isinstance(value, bool)
-    if not usable or not SLOWEST_RATE <= float(value) <= FASTEST_RATE:  # type: ignore[arg-type]  # it is a number
-        words = field_name.replace("_", " ")
-        raise InvalidOptionError(
-            f"{words} must be a number from 1/86400 (one a day) to a million, or None for no limit; it is {value!r}",
-            field=field_name,
-        )
-    return float(value)  # type: ignore[arg-type]  # as above
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and SLOWEST_RATE <= value <= FASTEST_RATE
+    ):
+        return float(value)
+    words = field_name.replace("_", " ")
+    raise InvalidOptionError(
+        f"{words} must be a number from 1/86400 (one a day) to a million, or None for no limit; it is {value!r}",
+        field=field_name,
+    )
