@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,7 +21,7 @@ KILLED = 2
 
 
 @contextmanager
-def watchdog(url: str) -> Iterator[subprocess.Popen[bytes]]:
+def watchdog(url: str) -> Generator[subprocess.Popen[bytes]]:
     """A process that only watches; whatever becomes of it, it does not outlive the test."""
     command = [sys.executable, "-m", "outlast", "watchdog", "--url", url]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -57,7 +57,7 @@ class UpdateScheduleBody(Body):
             if value is None and name not in ("start_at", "end_at", "max_runs", "note"):
                 continue
             if name in ("spec", "exclude"):
-                value = [spec_from(one) for one in value]
+                value = [spec_from(one) for one in value or ()]
             found[_DURATIONS.get(name, name)] = value
         return found
 

@@ -51,18 +51,12 @@ async def create(body: CreateScheduleBody, web: TheWeb, _: Writer) -> ScheduleDe
 
     `if_exists` says what to do about one of that id: `error`, `keep` it as it is, or `update` it to this one.
     """
-    handle = await web.client.schedules.create(
-        body.schedule_id,
-        body.workflow_type,
-        *(body.args or ()),
-        **{
-            **body.fields(),
-            "if_exists": body.if_exists,
-            "paused": body.paused,
-            "task_queue": body.task_queue,
-            "options": body.options(),
-        },
+    fields = body.fields()
+    fields.update(
+        if_exists=body.if_exists, paused=body.paused, task_queue=body.task_queue, options=body.options()
     )
+    arguments = body.args or []
+    handle = await web.client.schedules.create(body.schedule_id, body.workflow_type, *arguments, **fields)
     return await handle.describe()
 
 

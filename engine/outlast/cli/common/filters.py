@@ -33,6 +33,7 @@ OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "id_prefix": (str | None, _option("--id-prefix", help="Only ids that start with this text.")),
     "parent": (str | None, _option("--parent", help="Only children of this workflow id.", metavar="ID")),
     "queue": (str | None, _option("--queue", help="Only runs of this queue.")),
+    "schedule": (str | None, _option("--schedule", help="Only what this schedule has started.")),
     "partition_key": (str | None, _option("--partition-key", help="Only this partition of its queue.")),
     "where": (
         list[str] | None,
@@ -135,6 +136,7 @@ class Chosen:
             id_prefix=given["id_prefix"],
             parent=given["parent"],
             queue=given["queue"],
+            schedule=given["schedule"],
             partition_key=given["partition_key"],
             where=self._where or None,
             created_after=instant("created_after"),

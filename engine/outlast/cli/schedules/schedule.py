@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -14,7 +14,6 @@ from outlast.cli.common.options import AsJson, Codec, Url
 from outlast.cli.common.output import document, show, table
 from outlast.client.client import Client
 from outlast.client.schedules.handle import ScheduleHandle
-from outlast.client.schedules.schedules import IfExists
 from outlast.client.schedules.views import ScheduleDescription
 from outlast.text.attributes import attributes
 from outlast.text.parsing import duration, json_object, json_value, moment, retry_policy_of
@@ -198,18 +197,8 @@ def create(
 
     async def work(client: Client) -> None:
         fields = _fields(given, _now(client))
-        handle = await client.schedules.create(
-            schedule_id,
-            workflow_type,
-            *arguments,
-            **{
-                **fields,
-                "task_queue": task_queue,
-                "options": options,
-                "paused": paused,
-                "if_exists": cast(IfExists, if_exists),
-            },
-        )
+        fields.update(task_queue=task_queue, options=options, paused=paused, if_exists=if_exists)
+        handle = await client.schedules.create(schedule_id, workflow_type, *arguments, **fields)
         await _show_one(client, handle, 3, json=json)
 
     with_client(url, work, codec=codec, makes=True)
