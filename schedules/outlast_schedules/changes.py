@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from outlast_schedules.action import slot_text
+from outlast_schedules.action import options_of, slot_text
 from outlast_schedules.due_slots import next_look
 from outlast_schedules.firing import MOST_RECENT, Start, StartingChange, end_other
 from outlast_schedules.specs.calendar import Calendar
 from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import InstanceRow, RunRow, ScheduleRow
 from outlast_store.transitions.schedules import (
     delete_schedule,
@@ -60,6 +61,7 @@ class CreateSchedule(BaseChange):
         Raises:
             ScheduleExistsError: The id is taken.
         """
+        _check_queue_of(batch, self.row)
         there = lock_schedule(batch, self.row.schedule_id)
         if there is None and insert_schedule(batch, _created(self.row, batch.now)):
             return True
@@ -150,6 +152,8 @@ class ApplySchedules(BaseChange):
         """Return what was created, changed and deleted."""
         applied = AppliedSchedules()
         for row in self.rows:
+            _check_queue_of(batch, row)
+        for row in self.rows:
             there = lock_schedule(batch, row.schedule_id)
             if there is None and insert_schedule(batch, _created(row, batch.now)):
                 applied.created.append(row.schedule_id)
@@ -164,6 +168,12 @@ class ApplySchedules(BaseChange):
                 if schedule_id not in kept and delete_schedule(batch, schedule_id):
                     applied.deleted.append(schedule_id)
         return applied
+
+
+def _check_queue_of(batch: Batch, row: ScheduleRow) -> None:
+    queue = options_of(row.action)[0].queue
+    if queue is not None:
+        check_queue(batch, queue)
 
 
 def _created(row: ScheduleRow, now: int) -> ScheduleRow:
@@ -285,6 +295,7 @@ class TriggerSchedule(StartingChange):
             ScheduleNotFoundError: The schedule was deleted.
             WorkflowAlreadyStartedError: The one that it started last is open, and ``overlap`` is ``skip``.
         """
+        self.check_queue(batch)
         [start], schedule_id = self.starts, self.row.schedule_id
         workflow_id = start.run.workflow_id
         there: InstanceRow | None = batch.instance(workflow_id)
@@ -319,6 +330,7 @@ class BackfillSchedule(StartingChange):
 
     def apply(self, batch: Batch) -> tuple[int, int]:
         """Return how many were started, and how many were there already."""
+        self.check_queue(batch)
         begun = [start for start in self.starts if batch.instance(start.run.workflow_id) is None]
         for start in begun:
             start.begin(batch, (None, None))

@@ -16,6 +16,7 @@ import orjson
 from outlast_schedules.action import first_run_of, slot_text, slot_workflow_id
 from outlast_schedules.due_slots import DueSlots
 from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import InstanceRow, RunRow, ScheduleRow
 from outlast_store.transitions.new_runs import first_event, new_instance
 from outlast_store.transitions.queued_runs import add_start_timer
@@ -117,6 +118,16 @@ class StartingChange(BaseChange):
             self.needs_locks = True
         self.weight = 2048 * (1 + len(starts)) + len(row.input) * len(starts)
 
+    def check_queue(self, batch: Batch) -> None:
+        """Refuse to start anything in a queue that nobody has defined.
+
+        Raises:
+            QueueNotFoundError: There is none of that name.
+        """
+        for start in self.starts[:1]:
+            if start.run.queue is not None:
+                check_queue(batch, start.run.queue)
+
     def last_run(self, batch: Batch) -> RunRow | None:
         """Return the latest run of the chain that was started last; ``None`` where there is none any more."""
         if self.latest_run_id is None:
@@ -207,6 +218,7 @@ class FireSchedule(StartingChange):
 
     def apply(self, batch: Batch) -> FiredSlots | None:
         """Return what became of the slots; ``None`` where another process came first."""
+        self.check_queue(batch)
         row, last = self.row.copy(), self.last_run(batch)
         fired = FiredSlots(row.schedule_id, batch.now)
         if (

@@ -19,6 +19,7 @@ from outlast.errors import (
     ApplicationError,
     DurableCallError,
     InvalidOptionError,
+    QueueNotFoundError,
     ScheduleExistsError,
     ScheduleNotFoundError,
     StructuralLimitError,
@@ -438,6 +439,22 @@ async def test_a_backfill_twice_adds_nothing(engine: MakeEnvironment) -> None:
         assert (again.started, again.existing) == (0, 130)
         assert await env.client.count(schedule="s") == 131
         assert (await handle.describe()).started == 2
+
+
+async def test_a_queue_orders_what_a_schedule_starts(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        options: dict[str, Any] = {"spec": Every(60), "options": StartOptions(queue="q"), "max_runs": 3}
+        with pytest.raises(QueueNotFoundError):
+            await env.client.schedules.create("s", lasting, 100, overlap="allow_all", **options)
+        await env.client.queues.define("q", concurrency=1)
+        with pytest.raises(InvalidOptionError, match="cannot be combined with a queue"):
+            await env.client.schedules.create("s", lasting, 100, overlap="buffer_all", **options)
+        handle = await env.client.schedules.create("s", lasting, 100, overlap="allow_all", **options)
+        await env.sleep(minutes=3, seconds=1)
+        assert (await handle.describe()).started == 3
+        assert await env.client.count(status="queued", queue="q") >= 1
+        await env.sleep(minutes=4)
+        assert await env.client.count(status="completed", schedule="s") == 3
 
 
 # --- changes --------------------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def checked_max_runs(value: Any) -> int | None:
 
 def check_queue(options: StartOptions, overlap: Overlap) -> None:
     """Refuse overlap policies that a queue makes senseless: the queue itself orders what it holds."""
-    if getattr(options, "queue", None) is not None and overlap not in (Overlap.SKIP, Overlap.ALLOW_ALL):
+    if options.queue is not None and overlap not in (Overlap.SKIP, Overlap.ALLOW_ALL):
         raise InvalidOptionError(
             f"overlap {overlap.value!r} cannot be combined with a queue, which orders its workflows itself: "
             "give skip or allow_all",
