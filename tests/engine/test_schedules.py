@@ -457,6 +457,21 @@ async def test_a_queue_orders_what_a_schedule_starts(in_memory: MakeEnvironment)
         assert await env.client.count(status="completed", schedule="s") == 3
 
 
+async def test_without_its_queue_a_schedule_starts_nothing(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        await env.client.queues.define("q")
+        options = StartOptions(queue="q")
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(3600), options=options)
+        await env.client.queues.delete("q")
+        await env.sleep(hours=1, seconds=1)
+        assert (await handle.describe()).started == 0
+        with pytest.raises(QueueNotFoundError):
+            await handle.trigger()
+        await env.client.queues.define("q")
+        await TaskWatchdog(env.client).run_pass()
+        assert (await handle.describe()).started == 1
+
+
 # --- changes --------------------------------------------------------------------------------------------------------
 
 
