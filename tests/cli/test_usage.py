@@ -193,7 +193,7 @@ USAGE = [
     (["start", "X", "--codec", "json"], "codec must be MODULE:NAME"),
     (["start", "X", "--codec", "json:nope"], "module 'json' has no 'nope'"),
     (["start", "X", "--codec", "string:digits"], "'string:digits' is a str: a codec has a name"),
-    (["list", "--status", "done"], "status must be one of pending, running, completed"),
+    (["list", "--status", "done"], "status must be one of queued, pending, running, completed"),
     (["list", "--limit=-1"], "limit must be at least 0"),
     (["list", "--limit", "many"], "Invalid value for '--limit'"),
     (["list", "--created-after", "yesterday"], "created after must be a time like"),

@@ -31,7 +31,7 @@ def test_a_worker_works_until_it_is_told_to_stop(
     started = worker.line()
     assert started["event"] == "started"
     assert started["task_queues"] == ["default"]
-    assert started["workflows"] == ["Doubling", "Ledger", "asking", "fail", "hanging", "sleep_long"]
+    assert started["workflows"] == ["Doubling", "Ledger", "asking", "broken", "fail", "hanging", "sleep_long"]
     assert started["activities"] == ["ask", "double", "hang"]
     done = outlast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
     assert done.json["result"]["doubled"] == 8
@@ -204,7 +204,7 @@ def names(*targets: str) -> tuple[set[str], set[str]]:
 
 def test_a_module_stands_for_what_it_defines() -> None:
     assert names(PROGRAMS) == (
-        {"Doubling", "Ledger", "asking", "fail", "sleep_long", "hanging"},
+        {"Doubling", "Ledger", "asking", "broken", "fail", "sleep_long", "hanging"},
         {"ask", "double", "hang"},
     )
 

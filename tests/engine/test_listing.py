@@ -333,7 +333,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 NAIVE = AT.replace(tzinfo=None)
 
 BAD_FILTERS: list[tuple[dict[str, Any], str]] = [
-    ({"status": "done"}, "status must be one of pending, running, completed, failed, .*, not 'done'"),
+    ({"status": "done"}, "status must be one of queued, pending, running, completed, failed, .*, not 'done'"),
     ({"status": ["running", "done"]}, "status must be one of"),
     ({"status": 3}, "status must be one of .* not int"),
     ({"status": [None]}, "status must be one of .* not NoneType"),
@@ -354,10 +354,7 @@ BAD_FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"open": 0}, "open must be True or False"),
     ({"open": True, "status": "failed"}, "a run that is failed is not open"),
     ({"open": False, "status": "running"}, "a run that is running is not closed"),
-    (
-        {"id": "o-1"},
-        "there is no filter 'id'; the workflow's id is workflow_id: there are status, workflow_type",
-    ),
+    ({"id": "o-1"}, "there is no filter 'id': the workflow's id is workflow_id"),
     ({"colour": "red"}, "there is no filter 'colour': there are status"),
     ({"id_prefix": ""}, "id prefix must not be empty"),
     ({"parent": 3}, "parent must be text"),

@@ -33,7 +33,7 @@ from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import TimerFired
 from outlast_workflow.primitives.enums import ActivityStatus
 
-WITHIN = 200
+WITHIN = 320
 """Each is seen by one of so many seeds."""
 
 Plant = Callable[[ExitStack], None]

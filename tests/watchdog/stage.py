@@ -177,6 +177,7 @@ class Stage:
             "workflow_runs",
             "activity_executions",
             "timers",
+            "schedules",
             "history_events",
             "workflow_instances",
         ):

@@ -38,6 +38,13 @@ FILL_TIMERS = """
     INSERT INTO timers (run_id, timer_id, fire_at)
     SELECT 'run-' || n, 2, {start} + n FROM ({numbers}) AS numbers"""
 
+FILL_SCHEDULES = """
+    INSERT INTO schedules (schedule_id, version, workflow_type, task_queue, input, action, spec, overlap, catch_up,
+        catch_up_window, pause_on_failure, decided_until, next_look_at, started, skipped, missed,
+        created_at, updated_at)
+    SELECT 'schedule-' || n, 1, 'Order', 'default', 'null', '{{}}', '{{}}', 'skip', 'latest',
+        0, {false}, 0, {start} + n, 0, 0, 0, 0, 0 FROM ({numbers}) AS numbers"""
+
 NUMBERS = {
     "sqlite": f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {MANY}) SELECT n FROM c",
     "postgresql": f"SELECT n FROM generate_series(1, {MANY}) AS n",
@@ -76,7 +83,7 @@ PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
 async def test_every_scan_reads_its_partial_index_and_no_table(stage: Stage) -> None:
     backend = stage.runtime.database.backend
     false = "0" if backend == "sqlite" else "false"
-    for text in (FILL_RUNS, FILL_ACTIVITIES, FILL_TIMERS):
+    for text in (FILL_RUNS, FILL_ACTIVITIES, FILL_TIMERS, FILL_SCHEDULES):
         await stage.sql(text.format(start=START, false=false, numbers=NUMBERS[backend]))
     with stage.runtime.database.writer() as connection:
         connection.exec_driver_sql("ANALYZE")
@@ -85,7 +92,7 @@ async def test_every_scan_reads_its_partial_index_and_no_table(stage: Stage) -> 
         plan = "\n".join(str(row) for row in stage.runtime.read_now(fetch, f"{explain} {text}", values))
         for index in indexes:
             assert index in plan, f"{text}\n{plan}"
-        for table in ("workflow_runs", "activity_executions", "timers"):
+        for table in ("workflow_runs", "activity_executions", "timers", "schedules"):
             assert f"Seq Scan on {table}" not in plan, f"{text}\n{plan}"
             assert f"SCAN {table}'" not in plan, f"{text}\n{plan}"
     await stage.wipe()

@@ -98,9 +98,9 @@ def run_filter(
     """
     if unknown:
         name = min(unknown)
-        meant = "; the workflow's id is workflow_id" if name == "id" else ""
-        instead = advice(name, tuple(Filters.__annotations__))
-        raise InvalidOptionError(f"there is no filter {name!r}{meant}: {instead}", field=name)
+        known = tuple(Filters.__annotations__)
+        instead = "the workflow's id is workflow_id" if name == "id" else advice(name, known)
+        raise InvalidOptionError(f"there is no filter {name!r}: {instead}", field=name)
     chosen = RunFilter(
         statuses=_statuses(status),
         run_ids=_run_ids(run_ids),
