@@ -285,6 +285,9 @@ async def test_selected_runs_are_acted_on_and_no_others(served: Served) -> None:
     assert odd.status_code == 422
     assert 'value="say"' in odd.text
     assert "JSON array" in odd.text
+    odd = await served.web.post(address, data={**fields, "name": "say", "to": "nowhere"})
+    assert odd.status_code == 422
+    assert "to: Input should be" in odd.text
     done = await served.web.post(address, data={**fields, "name": "say", "args": '["yes"]'})
     assert "Done for 2 workflows." in done.text
     for handle in handles[1:3]:

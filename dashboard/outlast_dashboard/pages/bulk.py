@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Form, Request
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from outlast.visibility.filters import Filters
@@ -116,8 +117,9 @@ async def act(
             }
         )
         report: BulkReport = await carry_out(web, action, body, reached)
-    except InvalidOptionError as error:
-        return await _ask(request, web, principal, action, chosen, 422, typed=typed, wrong=error.message)
+    except (InvalidOptionError, ValidationError) as error:
+        wrong = error.message if isinstance(error, InvalidOptionError) else _what_is_wrong(error)
+        return await _ask(request, web, principal, action, chosen, 422, typed=typed, wrong=wrong)
     return page(
         "bulk.html",
         request,
@@ -133,6 +135,10 @@ async def act(
         grown=False,
         now=web.now(),
     )
+
+
+def _what_is_wrong(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
 
 
 def narrowed(filters: Filters, action: Action) -> Filters | None:
