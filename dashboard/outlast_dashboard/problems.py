@@ -103,6 +103,7 @@ _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
     (errors.QueueInUseError, 409),
     (errors.WorkflowAlreadyStartedError, 409),
     (errors.WorkflowClosedError, 409),
+    (errors.WorkflowAlreadyBegunError, 409),
     (errors.AttemptNotRunningError, 409),
     (errors.ActivityCancelRequestedError, 409),
     (errors.DamagedHistoryError, 500),

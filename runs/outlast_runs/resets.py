@@ -203,8 +203,9 @@ class ResetRun(BaseChange):
         copies.copy_activities(batch, run.run_id, row.run_id, plan.ended)
         for seq, event in plan.scheduled.values():
             schedule(batch, row, seq, event, ActivityOptions.from_snapshot(event.options.json), None)
-        if row.slot_queue is not None and row.run_deadline_at is not None:
-            # The events that were copied tell of the old run's admission, and of its run deadline.
+        moved = any(isinstance(event, WorkflowStartChanged) for _, event, *_ in self.history[: plan.seq])
+        if (row.slot_queue is not None or moved) and row.run_deadline_at is not None:
+            # The events that were copied tell of the old run's admission or start, and of its run deadline.
             batch.append(row, WorkflowStartChanged(iso(batch.now), iso(row.run_deadline_at)))
         for timer in plan.timers.values():
             batch.add_timer(row.run_id, timer.command_id, timer.fire_at, timer.summary)

@@ -78,6 +78,19 @@ def test_waiting_may_end_first(outlast: Command) -> None:
     assert outlast("start", "sleep_long", "--wait", "--timeout", "0.05").code == 5
 
 
+def test_a_start_is_moved(outlast: Command) -> None:
+    outlast("start", "sleep_long", "--id", "later", "--start-delay", "1d")
+    assert outlast("set-start-delay", "later", "2d").out.startswith("moved the start of later; ")
+    moved = outlast("set-start-delay", "later", "--until", "2990-01-01T00:00:00+00:00", "--json")
+    assert moved.json == {"workflow_id": "later", "start_moved": True}
+    assert outlast("describe", "later", "--json").json["run"]["begins_at"].startswith("2990-01-01T00:00:00")
+    neither = outlast("set-start-delay", "later")
+    assert (neither.code, "delay or until is needed" in neither.err) == (2, True)
+    outlast("terminate", "later")
+    ended = outlast("set-start-delay", "later", "0")
+    assert (ended.code, "can no longer be moved" in ended.err) == (1, True)
+
+
 def test_cancel_and_terminate(outlast: Command) -> None:
     for workflow_id in ("c", "t"):
         outlast("start", "sleep_long", "--id", workflow_id)

@@ -14,7 +14,7 @@ from tests.queued import write_queue
 from outlast.runtime.schema_check import ensure_schema
 from outlast_runs.admission import Admission, AdmitRuns
 from outlast_runs.claims import ClaimRuns, ReleaseRuns, StealRuns
-from outlast_runs.run_change import RequestCancellation, TerminateRun
+from outlast_runs.run_change import RequestCancellation, SetStartDelay, TerminateRun
 from outlast_store.database.database import Database
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
@@ -23,7 +23,7 @@ from outlast_store.queues.lines import PAIRS
 from outlast_store.reads.runs import find_run
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.environment import Environment
-from outlast_workflow.errors import QueueNotFoundError
+from outlast_workflow.errors import QueueNotFoundError, WorkflowAlreadyBegunError
 from outlast_workflow.options.options import StartOptions
 
 TYPES = frozenset({"Tried"})
@@ -92,6 +92,44 @@ async def test_a_slot_that_ends_in_the_same_batch_is_free(journal: Journal) -> N
     )
     assert ended is None
     assert ids(admission) == ["w1"]
+
+
+def delay(run: RunRow, seconds: int) -> SetStartDelay:
+    return SetStartDelay(run.workflow_id, run.run_id, delay=seconds * 1_000_000, until=None)
+
+
+async def test_a_start_that_is_moved_and_an_admission_exclude_each_other(
+    journal: Journal, database: Database
+) -> None:
+    await write_queue(journal, concurrency=3)
+    for number in range(3):
+        await enqueue(journal, f"w{number}")
+    runs = {run.workflow_id: run for run in (await journal.apply(admit(limit=1))).runs}
+    with pytest.raises(WorkflowAlreadyBegunError):
+        await journal.apply(delay(runs["w0"], 100))
+    w3 = await enqueue(journal, "w3")
+    # In one batch: who is moved first is not admitted, who is admitted first is not moved.
+    moved, admission = await asyncio.gather(journal.apply(delay(w3, 100)), journal.apply(admit()))
+    assert moved is None
+    assert ids(admission) == ["w1", "w2"]
+    row = row_of(database, w3)
+    assert (row.queued_at, row.start_delayed, row.slot_queue) == (None, True, None)
+    await journal.apply(delay(w3, 0))
+    for run in admission.runs:
+        await end(journal, run)
+    late = await asyncio.gather(journal.apply(admit()), journal.apply(delay(w3, 100)), return_exceptions=True)
+    assert isinstance(late[1], WorkflowAlreadyBegunError)
+    assert row_of(database, w3).slot_queue == "q"
+
+
+async def test_a_start_that_is_moved_and_ended_in_one_batch_leaves_no_timer(journal: Journal) -> None:
+    await write_queue(journal)
+    run = await enqueue(journal, "w", start_delay=50)
+    await asyncio.gather(
+        journal.apply(delay(run, 100)),
+        journal.apply(delay(run, 200)),
+        journal.apply(TerminateRun(run.workflow_id, run.run_id, "ended")),
+    )
 
 
 async def test_a_lowered_limit_ends_nothing_and_admits_nothing(journal: Journal) -> None:
@@ -343,6 +381,39 @@ async def test_many_writers_at_once_never_admit_too_many(journal: Journal, datab
     assert max(seen[0] for seen in most) <= 10
     assert max(seen[1] for seen in most) <= 4
     assert max(seen[2] for seen in most) <= 5
+
+
+async def test_moves_and_admissions_of_many_writers_exclude_each_other(
+    journal: Journal, database: Database
+) -> None:
+    if database.url.memory:
+        return
+    await write_queue(journal)
+    runs = [await enqueue(journal, f"w{number}") for number in range(60)]
+    mover, *others = [Journal(database, database.environment) for _ in range(3)]
+    refused: set[str] = set()
+    admitted: set[str] = set()
+
+    async def move(run: RunRow) -> None:
+        try:
+            await mover.apply(delay(run, 1000))
+        except WorkflowAlreadyBegunError:
+            refused.add(run.run_id)
+
+    async def take(name: str, mine: Journal) -> None:
+        for _ in range(30):
+            admitted.update(run.run_id for run in (await mine.apply(admit(name, 2))).runs)
+
+    async def move_all() -> None:
+        for place in range(0, 60, 4):
+            await asyncio.gather(*[move(run) for run in runs[place : place + 4]])
+
+    try:
+        await asyncio.gather(move_all(), *[take(f"w{place}", mine) for place, mine in enumerate(others)])
+    finally:
+        for mine in (mover, *others):
+            await mine.close()
+    assert refused == admitted
 
 
 @pytest.mark.parametrize("after", [None, "a"])

@@ -343,6 +343,26 @@ async def test_cancel_and_terminate_end_a_workflow(served: Served) -> None:
     assert (again.status_code, again.json()["facts"]["status"]) == (409, "terminated")
 
 
+async def test_a_start_is_moved(served: Served) -> None:
+    body = {"workflow_type": "sleep_long", "workflow_id": "later", "start_delay_seconds": 1000}
+    assert (await served.web.post("/api/workflows", json=body)).status_code == 201
+    path = "/api/workflows/later/start-delay"
+    moved = await served.web.post(path, json={"until": "9999-01-01T00:00:00+01:00"})
+    assert (moved.status_code, moved.json()) == (200, {"workflow_id": "later", "done": True})
+    found = (await served.web.get("/api/workflows/later")).json()
+    assert found["run"]["begins_at"] == "9998-12-31T23:00:00+00:00"
+    for wrong, field in (({}, "delay"), ({"delay_seconds": -1}, "delay"), ({"until": "2030-01-01"}, "until")):
+        refused = await served.web.post(path, json=wrong)
+        assert refused.status_code == 422, wrong
+        assert field in refused.text
+    await served.client.handle("later").terminate()
+    begun = await served.web.post(path, json={"delay_seconds": 0})
+    assert (begun.status_code, begun.json()["type"]) == (
+        409,
+        "urn:outlast:problem:workflow-already-begun-error",
+    )
+
+
 async def test_what_is_not_there_is_not_found(served: Served) -> None:
     for path in ("", "/history", "/history/live"):
         answer = await served.web.get(f"/api/workflows/nobody{path}")

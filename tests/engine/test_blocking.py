@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from outlast.errors import (
     OutlastError,
     RefusedError,
     StoreUnreachableError,
+    WorkflowAlreadyBegunError,
     WorkflowAlreadyStartedError,
     WorkflowCancelledError,
     WorkflowClosedError,
@@ -239,6 +241,18 @@ def test_lists_and_counts(client: Client) -> None:
         client.describe("nope")
     with pytest.raises(WorkflowNotFoundError):
         next(client.handle("nope").history())
+
+
+def test_starts_are_moved(client: Client) -> None:
+    first, second = datetime(2990, 1, 1, tzinfo=UTC), datetime(2991, 1, 1, tzinfo=UTC)
+    handle = client.start(sleep_long, id="moved", options=StartOptions(start_delay=1000))
+    handle.set_start_delay(until=first)
+    assert handle.describe().run.begins_at == first
+    assert all(one.done for one in client.bulk(workflow_id="moved").set_start_delay(until=second))
+    assert handle.describe().run.begins_at == second
+    handle.terminate()
+    with pytest.raises(WorkflowAlreadyBegunError):
+        handle.set_start_delay(1)
 
 
 @pytest.mark.usefixtures("worker")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,12 @@ from tests.engine.conftest import MakeEnvironment
 
 from outlast import RunStatus, StartOptions, workflow
 from outlast.client.bulk import BulkOutcome
-from outlast.errors import InvalidOptionError, ResetRefusedError, WorkflowClosedError
+from outlast.errors import (
+    InvalidOptionError,
+    ResetRefusedError,
+    WorkflowAlreadyBegunError,
+    WorkflowClosedError,
+)
 
 
 @workflow.defn
@@ -135,3 +141,22 @@ async def test_a_workflow_is_dealt_with_once_and_by_its_last_run(engine: MakeEnv
         (deleted,) = await walk(env.client.bulk(workflow_id="loop").delete())
         assert deleted.done
         assert await env.client.count() == 0
+
+
+async def test_the_starts_of_all_that_match_are_moved(made: MakeEnvironment) -> None:
+    async with made() as env:
+        later = StartOptions(start_delay=100)
+        handles = [await env.client.start(Waiting.run, 0, id=f"l-{n}", options=later) for n in range(3)]
+        await start(env, 1)
+        await env.sleep(1)
+        outcomes = await walk(env.client.bulk(open=True).set_start_delay(timedelta(hours=1)))
+        assert {one.workflow_id: type(one.error) for one in outcomes} == {
+            "w-000": WorkflowAlreadyBegunError,
+            **{handle.workflow_id: type(None) for handle in handles},
+        }
+        for handle in handles:
+            begins_at = (await handle.describe()).run.begins_at
+            assert begins_at is not None
+            assert begins_at > env.now() + timedelta(minutes=59)
+        with pytest.raises(InvalidOptionError, match="delay or until"):
+            env.client.bulk().set_start_delay()

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from outlast.interceptors import (
     QueryWorkflow,
     RunActivity,
     RunWorkflow,
+    SetStartDelay,
     SignalExternal,
     SignalWorkflow,
     StartActivity,
@@ -36,6 +38,8 @@ from outlast.interceptors import (
 from outlast.testing import TestEnvironment
 from outlast_store.database.database import Database
 from outlast_workflow.options.activity import ActivityOptions
+
+VERBS = ("start", "delay", "signal", "cancel", "terminate")
 
 seen: list[str] = []
 """What a ``Teller`` has seen, live only: replay must not tell it twice."""
@@ -87,6 +91,11 @@ class Teller(Interceptor):
 
     async def terminate_workflow(self, call: TerminateWorkflow, next: Any) -> None:
         self.tell(f"terminate {call.workflow_id} {call.reason}")
+        await next(call)
+
+    async def set_start_delay(self, call: SetStartDelay, next: Any) -> None:
+        self.tell(f"delay {call.workflow_id} {call.delay} {call.until}")
+        call.delay = 50
         await next(call)
 
     async def describe_workflow(self, call: DescribeWorkflow, next: Any) -> Any:
@@ -203,14 +212,18 @@ async def test_an_interceptor_sees_every_call_once_and_in_order(engine: MakeEnvi
 
 async def test_requests_of_a_client_are_seen(in_memory: Callable[..., TestEnvironment]) -> None:
     async with in_memory(**TALK, interceptors=[Teller()]) as env:
-        handle = await env.client.signal_with_start(
-            Talk.run, 0, signal=Talk.hear("early"), id="talk", options=StartOptions(start_delay=100)
-        )
+        handle = await env.client.start(Talk.run, 0, id="talk", options=StartOptions(start_delay=10))
+        begin = env.now()
+        await handle.set_start_delay(1000)
+        begins_at = (await handle.describe()).run.begins_at
+        assert begins_at is not None
+        assert begin + timedelta(seconds=50) <= begins_at < begin + timedelta(seconds=60)
         await env.client.signal("talk", "hear", "late")
         await handle.cancel("enough")
         await env.client.handle("talk").terminate("now")
-        assert [line for line in seen if line.split()[0] in ("start", "signal", "cancel", "terminate")] == [
+        assert [line for line in seen if line.split()[0] in VERBS] == [
             "start Talk talk",
+            "delay talk 1000 None",
             "signal hear('late',) to talk",
             "cancel talk enough",
             "terminate talk now",

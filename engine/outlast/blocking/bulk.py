@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Unpack
 
 from outlast.blocking.thread import Caller
 from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.histories.reset import ResetOptions
+from outlast_workflow.options.validation import Seconds
 
 
 class BlockingBulk:
@@ -37,6 +39,17 @@ class BlockingBulk:
             request_id: A key with which it arrives once, even if the walk is repeated.
         """
         return self._caller.each(self._bulk.signal(signal, *args, request_id=request_id))
+
+    def set_start_delay(
+        self, delay: Seconds | None = None, *, until: datetime | None = None
+    ) -> Iterator[BulkOutcome]:
+        """Move the start of each workflow that has not begun.
+
+        Args:
+            delay: Seconds from now, or a timedelta; or
+            until: when they may begin, a datetime with a time zone.
+        """
+        return self._caller.each(self._bulk.set_start_delay(delay, until=until))
 
     def reset(
         self, to: str | int = "last-workflow-task", **options: Unpack[ResetOptions]

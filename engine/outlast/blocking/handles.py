@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast.blocking.thread import Caller
@@ -14,6 +15,7 @@ from outlast.histories.reset import ResetOptions
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunPage, RunSummary, WorkflowDescription
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
+from outlast_workflow.options.validation import Seconds
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 T = TypeVar("T")
@@ -195,6 +197,12 @@ class BlockingHandle(Generic[T]):
     ) -> BlockingHandle[T]:
         """Start a new run from a point of the history."""
         return BlockingHandle(self._caller.call(lambda: self._handle.reset(to, **options)), self._caller)
+
+    def set_start_delay(
+        self, delay: Seconds | None = None, *, until: datetime | None = None, **unknown: Never
+    ) -> None:
+        """Move the start of the workflow while it has not begun."""
+        self._caller.call(lambda: self._handle.set_start_delay(delay, until=until, **unknown))
 
     def terminate(self, reason: str | None = None, **unknown: Never) -> None:
         """End the workflow at once, without running its code."""

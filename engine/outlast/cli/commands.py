@@ -88,6 +88,9 @@ COMMANDS: Final[dict[str, Listed]] = {
     "terminate": Listed(
         "End a workflow at once, without its code.", "outlast.cli.workflows.endings", "terminate"
     ),
+    "set-start-delay": Listed(
+        "Move the start of a workflow that has not begun.", "outlast.cli.workflows.start", "set_start_delay"
+    ),
     "activity": Listed(
         "Complete, fail, cancel or heartbeat an activity from outside.",
         "outlast.cli.workflows.activity",

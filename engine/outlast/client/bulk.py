@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
-from outlast.client.handle import WorkflowHandle
+from outlast.client.handle import WorkflowHandle, start_of
 from outlast.histories.deletion import delete_chain
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.listing import Listing
@@ -88,6 +89,18 @@ class Bulk:
             request_id: A key of your own. With it the signal arrives once, even if the walk is repeated.
         """
         return self._each(lambda run: self._of(run).signal(signal, *args, request_id=request_id))
+
+    def set_start_delay(
+        self, delay: Seconds | None = None, *, until: datetime | None = None
+    ) -> AsyncIterator[BulkOutcome]:
+        """Move the start of each workflow that has not begun; see :meth:`WorkflowHandle.set_start_delay`.
+
+        Args:
+            delay: Seconds from now, or a timedelta; or
+            until: when they may begin, a datetime with a time zone.
+        """
+        start_of(delay, until)
+        return self._each(lambda run: self._of(run).set_start_delay(delay, until=until))
 
     def reset(
         self,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from outlast.client.activity_ids import ActivityIds
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall
 from outlast_workflow.options.options import StartOptions
+from outlast_workflow.options.validation import Seconds
 
 
 @dataclass(slots=True)
@@ -88,6 +90,16 @@ class TerminateWorkflow:
     workflow_id: str
     run_id: str | None
     reason: str | None
+
+
+@dataclass(slots=True)
+class SetStartDelay:
+    """The start of a workflow that has not begun is moved, by ``delay`` or to ``until``."""
+
+    workflow_id: str
+    run_id: str | None
+    delay: Seconds | None
+    until: datetime | None
 
 
 @dataclass(slots=True)

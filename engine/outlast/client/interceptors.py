@@ -20,6 +20,7 @@ from outlast.client.intercepted_calls import (
     FailActivity,
     HeartbeatActivity,
     QueryWorkflow,
+    SetStartDelay,
     SignalWorkflow,
     StartWorkflow,
     TerminateWorkflow,
@@ -71,6 +72,12 @@ class ClientInterceptor:
         self, call: TerminateWorkflow, next: Callable[[TerminateWorkflow], Coroutine[Any, Any, None]]
     ) -> None:
         """Around a termination."""
+        await next(call)
+
+    async def set_start_delay(
+        self, call: SetStartDelay, next: Callable[[SetStartDelay], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Around a move of a workflow's start."""
         await next(call)
 
     async def describe_workflow(

@@ -100,8 +100,10 @@ class OpenItems:
         else:
             text = "SELECT timer_id FROM timers WHERE run_id = ?"
             found = {row[0] for row in rows.scan(text, (run_id,))}
+        found -= {timer for run, timer in self.removed_timers if run == run_id}
+        # A timer that is moved is removed and added again.
         found.update(timer for run, timer in self.added_timers if run == run_id)
-        return sorted(timer for timer in found if (run_id, timer) not in self.removed_timers)
+        return sorted(found)
 
     def has_children(self, rows: LockedRows, run_id: str) -> bool:
         """Return whether a child that the run started is still open."""

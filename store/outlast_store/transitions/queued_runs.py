@@ -69,6 +69,27 @@ def join_line(batch: Batch, run: RunRow, at: int) -> None:
     run.start_delayed = False
 
 
+def leave_line(batch: Batch, run: RunRow, until: int) -> None:
+    """Give a queued run another start delay: it leaves its line, if it stands in one, and joins it anew afterwards.
+
+    Its schedule-to-start timeout counts from there.
+
+    Args:
+        batch: The batch.
+        run: The run, queued.
+        until: When it joins the line, in microseconds.
+    """
+    batch.remove_timer(run.run_id, START_TIMER)
+    batch.add_timer(run.run_id, START_TIMER, until)
+    if run.start_deadline_at is not None:
+        joins_at = run.queued_at if run.queued_at is not None else run.not_before
+        run.start_deadline_at = later(run.start_deadline_at, until - joins_at)
+        run.next_deadline_at = nearest_deadline(run)
+    run.queued_at = None
+    run.not_before = until
+    run.start_delayed = True
+
+
 def dequeue(batch: Batch, run: RunRow, worker_id: str) -> None:
     """Admit a run that stands in line: it takes a slot and an owner, and its run timeout begins.
 

@@ -9,6 +9,7 @@
     ├── WorkflowNotFoundError                  no workflow has this id
     │   └── RunNotFoundError                   … or not this run
     ├── WorkflowClosedError                    the workflow has already ended
+    ├── WorkflowAlreadyBegunError              the workflow's start cannot be moved any more
     ├── ScheduleNotFoundError                  no schedule has this id
     ├── ScheduleExistsError                    the schedule id is taken
     ├── UnknownWorkflowTypeError               no such workflow is registered on this worker
@@ -140,6 +141,7 @@ from outlast_workflow.errors.workflows import (
     ScheduleExistsError,
     ScheduleNotFoundError,
     UnknownWorkflowTypeError,
+    WorkflowAlreadyBegunError,
     WorkflowAlreadyStartedError,
     WorkflowClosedError,
     WorkflowNotFoundError,
@@ -203,6 +205,7 @@ __all__ = [
     "UnstorableValueError",
     "UpdateFailedError",
     "UpdateRejectedError",
+    "WorkflowAlreadyBegunError",
     "WorkflowAlreadyStartedError",
     "WorkflowCancelledError",
     "WorkflowClosedError",

@@ -64,6 +64,21 @@ class WorkflowClosedError(OutlastError):
         self.status = status
 
 
+class WorkflowAlreadyBegunError(OutlastError):
+    """The start of the workflow cannot be moved: it has begun, or has ended."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "status")
+
+    def __init__(self, workflow_id: str, *, run_id: str, status: str) -> None:
+        super().__init__(
+            f"the start of workflow {workflow_id!r} can no longer be moved (run {run_id}, {status}): it has begun, "
+            "is about to, or has ended; cancel or terminate it if it should not run"
+        )
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.status = status
+
+
 class UnknownWorkflowTypeError(OutlastError):
     """No workflow of this name is registered on this worker."""
 

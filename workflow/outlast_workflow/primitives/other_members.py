@@ -211,6 +211,7 @@ ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "retrieve_workflow": "use client.handle",
         "send": "use client.signal",
         "send_task": "use client.start",
+        "set_workflow_delay": "use client.handle(…).set_start_delay",
     },
     "WorkflowHandle": {
         # Temporal

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -247,6 +248,13 @@ class ReasonBody(Body):
     """The reason, for the history."""
 
     reason: Reason | None = None
+
+
+class StartDelayBody(Body):
+    """When the workflow may begin: so many seconds from now, or an instant."""
+
+    delay_seconds: Duration | None = None
+    until: AwareDatetime | None = None
 
 
 class ResetBody(ReasonBody):

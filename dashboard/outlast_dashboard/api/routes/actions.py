@@ -15,6 +15,7 @@ from outlast_dashboard.api.contract.models import (
     QueryBody,
     ReasonBody,
     ResetBody,
+    StartDelayBody,
     Started,
     UpdateBody,
     UpdateState,
@@ -126,6 +127,16 @@ async def terminate(
 ) -> Done:
     """End a workflow at once, without its code."""
     await web.client.handle(workflow_id, run_id=run_id).terminate(body.reason)
+    return Done(workflow_id=workflow_id)
+
+
+@router.post("/workflows/{workflow_id}/start-delay")
+async def set_start_delay(
+    workflow_id: WorkflowId, body: StartDelayBody, web: TheWeb, _: Writer, run_id: RunId = None
+) -> Done:
+    """Move the start of a workflow that has not begun. Exactly one of the two fields is needed."""
+    handle = web.client.handle(workflow_id, run_id=run_id)
+    await handle.set_start_delay(body.delay_seconds, until=body.until)
     return Done(workflow_id=workflow_id)
 
 

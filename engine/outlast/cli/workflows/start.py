@@ -1,22 +1,24 @@
-"""``outlast start``."""
+"""``outlast start`` and ``outlast set-start-delay``: when a workflow begins."""
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Codec, Timeout, Url
+from outlast.cli.common.options import AsJson, Codec, RunId, Timeout, Url, WorkflowId
 from outlast.cli.common.output import document, show
 from outlast.cli.common.waiting import tell_lacks
 from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
 from outlast.text.attributes import attributes
-from outlast.text.parsing import duration, json_object, json_value, retry_policy_of, waiting_time
+from outlast.text.parsing import duration, json_object, json_value, moment, retry_policy_of, waiting_time
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
+from outlast_workflow.primitives.times import to_datetime
 
 
 def start(
@@ -165,3 +167,37 @@ def start(
             await tell_lacks(client, handle.workflow_id, handle.run_id)
 
     with_client(url, work, codec=codec, makes=True)
+
+
+def set_start_delay(
+    workflow_id: WorkflowId,
+    delay: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TIME]", help="How long it waits from now on; 0 for at once.", show_default=False
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", metavar="TIME", help="When it may begin: an instant, instead.", show_default=False
+        ),
+    ] = None,
+    run_id: RunId = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Move the start of a workflow that has not begun."""
+    wait = duration("delay", delay)
+
+    async def work(client: Client) -> None:
+        begin = moment("until", until, to_datetime(client.runtime.environment.clock.now()), ahead=True)
+        await client.handle(workflow_id, run_id=run_id).set_start_delay(wait, until=begin)
+        if json:
+            document({"workflow_id": workflow_id, "start_moved": True})
+        else:
+            show(
+                f"moved the start of {workflow_id}; `{shlex.join(['outlast', 'describe', workflow_id])}` shows it"
+            )
+
+    with_client(url, work)
