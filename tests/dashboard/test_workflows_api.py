@@ -359,7 +359,7 @@ async def test_a_start_is_moved(served: Served) -> None:
     begun = await served.web.post(path, json={"delay_seconds": 0})
     assert (begun.status_code, begun.json()["type"]) == (
         409,
-        "urn:outlast:problem:workflow-already-begun-error",
+        "urn:outlast:problem:workflow-already-begun",
     )
 
 
