@@ -121,10 +121,6 @@ class SetStartDelay(RunChange):
         elif queued:
             leave_line(batch, run, start)
         else:
-            # A worker that keeps the next run of a chain in memory until its start has it no longer.
-            if run.owner_id is not None:
-                run.owner_id = None
-                run.fence += 1
             run.wake_at = start
             run.start_delayed = start > batch.now
             run.not_before = start if run.start_delayed else 0
@@ -164,9 +160,9 @@ def _may_be_moved(run: RunRow, now: int) -> bool:
         return False
     if run.status == RunStatus.QUEUED:
         return True
+    if run.owner_id is not None:
+        return False
     if run.start_delayed and run.not_before > now:
         return True
     # With a slot it was admitted; with failures its code has run; what is left waits for a worker, or in a backoff.
-    return (
-        run.owner_id is None and run.slot_queue is None and run.task_failures == 0 and run.not_before <= now
-    )
+    return run.slot_queue is None and run.task_failures == 0 and run.not_before <= now
