@@ -25,6 +25,7 @@ from outlast.errors import (
     StructuralLimitError,
     UpdateFailedError,
     UpdateRejectedError,
+    WorkflowAlreadyBegunError,
     WorkflowAlreadyStartedError,
     WorkflowClosedError,
     WorkflowNotFoundError,
@@ -145,6 +146,7 @@ class Session:
                 WorkflowNotFoundError,
                 RunNotFoundError,
                 WorkflowClosedError,
+                WorkflowAlreadyBegunError,
                 StructuralLimitError,
                 UpdateRejectedError,
                 ResetRefusedError,
@@ -207,6 +209,8 @@ class Session:
             await client.handle(workflow_id).cancel("simulated")
         elif kind == "terminate":
             await client.handle(workflow_id).terminate("simulated")
+        elif kind == "set_start_delay":
+            await client.handle(workflow_id).set_start_delay(action["delay"])
         elif kind == "reset":
             request.run_id = (await client.handle(workflow_id).reset(action["to"])).run_id
         else:

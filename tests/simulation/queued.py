@@ -72,6 +72,21 @@ class Queues:
                 action["options"] = {**action["options"], **options}
 
 
+def move_starts(seed: int, plan: list[dict[str, Any]]) -> None:
+    """Let a client move the starts of some of its workflows, soon after it started them: most have not begun then.
+
+    Args:
+        seed: The seed; what is drawn here is drawn from a source of its own.
+        plan: What the client is going to do.
+    """
+    rng = random.Random(f"starts of {seed}")
+    for place in range(len(plan) - 1, -1, -1):
+        if plan[place]["do"] == "start":
+            for _ in range(rng.choice((0, 0, 0, 1, 2))):
+                move = {"do": "set_start_delay", "id": plan[place]["id"], "delay": rng.choice((0, 0.3, 1, 4))}
+                plan.insert(place + 1, {**move, "after": rng.choice((0, 0, 0.1, 0.4))})
+
+
 def over_admitted(batch: Batch, queues: set[str]) -> list[str]:
     """Say which limits are exceeded after a batch that admits has written its rows.
 

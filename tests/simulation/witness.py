@@ -89,8 +89,9 @@ class WitnessBatch(Batch):
         if isinstance(self.change, DeclareWorkerLost):
             text_of_lease = "SELECT lease_expires_at, lease_duration FROM workers WHERE worker_id = ?"
             rows = self.scan(text_of_lease, values[:1])
-            # One that ends further ahead than it lasts says nothing.
-            if rows and 0 < rows[0][0] - self.now <= rows[0][1]:
+            # One that ends further ahead than it lasts says nothing: now, or when it was first seen.
+            ahead = self.change.not_renewed is not None
+            if rows and not ahead and 0 < rows[0][0] - self.now <= rows[0][1]:
                 self._noted.append(
                     f"worker {values[0]} is declared dead, its lease lasts {rows[0][0] - self.now} µs"
                 )

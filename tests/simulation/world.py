@@ -34,7 +34,7 @@ from tests.simulation.faults import Faults, Rates
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.outside import Outside
 from tests.simulation.process import START_US, Process, Role, SimulatedDoorbell
-from tests.simulation.queued import Queues
+from tests.simulation.queued import Queues, move_starts
 from tests.simulation.witness import WitnessBatch
 
 from outlast import RetentionPolicy
@@ -181,6 +181,7 @@ class World:
         clients = rng.randint(1, 2)
         for number, plan in enumerate(draw_plans(rng, clients)):
             self.queues.use(plan)
+            move_starts(self.seed, plan)
             session = Session(f"client-{number}", plan, self.ledger, random.Random(rng.getrandbits(64)))
             self.sessions.append(session)
             if rng.random() < 0.5:  # in a worker's process, so that starts are eager
