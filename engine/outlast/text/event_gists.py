@@ -309,7 +309,7 @@ _GISTS: Final[dict[str, Callable[[_Reading], Gist]]] = {
     "WorkflowStartChanged": lambda event: Gist(_said("begins", event.text("start_at"))),
     "WorkflowTerminated": _ended("terminated"),
     "WorkflowContinuedAsNew": _continued,
-    "WorkflowReset": _ended("terminated"),
+    "WorkflowReset": lambda event: Gist(event.text("reason") or "another run goes on", look="terminated"),
     "ActivityScheduled": _activity_scheduled,
     "ActivityCompleted": _activity_completed,
     "ActivityFailed": _activity_failed,
