@@ -26,7 +26,7 @@ from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus
 router = APIRouter(tags=["workflows"])
 
 
-@router.post("/workflows", status_code=201, responses=problems(409))
+@router.post("/workflows", status_code=201, responses=problems(404, 409))
 async def start(body: StartBody, web: TheWeb, _: Writer, idempotency_key: IdempotencyKey = None) -> Started:
     """Start a workflow. Once this answers, the start is durable.
 
