@@ -58,7 +58,7 @@ browser: ## Install the browser that the dashboard's tests use, where there is n
 
 # Each night has seeds of its own; what a seed finds is found again by its number.
 nightly: $(STAMP) browser ## Run the long tests and the long simulation: hours
-	$(BIN)/pytest -m nightly -n 3 --dist worksteal
+	$(BIN)/pytest -m nightly -n 3 --dist worksteal --hypothesis-profile exploring
 	$(BIN)/python -m tests.simulation --seeds 100000 --processes $$(getconf _NPROCESSORS_ONLN) \
 		--first $$(( $$(date +%s) / 86400 % 1000 * 100000 ))
 

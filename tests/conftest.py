@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Connection
 from tests.recorded import Recorder, known_code
 
@@ -33,6 +34,17 @@ SHARED_MEMORY = Path("/dev/shm")
 ROOM_FOR_A_SERVER = 1 << 30
 
 _numbers = itertools.count(1)
+
+# Property tests are judged by what they find, never by how long a busy machine takes. They try the same examples on
+# every machine, so a run that is red can be repeated; `--hypothesis-profile exploring` looks for new ones each time.
+settings.register_profile(
+    "outlast",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("exploring", settings.get_profile("outlast"), derandomize=False)
+settings.load_profile("outlast")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,7 +3,7 @@
 The API answers as its document says. The pages have no document for others, but FastAPI can write one: whatever their
 forms and addresses are given, they answer, too. Nothing leaves a traceback in the server's log.
 
-A minute here, and an hour at night; ``OUTLAST_FUZZ_SECONDS`` changes how long.
+A minute here, always the same requests, and an hour of new ones at night; ``OUTLAST_FUZZ_SECONDS`` changes how long.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +79,8 @@ PARTS = (
 
 def test_a_short_one(sqlite_url: str, tmp_path: Path) -> None:
     everything = ("write", "payloads")
-    fuzz(sqlite_url, tmp_path, SHORT, (Part("api", everything, 0.7), Part("pages", everything, 0.3, "w-1")))
+    parts = Part("api", everything, 0.7), Part("pages", everything, 0.3, "w-1")
+    fuzz(sqlite_url, tmp_path, SHORT, parts, "--seed", "1")
 
 
 @pytest.mark.nightly
@@ -86,7 +88,7 @@ def test_an_hour(sqlite_url: str, tmp_path: Path) -> None:
     fuzz(sqlite_url, tmp_path, HOUR, PARTS)
 
 
-def fuzz(url: str, folder: Path, seconds: int, parts: tuple[Part, ...]) -> None:
+def fuzz(url: str, folder: Path, seconds: int, parts: tuple[Part, ...], *options: str) -> None:
     """Send requests of each part for its share of the time."""
     asyncio.run(_begin(url))
     log = folder / "server.log"
@@ -97,7 +99,7 @@ def fuzz(url: str, folder: Path, seconds: int, parts: tuple[Part, ...]) -> None:
     ):
         for number, part in enumerate(parts):
             secret = _token(folder, number, part)
-            found = _run(folder, address, secret, part, max(int(seconds * part.share), 1))
+            found = _run(folder, address, secret, part, max(int(seconds * part.share), 1), options)
             assert found.returncode == 0, f"{part}\n{found.stdout[-20_000:]}{found.stderr[-5_000:]}"
             assert " generated" in found.stdout, found.stdout
     logged = log.read_text()
@@ -119,7 +121,7 @@ def _token(folder: Path, number: int, part: Part) -> str:
 
 
 def _run(
-    folder: Path, address: str, secret: str, part: Part, seconds: int
+    folder: Path, address: str, secret: str, part: Part, seconds: int, options: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
     configuration = folder / "schemathesis.toml"
     more = f'"path.workflow_id" = "{part.workflow_id}"' if part.workflow_id else ""
@@ -143,6 +145,7 @@ def _run(
             *("--header", f"Authorization: Bearer {secret}"),
             *("--exclude-path-regex", "/live$"),  # answers as long as a run is open
             *("--max-time", str(seconds), "--warnings", "off", "--rate-limit", "90/s"),
+            *options,
         ],
         cwd=folder,
         env=environment(),

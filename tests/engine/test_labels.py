@@ -370,7 +370,7 @@ def test_any_text_survives_every_store_and_a_move(url: str) -> None:
 
     unwatched: Any = list(HealthCheck)
 
-    @settings(max_examples=8, deadline=None, suppress_health_check=unwatched)
+    @settings(max_examples=8, suppress_health_check=unwatched)
     @given(st.lists(st.text(characters, min_size=1, max_size=200), min_size=4, max_size=8))
     @example(["\n\t\x1b[31m", "\U0001f600" * 200, "\\'\"", "\ue000\uffff"])
     def check(texts: list[str]) -> None:

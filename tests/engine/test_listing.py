@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.run_rows import HOUR, NOW, SECOND, insert_runs, run_row
 from tests.statements import asked_of
@@ -170,7 +170,7 @@ def test_any_filter_and_page_size_gives_what_the_model_gives(database: Database)
     by_id = {row.run_id: row for row in rows}
     newest_first = sorted(rows, key=lambda run: run.run_id, reverse=True)
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=150)
     @given(wanted=_filters, limit=st.sampled_from([1, 7, 50, 1000]), order=st.sampled_from(Order))
     def check(wanted: RunFilter, limit: int, order: Order) -> None:
         matching = [run for run in newest_first if _matches(run, wanted, by_id)]

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.conftest import MakeEnvironment
 
@@ -284,7 +284,7 @@ async def test_a_clock_that_is_set_back_fires_nothing_again(in_memory: MakeEnvir
         assert (described.started, described.skipped, described.missed) == (4, 0, 0)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(
     period=st.integers(1, 7200),
     catch_up=st.sampled_from(["latest", "all", "none"]),

@@ -155,7 +155,7 @@ def test_clocks_put_forward_and_back(text: str, zone: str, begin: str, expected:
     assert ", ".join(found) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     text=st.sampled_from([*TEXTS, "*/7 */13 */2 * * *", "30 0 0 29 2 *"]),
     zone=st.sampled_from(sorted(WINDOWS)),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
@@ -128,7 +128,7 @@ _scalars = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=500)
 @given(one=_scalars, other=_scalars)
 def test_any_two_values_of_a_kind_are_in_the_order_of_their_bytes(one: Any, other: Any) -> None:
     if kind(one) != kind(other):

@@ -1025,7 +1025,6 @@ def run_machine(machine: type[WatchdogMachine], examples: int, steps: int) -> No
     profile = settings(
         max_examples=examples,
         stateful_step_count=steps,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
     cast(Callable[..., None], run_state_machine_as_test)(machine, settings=profile)
