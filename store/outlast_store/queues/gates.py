@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from outlast_store.database.sql_text import columns_of, marks
 from outlast_store.journal.batch import Batch
@@ -105,12 +106,15 @@ def write_gate(batch: Batch, gate: QueueRow, rates: Rates, cursor: str | None, s
         gate.cursor, gate.rate_log = cursor, rate_log
         text = "UPDATE queues SET cursor = ?, rate_log = ? WHERE queue = ?"
         batch.execute(text, (cursor, rate_log, gate.queue))
-    text = (
-        f"INSERT INTO queue_partitions ({', '.join(columns_of(tables.queue_partitions))}) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (queue, partition_key) "
-        "DO UPDATE SET rate_log = excluded.rate_log, expires_at = excluded.expires_at"
-    )
-    for partition in served:
-        log = rates.partitions.get(partition)
-        if log is not None:
-            batch.execute(text, (gate.queue, partition, log.to_json(), log.empty_at))
+    charged = [
+        (partition, rates.partitions[partition]) for partition in served if partition in rates.partitions
+    ]
+    if charged:
+        columns = columns_of(tables.queue_partitions)
+        text = (
+            f"INSERT INTO queue_partitions ({', '.join(columns)}) "
+            f"VALUES {', '.join([f'({marks(columns)})'] * len(charged))} ON CONFLICT (queue, partition_key) "
+            "DO UPDATE SET rate_log = excluded.rate_log, expires_at = excluded.expires_at"
+        )
+        rows = [(gate.queue, partition, log.to_json(), log.empty_at) for partition, log in charged]
+        batch.execute(text, tuple(chain.from_iterable(rows)))
