@@ -26,6 +26,7 @@ from outlast.errors import (
     WorkflowAlreadyStartedError,
 )
 from outlast.testing import TestEnvironment
+from outlast_schedules import firing
 from outlast_schedules.due_slots import DueSlots, due_slots
 from outlast_schedules.specs.calendar import Calendar
 from outlast_store.schema.rows import ScheduleRow
@@ -210,6 +211,59 @@ async def test_a_buffered_slot_follows_within_a_second(in_memory: MakeEnvironmen
         runs = [run.created_at async for run in env.client.list(order="oldest")]
         gap = runs[1] - runs[0] - timedelta(seconds=90)
         assert timedelta() <= gap <= timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("overlap", ["buffer_one", "buffer_all", "cancel_other"])
+async def test_a_slot_that_waits_starts_when_the_workflow_before_ends_in_this_process(
+    in_memory: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, overlap: str
+) -> None:
+    # Nobody looks by the clock, and the pass of every second finds nothing due.
+    monkeypatch.setattr(firing, "LOOK_AGAIN_US", 3_600_000_000)
+    async with in_memory(workflows=WORKFLOWS) as env:
+        end = env.now() + timedelta(minutes=2)
+        await env.client.schedules.create(
+            "s", lasting, 90, spec=Every(60), overlap=overlap, end_at=end, catch_up="all"
+        )
+        await env.sleep(minutes=5)
+        runs = [run async for run in env.client.list(order="oldest")]
+        assert len(runs) == 2
+        assert runs[0].closed_at is not None
+        waited = runs[1].created_at - runs[0].closed_at
+        # A pass that did something is followed by a pause of five milliseconds.
+        assert timedelta() <= waited <= timedelta(milliseconds=6)
+
+
+async def test_the_end_of_another_workflow_of_the_schedule_starts_nothing(
+    in_memory: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    right = firing.FireSchedule.apply
+
+    def noted(self: firing.FireSchedule, batch: Any) -> Any:
+        written.append(self.row.schedule_id)
+        return right(self, batch)
+
+    async with in_memory(workflows=WORKFLOWS) as env:
+        end = env.now() + timedelta(minutes=2)
+        handle = await env.client.schedules.create(
+            "s", lasting, 3600, spec=Every(60), overlap="buffer_one", end_at=end
+        )
+        await env.sleep(minutes=1, seconds=30)
+        first = (await handle.describe()).recent[-1].workflow_id
+        assert first is not None
+        await handle.backfill(env.now() - timedelta(minutes=2), env.now() - timedelta(minutes=1))
+        await env.sleep(minutes=1)
+        assert len((await handle.describe()).buffered) == 1
+        monkeypatch.setattr(firing, "LOOK_AGAIN_US", 3_600_000_000)
+        await env.sleep(seconds=2)
+        monkeypatch.setattr(firing.FireSchedule, "apply", noted)
+        # What was filled in later is no reason to look: the slot waits for the one that the schedule started last.
+        await env.client.handle("s-2026-01-01T00:00:00Z").terminate("enough")
+        await env.sleep(seconds=1)
+        assert written == []
+        await env.client.handle(first).terminate("enough")
+        await env.sleep(seconds=1)
+        assert written == ["s"]
 
 
 # --- outages --------------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def _look_at(
     return looks
 
 
-async def together(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def together(steps: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Run steps concurrently to their ends, then raise what the first failed one raised."""
     for outcome in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(outcome, BaseException):
@@ -168,6 +168,7 @@ class Pass:
         leases_ahead: What its watchdog has observed of leases that end too far ahead.
         ahead: How far it reads ahead where something is due, in microseconds. What becomes due while its changes wait
             for the previous commit then goes with them. A change that is applied too early does nothing.
+        ended_for: The schedules of which a workflow has ended in this process: slots that wait for it start now.
     """
 
     def __init__(
@@ -180,6 +181,7 @@ class Pass:
         declare: bool,
         leases_ahead: LeasesAhead,
         ahead: int = 0,
+        ended_for: Sequence[str] = (),
     ) -> None:
         self.now = runtime.environment.clock.now()
         self.report = WatchdogReport(self.now)
@@ -190,6 +192,7 @@ class Pass:
         self._declare = declare
         self._leases_ahead = leases_ahead
         self._until = self.now + ahead
+        self._ended_for = ended_for
         self._aside: Counter[str] = Counter()
         self._runs_ended = False
 
@@ -202,7 +205,8 @@ class Pass:
         report, now, runtime = self.report, self.now, self._runtime
         first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
         found = await runtime.read(scans.scan, now, self._until, first)
-        peek, steps = found.peek, []
+        peek = found.peek
+        steps: list[Coroutine[Any, Any, object]] = []
         if found.runs is not None:
             steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))
         if found.activities is not None:
@@ -213,6 +217,10 @@ class Pass:
             steps.append(self._drain("timers", scans.due_timers, self._fire, found.timers))
         if found.schedules is not None:
             steps.append(self._drain("schedules", scans.due_schedules, self._fire_schedules, found.schedules))
+        if self._ended_for:
+            waiting = await runtime.read(scans.waiting_schedules, now, self._ended_for)
+            if waiting:
+                steps.append(self._fire_schedules(waiting))
         due = bool(steps)
         await together(steps)
         if self._runs_ended or (peek.close_policies is not None and peek.close_policies <= now):

@@ -7,13 +7,14 @@ which checks again under the row's lock. The statements are in :mod:`outlast_sto
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from outlast_store.reads import due
 from outlast_store.reads.due import BEGINNING
-from outlast_store.reads.schedules import find_latest_run, read_due_schedules
+from outlast_store.reads.schedules import find_latest_run, read_due_schedules, read_waiting_schedules
 from outlast_store.schema.rows import ScheduleRow
 
 
@@ -182,14 +183,29 @@ def due_schedules(
 ) -> list[DueSchedule]:
     """Return schedules that have something to do."""
     position = (cursor.next_look_at, cursor.schedule_id) if cursor is not None else (BEGINNING, "")
+    rows = read_due_schedules(connection, now, position, limit)
+    return [_due_schedule(row, row.next_look_at or now, _latest_run(connection, row)) for row in rows]
+
+
+def waiting_schedules(connection: Connection, now: int, schedule_ids: Sequence[str]) -> list[DueSchedule]:
+    """Return those of the schedules that have slots which need not wait any more, and that are not due anyway."""
     found: list[DueSchedule] = []
-    for row in read_due_schedules(connection, now, position, limit):
-        latest = None
-        if row.last_workflow_id is not None and row.last_first_run_id is not None:
-            latest = find_latest_run(connection, row.last_workflow_id, row.last_first_run_id)
-        at = row.next_look_at if row.next_look_at is not None else now
-        found.append(DueSchedule(at, row.schedule_id, row, latest[0] if latest is not None else None))
+    for row in read_waiting_schedules(connection, schedule_ids):
+        latest = _latest_run(connection, row)
+        is_open = latest is not None and latest[1]
+        if row.next_look_at is not None and row.next_look_at > now and not is_open:
+            found.append(_due_schedule(row, row.next_look_at, latest))
     return found
+
+
+def _latest_run(connection: Connection, row: ScheduleRow) -> tuple[str, bool] | None:
+    if row.last_workflow_id is None or row.last_first_run_id is None:
+        return None
+    return find_latest_run(connection, row.last_workflow_id, row.last_first_run_id)
+
+
+def _due_schedule(row: ScheduleRow, at: int, latest: tuple[str, bool] | None) -> DueSchedule:
+    return DueSchedule(at, row.schedule_id, row, None if latest is None else latest[0])
 
 
 def due_close_policies(

@@ -7,7 +7,8 @@ is enforced as soon as it is back.
 
 **When it polls.** At the nearest deadline that it knows of, and at least once per ``interval``. It knows of what this
 process writes (it subscribes to the journal) and of what its last pass read; it learns of what others write at the next
-interval at the latest. Nothing is enforced early: a change compares the deadline with the batch's own ``now``.
+interval at the latest. It also looks when the workflow of a schedule has ended in this process, because a slot may
+wait for that. Nothing is enforced early: a change compares the deadline with the batch's own ``now``.
 
 **When it waits.** If since the last pass the wall clock has moved by over a second more or less than the monotonic
 clock, it was set, or the machine slept: that one pass is skipped. A worker is declared dead only by a process that has
@@ -32,6 +33,7 @@ from outlast_watchdog.passes import Pass, WatchedRuntime
 from outlast_watchdog.periodic import Periodic, periodic
 from outlast_watchdog.report import WatchdogReport
 from outlast_workflow.errors import InvalidOptionError, JournalClosedError, StoreError
+from outlast_workflow.options.search_attributes import schedule_of
 from outlast_workflow.options.validation import integer, timeout_seconds
 
 logger = logging.getLogger("outlast.watchdog")
@@ -98,6 +100,8 @@ class TaskWatchdog:
         self._connected_since: float | None = None
         self._connected_at = 0.0
         self._nearest = NEVER
+        self._ended_for: set[str] = set()
+        """The schedules of which a workflow has ended in this process since the last pass."""
         self._shortest_s = SHORTEST_SLEEP_S
         self._ahead = 0
         """How long the last pass took, if it did anything, in microseconds: the next one reads so far ahead."""
@@ -139,7 +143,9 @@ class TaskWatchdog:
                 declare=declare,
                 leases_ahead=self._leases_ahead,
                 ahead=self._ahead,
+                ended_for=sorted(self._ended_for),
             )
+            self._ended_for.clear()
             try:
                 report = await one.run()
                 await self._dead_journals.forget(began)
@@ -275,6 +281,11 @@ class TaskWatchdog:
             at = run.cascade_at
             if at is not None and at < nearest:
                 nearest = at
+            if run.closed_at is not None and run.next_run_id is None and run.search_attributes is not None:
+                schedule_id = schedule_of(run.search_attributes)
+                if schedule_id is not None:
+                    self._ended_for.add(schedule_id)
+                    nearest = min(nearest, committed.now)
         for activity in committed.activities:
             at = activity.next_deadline_at
             if at is not None and at < nearest:

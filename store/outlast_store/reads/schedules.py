@@ -22,6 +22,8 @@ _DUE: Final = (
     + " ORDER BY next_look_at, schedule_id LIMIT ?"
 )
 
+_WAITING: Final = "schedule_id IN ({}) AND buffered IS NOT NULL AND paused_at IS NULL"
+
 _LATEST_RUN: Final = """
     SELECT run_id, closed_at FROM workflow_runs WHERE workflow_id = ? AND first_run_id = ?
     ORDER BY run_id DESC LIMIT 1"""
@@ -84,6 +86,17 @@ def read_due_schedules(
         limit: Rows at most.
     """
     return [ScheduleRow(*row) for row in fetch(connection, _DUE, (until, position[0], *position, limit))]
+
+
+def read_waiting_schedules(connection: Connection, schedule_ids: Sequence[str]) -> list[ScheduleRow]:
+    """Return those of the schedules that have slots which wait for a workflow to end, and are not paused.
+
+    Args:
+        connection: Where to read.
+        schedule_ids: The schedules.
+    """
+    text = select(tables.schedules, _WAITING.format(marks(schedule_ids)))
+    return [ScheduleRow(*row) for row in fetch(connection, text, tuple(schedule_ids))]
 
 
 def find_latest_run(connection: Connection, workflow_id: str, first_run_id: str) -> tuple[str, bool] | None:

@@ -37,6 +37,12 @@ LEAST_INTEGER: Final = -(2**63)
 MOST_INTEGER: Final = 2**63 - 1
 
 
+def schedule_of(text: str) -> str | None:
+    """Return the schedule that attributes name, given as JSON text, or ``None`` if they name none."""
+    # Most workflows with attributes are no schedule's, and need not be parsed.
+    return orjson.loads(text).get(SCHEDULE_ATTRIBUTE) if SCHEDULE_ATTRIBUTE in text else None
+
+
 def checked_attributes(given: Any, *, removals: bool = False, reserved: bool = False) -> dict[str, Any]:
     """Return attributes, validated, in their normal form: instants in UTC, lists of plain text without repeats.
 
