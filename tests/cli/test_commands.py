@@ -427,6 +427,31 @@ def test_bulk(outlast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (bad.code, words in bad.err) == (2, True), bad.err
 
 
+def test_bulk_moves_the_start_of_what_has_not_begun(outlast: Command) -> None:
+    outlast("queue", "define", "mails")
+    outlast("queue", "pause", "mails")
+    for number in range(2):
+        outlast(
+            "start", "sleep_long", "--id", f"s-{number}", "--queue", "mails", "--partition-key", f"t-{number}"
+        )
+    begun = outlast("start", "sleep_long", "--id", "s-begun")
+    assert begun.code == 0
+    done = outlast("bulk", "set-start-delay", "--queue", "mails", "--delay", "2h", "--yes")
+    assert done.out == "set-start-delay: done for 2 of 2 runs\n", done.err
+    assert [line["queue"]["queued_at"] for line in _described(outlast, "s-0", "s-1")] == [None, None]
+    back = outlast("bulk", "set-start-delay", "--partition-key", "t-1", "--until", "0", "--yes")
+    assert back.out == "set-start-delay: done for 1 of 1 run\n"
+    first, second = _described(outlast, "s-0", "s-1")
+    assert (first["queue"]["queued_at"], second["queue"]["queued_at"] is None) == (None, False)
+    for given in ([], ["--delay", "1h", "--until", "1h"]):
+        bad = outlast("bulk", "set-start-delay", "--queue", "mails", *given, "--yes")
+        assert (bad.code, "--delay or --until" in bad.err) == (2, True), bad.err
+
+
+def _described(outlast: Command, *ids: str) -> list[Any]:
+    return [outlast("describe", one, "--json").json["run"] for one in ids]
+
+
 def test_a_wait_for_a_workflow_that_cannot_continue_says_why(outlast: Command) -> None:
     outlast("start", "broken", "--id", "b")
     while not outlast("list", "--attention", "--json").out:

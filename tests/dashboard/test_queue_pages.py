@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from tests.dashboard.conftest import Served
 
-from outlast import Rate
+from outlast import Rate, StartOptions
 
 
 def text_of(page: str) -> str:
@@ -62,3 +63,68 @@ async def test_an_unknown_queue_is_a_page_that_says_so(served: Served) -> None:
     page = await served.web.get("/queues/emials")
     assert page.status_code == 404
     assert "did you mean &#39;emails&#39;?" in page.text
+
+
+async def queue_of_three(served: Served) -> None:
+    """Two partitions of a paused queue: two runs wait in one, one in the other."""
+    await served.client.queues.define("mails")
+    await served.client.queues.pause("mails")
+    for number, partition in enumerate(("t/1", "t/1", "t-2")):
+        options = StartOptions(queue="mails", partition_key=partition)
+        await served.client.start("Waiting", id=f"m-{number}", options=options)
+    await served.client.start("Waiting", id="elsewhere")
+
+
+def shown_runs(page: str) -> list[str]:
+    return re.findall(r'<td class="id"><a href="/workflows/([^?"]+)', page)
+
+
+async def test_runs_are_filtered_by_queue_and_partition(served: Served) -> None:
+    await queue_of_three(served)
+    assert "Partition" not in text_of((await served.web.get("/")).text)
+    of_queue = (await served.web.get("/", params={"queue": "mails"})).text
+    assert shown_runs(of_queue) == ["m-2", "m-1", "m-0"]
+    assert '<option value="mails">' in of_queue
+    assert 'name="partition_key"' in of_queue
+    of_one = (await served.web.get("/", params={"queue": "mails", "partition_key": "t/1"})).text
+    assert shown_runs(of_one) == ["m-1", "m-0"]
+    # Chips and bulk actions keep to what is shown.
+    assert 'href="/?status=queued&amp;queue=mails&amp;partition_key=t%2F1"' in of_one
+    assert 'href="/bulk?queue=mails&amp;partition_key=t%2F1&amp;action=cancel"' in of_one
+
+
+async def test_the_start_of_what_waits_in_a_queue_is_moved_by_a_page_that_asks_first(served: Served) -> None:
+    await queue_of_three(served)
+    chosen = {"queue": "mails", "partition_key": "t/1"}
+    page = html.unescape((await served.web.get("/", params=chosen)).text)
+    (link,) = re.findall(r'href="(/bulk\?[^"]*action=set-start-delay)"', page)
+    asked = (await served.web.get(link)).text
+    assert "Move the start of 2 workflows now" in text_of(asked)
+    (address,) = re.findall(r'<form method="post" action="(/bulk[^"]*)"', asked)
+    fields = {"action": "set-start-delay", "number": "2"}
+    address = html.unescape(address)
+    wrong = await served.web.post(address, data={**fields, "start": "tomorrow"})
+    assert wrong.status_code == 422
+    assert "start must be a time like" in wrong.text
+    done = await served.web.post(address, data={**fields, "start": "2h"})
+    assert "Moved the start of 2 workflows" in done.text
+    load = await served.client.queues.describe("mails")
+    assert (load.waiting, load.delayed) == (1, 2)
+    # What has begun, or cannot be waiting, is not reached.
+    other = await served.web.get("/bulk", params={"action": "set-start-delay", "status": "running"})
+    assert "Move the start of 0 workflows" in text_of(other.text)
+
+
+async def test_the_start_of_a_run_is_moved_on_its_page(served: Served) -> None:
+    await queue_of_three(served)
+    page = (await served.web.get("/workflows/m-0")).text
+    assert 'action="/workflows/m-0/start-delay"' in page
+    assert "data-begins" in page
+    done = await served.web.post("/workflows/m-0/start-delay", data={"start": "1h"})
+    assert done.status_code == 303
+    run = (await served.client.describe("m-0")).run
+    assert run.queue is not None
+    assert run.queue.start_at is not None
+    await (await served.client.start("Greeting", "x", id="over")).result()
+    late = await served.web.post("/workflows/over/start-delay", data={"start": "1h"})
+    assert late.status_code == 409

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.dashboard.conftest import Served
 
+from outlast import StartOptions
+
 NAME = "e-mails/b"
 PATH = "/api/queues/e-mails%2Fb"
 LIMITS = {
@@ -128,3 +130,20 @@ async def test_a_workflow_is_started_in_a_queue_and_found_by_it(served: Served) 
         409,
         {"name": "mails", "waiting": 2, "running": 0},
     )
+
+
+async def test_the_start_of_many_is_moved_in_one_request(served: Served) -> None:
+    await served.client.queues.define("mails")
+    await served.client.queues.pause("mails")
+    for number in range(3):
+        options = StartOptions(queue="mails", partition_key=f"t-{number % 2}")
+        await served.client.start("Waiting", id=f"m-{number}", options=options)
+    path, asked = "/api/bulk/set-start-delay", {"queue": "mails", "partition_key": "t-0"}
+    nothing = await served.web.post(path, params=asked, json={})
+    assert (nothing.status_code, nothing.json()["field"]) == (422, "delay")
+    done = await served.web.post(path, params=asked, json={"delay_seconds": 3600})
+    assert done.json() == {"done": 2, "refused": [], "cursor": None}
+    moved = await served.web.post(path, params=asked, json={"until": "2030-01-01T00:00:00Z"})
+    assert moved.json()["done"] == 2
+    load = await served.client.queues.describe("mails")
+    assert (load.waiting, load.delayed) == (1, 2)

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Form, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from outlast.text.parsing import moment
 from outlast.visibility.filters import Filters
 from outlast.visibility.views import RunSummary
 from outlast_dashboard.api.routes.bulk import Action, BulkBody, BulkReport, carry_out
@@ -24,7 +25,7 @@ from outlast_dashboard.problems import Problem, ProblemError
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
+from outlast_workflow.primitives.enums import NOT_BEGUN_STATUSES, OPEN_RUN_STATUSES
 
 router = APIRouter()
 
@@ -32,7 +33,7 @@ Text = Annotated[str, Form()]
 MOST_NAMED: Final = 10
 _PARAMETERS: Final = frozenset(
     {
-        *("action", "status", "workflow_type", "task_queue", "queue", "id_prefix", "where"),
+        *("action", "status", "workflow_type", "task_queue", "queue", "partition_key", "id_prefix", "where"),
         *("created_after", "created_before", "attention", "order", "run_id"),
     }
 )
@@ -69,7 +70,7 @@ async def _ask(
         "named": named,
         "report": None,
         "wrong": "",
-        "typed": {"reason": "", "name": "", "args": "", "to": "last-workflow-task"},
+        "typed": {"reason": "", "name": "", "args": "", "to": "last-workflow-task", "start": ""},
         "grown": False,
         **values,
     }
@@ -97,22 +98,28 @@ async def act(
     name: Text = "",
     args: Text = "",
     to: Text = "last-workflow-task",
+    start: Text = "",
     cursor: Text = "",
 ) -> Response:
     """Carry out the action on the next thousand of the number that was confirmed."""
     _check(request, chosen)
-    typed = {"reason": reason, "name": name, "args": args, "to": to}
+    typed = {"reason": reason, "name": name, "args": args, "to": to, "start": start}
     reached = narrowed(chosen.filters(web.now()), action)
     count = 0 if reached is None else await web.client.count(**reached)
     if reached is None or (not cursor and count > number):
         return await _ask(request, web, principal, action, chosen, 409, typed=typed, grown=True)
     try:
+        until = moment("start", start, web.now(), ahead=True) if start else None
+        if until is not None:
+            # The next thousand get the same instant.
+            typed["start"] = until.isoformat()
         body = BulkBody.model_validate(
             {
                 "reason": reason or None,
                 "name": name or None,
                 "args": arguments(args),
                 "to": to,
+                "until": until,
                 "cursor": cursor or None,
             }
         )
@@ -151,6 +158,8 @@ def narrowed(filters: Filters, action: Action) -> Filters | None:
     reached: Filters = {**filters, "latest": True}
     if action is Action.RESET:
         return reached
+    if action is Action.SET_START_DELAY:
+        return _not_begun(reached)
     wanted = action is not Action.DELETE
     status = filters.get("status")
     if status is not None and (status in OPEN_RUN_STATUSES) is not wanted:
@@ -159,6 +168,14 @@ def narrowed(filters: Filters, action: Action) -> Filters | None:
         return None
     reached["open"] = wanted
     return reached
+
+
+def _not_begun(filters: Filters) -> Filters | None:
+    """Return the filters with the statuses of runs that have not begun, or ``None`` where they ask for others."""
+    status = filters.get("status")
+    if status is None:
+        filters["status"] = sorted(NOT_BEGUN_STATUSES)
+    return filters if status is None or status in NOT_BEGUN_STATUSES else None
 
 
 def _check(request: Request, chosen: ChosenRuns) -> None:

@@ -1,4 +1,5 @@
-"""What can be done to a run from its page: signals, queries and updates, cancellation, termination, reset, deletion.
+"""What can be done to a run from its page: signals, queries and updates, cancellation, termination, reset,
+deletion, another start.
 
 A form works by itself: it leads to a page with the answer, or back to the run. Where scripts run, the answer is
 put into the form's own place, and the page stays as it is.
@@ -13,6 +14,7 @@ from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from outlast.errors import OutlastError
+from outlast.text.parsing import moment
 from outlast_dashboard.api.contract.fields import WorkflowId
 from outlast_dashboard.api.contract.redaction import HIDDEN
 from outlast_dashboard.authorization import Reader, TheWeb, Writer, check
@@ -127,6 +129,19 @@ async def terminate(
         await web.client.handle(workflow_id).terminate(reason or None)
 
     return await _answered(request, principal, workflow_id, act, "It was terminated.")
+
+
+@router.post("/workflows/{workflow_id}/start-delay")
+async def set_start_delay(
+    request: Request, web: TheWeb, principal: Writer, workflow_id: WorkflowId, start: Annotated[str, Form()]
+) -> Response:
+    """Move the start of a workflow that has not begun."""
+
+    async def act() -> None:
+        until = moment("start", start.strip(), web.now(), ahead=True)
+        await web.client.handle(workflow_id).set_start_delay(until=until)
+
+    return await _answered(request, principal, workflow_id, act, "Its start was moved.")
 
 
 @router.post("/workflows/{workflow_id}/reset")

@@ -19,7 +19,7 @@ from outlast_workflow.errors import InvalidOptionError
 Choice = Annotated[str, Query()]
 
 OPEN: Final = "open"
-"""A choice of status: pending or running."""
+"""A choice of status: queued, pending or running."""
 PERIODS: Final = (
     ("15m", "15 minutes"),
     ("1h", "hour"),
@@ -94,6 +94,7 @@ def _chosen(
     workflow_type: Choice = "",
     task_queue: Choice = "",
     queue: Choice = "",
+    partition_key: Choice = "",
     id_prefix: Choice = "",
     where: Choice = "",
     created_after: Choice = "",
@@ -107,6 +108,7 @@ def _chosen(
         "workflow_type": workflow_type,
         "task_queue": task_queue,
         "queue": queue,
+        "partition_key": partition_key,
         "id_prefix": id_prefix,
         "where": where,
         "created_after": created_after,

@@ -100,7 +100,7 @@ COMMANDS: Final[dict[str, Listed]] = {
         "Start a new run of a workflow from a point of its history.", "outlast.cli.workflows.reset", "reset"
     ),
     "bulk": Listed(
-        "Cancel, terminate, signal, reset or delete all workflows that match.",
+        "Cancel, terminate, signal, reset or delete all workflows that match, or move their start.",
         "outlast.cli.workflows.bulk",
         "bulk",
     ),

@@ -61,10 +61,15 @@ def find_queue(connection: Connection, name: str) -> QueueRow | None:
     return QueueRow(*rows[0]) if rows else None
 
 
+def queue_names(connection: Connection) -> list[str]:
+    """Return the names of queues, the first thousand by name."""
+    text = "SELECT queue FROM queues WHERE deleted_at IS NULL ORDER BY queue LIMIT ?"
+    return [row[0] for row in fetch(connection, text, (MOST_NAMES,))]
+
+
 def similar_queues(connection: Connection, name: str) -> list[str]:
     """Return the names of queues that look like a name."""
-    text = "SELECT queue FROM queues WHERE deleted_at IS NULL ORDER BY queue LIMIT ?"
-    return get_close_matches(name, [row[0] for row in fetch(connection, text, (MOST_NAMES,))])
+    return get_close_matches(name, queue_names(connection))
 
 
 def queue_loads(connection: Connection, now: int, name: str | None = None) -> list[QueueLoad]:

@@ -25,6 +25,8 @@ class RunStatus(StrEnum):
 
 
 OPEN_RUN_STATUSES = frozenset({RunStatus.QUEUED, RunStatus.PENDING, RunStatus.RUNNING})
+NOT_BEGUN_STATUSES = frozenset({RunStatus.QUEUED, RunStatus.PENDING})
+"""Runs whose code has not begun have one of these, so their start may be moved."""
 
 
 class ActivityStatus(StrEnum):

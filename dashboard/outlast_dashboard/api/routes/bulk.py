@@ -13,7 +13,7 @@ from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.visibility.filters import Filters, leaves_out
 from outlast.visibility.views import View
 from outlast_dashboard.api.contract.filters import RunFilters
-from outlast_dashboard.api.contract.models import ReasonBody
+from outlast_dashboard.api.contract.models import ReasonBody, StartDelayBody
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.authorization import TheWeb, Writer
 from outlast_dashboard.problems import Problem, problem_of
@@ -34,10 +34,14 @@ class Action(StrEnum):
     RESET = "reset"
     DELETE = "delete"
     SIGNAL = "signal"
+    SET_START_DELAY = "set-start-delay"
 
 
-class BulkBody(ReasonBody):
-    """The details of an action. ``signal`` needs a ``name``; ``to`` is for ``reset``."""
+class BulkBody(ReasonBody, StartDelayBody):
+    """The details of an action.
+
+    ``signal`` needs a ``name``; ``to`` is for ``reset``; ``set-start-delay`` needs ``delay_seconds`` or ``until``.
+    """
 
     name: StrictStr | None = None
     args: list[Any] = Field(default_factory=list)
@@ -66,7 +70,7 @@ class BulkReport(View):
 
 @router.post("/bulk/{action}", responses=problems(404))
 async def bulk(action: Action, body: BulkBody, filters: RunFilters, web: TheWeb, _: Writer) -> BulkReport:
-    """Cancel, terminate, reset, delete or signal all runs that match. At least one filter is needed."""
+    """Cancel, terminate, reset, delete or signal all runs that match, or move their start; a filter is needed."""
     return await carry_out(web, action, body, filters)
 
 
@@ -111,6 +115,8 @@ def _walk(found: Bulk, action: Action, body: BulkBody) -> AsyncIterator[BulkOutc
         return found.reset(body.to, reason=body.reason)
     if action is Action.DELETE:
         return found.delete()
+    if action is Action.SET_START_DELAY:
+        return found.set_start_delay(body.delay_seconds, until=body.until)
     if body.name is None:
         raise InvalidOptionError("a signal needs its name", field="name")
     return found.signal(body.name, *body.args)

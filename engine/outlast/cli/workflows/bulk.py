@@ -16,8 +16,10 @@ from outlast.cli.common.output import document, progress, show
 from outlast.cli.common.stderr import tell
 from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.client.client import Client
-from outlast.text.parsing import json_value
+from outlast.text.parsing import duration, json_value, moment
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.primitives.enums import NOT_BEGUN_STATUSES
+from outlast_workflow.primitives.times import to_datetime
 
 MOST_ERRORS_SHOWN = 10
 
@@ -30,6 +32,7 @@ class Action(StrEnum):
     SIGNAL = "signal"
     RESET = "reset"
     DELETE = "delete"
+    SET_START_DELAY = "set-start-delay"
 
 
 @with_filters
@@ -55,6 +58,21 @@ def bulk(
             show_default=False,
         ),
     ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            "--delay",
+            metavar="TIME",
+            help="How long a moved start waits from now on; 0 for at once.",
+            show_default=False,
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", metavar="TIME", help="When a moved start is: an instant, instead.", show_default=False
+        ),
+    ] = None,
     request_id: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +91,7 @@ def bulk(
     codec: Codec = None,
     json: AsJson = False,
 ) -> None:
-    """Cancel, terminate, signal, reset or delete all workflows that match."""
+    """Cancel, terminate, signal, reset or delete all workflows that match, or move their start."""
     if action not in list(Action):
         raise InvalidOptionError(
             f"action must be one of {', '.join(Action)}, not {action!r:.40}", field="action"
@@ -84,6 +102,11 @@ def bulk(
         )
     if action == Action.SIGNAL and name is None:
         raise InvalidOptionError("a signal needs its --name", field="name")
+    if action == Action.SET_START_DELAY and (delay is None) == (until is None):
+        raise InvalidOptionError(
+            "set-start-delay needs --delay or --until, and only one of the two", field="delay"
+        )
+    wait = duration("delay", delay)
     arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
 
     async def work(client: Client) -> None:
@@ -92,6 +115,8 @@ def bulk(
         if filters.get("open") is None and not filters.get("status"):
             if action == Action.DELETE:
                 filters["open"] = False
+            elif action == Action.SET_START_DELAY:
+                filters["status"] = sorted(NOT_BEGUN_STATUSES)
             elif action != Action.RESET:
                 filters["open"] = True
         total = await client.count(**filters)
@@ -99,7 +124,11 @@ def bulk(
         if not yes and not typer.confirm(f"{action} {noun}?", err=True):
             raise CommandFailedError("nothing was done: --yes skips the question")
         found = client.bulk(cursor=cursor, **filters)
-        outcomes = _outcomes(found, action, reason, to, name, arguments, request_id)
+        if action == Action.SET_START_DELAY:
+            begin = moment("until", until, to_datetime(client.runtime.environment.clock.now()), ahead=True)
+            outcomes = found.set_start_delay(wait, until=begin)
+        else:
+            outcomes = _outcomes(found, action, reason, to, name, arguments, request_id)
         done, refused = await _walk(outcomes, action, total, json=json)
         if json:
             document({"action": action, "matched": total, "done": done, "refused": refused})
