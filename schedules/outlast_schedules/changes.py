@@ -91,12 +91,15 @@ class ChangeSchedule(BaseChange):
 
         Raises:
             ScheduleNotFoundError: There is none.
+            QueueNotFoundError: The edit names a queue that nobody has defined.
         """
         before = lock_schedule(batch, self.schedule_id)
         if before is None:
             raise ScheduleNotFoundError(self.schedule_id)
         row = before.copy()
         self.edit(row, batch.now)
+        if row.action != before.action:
+            _check_queue_of(batch, row)
         _rewrite(batch, row, before)
 
 

@@ -19,6 +19,7 @@ from outlast.errors import (
     ApplicationError,
     DurableCallError,
     InvalidOptionError,
+    PayloadEncodeError,
     QueueNotFoundError,
     ScheduleExistsError,
     ScheduleNotFoundError,
@@ -547,6 +548,68 @@ async def test_an_update_changes_what_is_given(engine: MakeEnvironment) -> None:
         for call in (handle.describe, handle.pause, handle.resume, handle.delete, handle.trigger):
             with pytest.raises(ScheduleNotFoundError):
                 await call()
+
+
+async def test_an_update_changes_what_it_starts(engine: MakeEnvironment) -> None:
+    """The workflow, its arguments, its task queue and every option of its start."""
+    before = StartOptions(execution_timeout=7200, memo={"team": "blue"}, search_attributes={"region": "eu"})
+    async with engine(workflows=WORKFLOWS) as env:
+        await env.client.queues.define("reports")
+        handle = await env.client.schedules.create("s", lasting, 5, spec=Every(60), options=before)
+        await handle.update(workflow=told_slot, args=["b"])
+        await handle.update(options={"priority": 2, "summary": "a report", "queue": "reports"})
+        await handle.update(options={"partition_key": "eu", "retry_policy": RetryPolicy(max_attempts=3)})
+        described = await handle.describe()
+        assert described.workflow_type == "told_slot"
+        assert described.options.model_dump(exclude_none=True, exclude_defaults=True) == {
+            "execution_timeout": 7200,
+            "priority": 2,
+            "summary": "a report",
+            "queue": "reports",
+            "partition_key": "eu",
+            "retry_policy": RetryPolicy(max_attempts=3).to_document(),
+            "search_attributes": {"region": "eu"},
+        }
+        await env.sleep(seconds=61)
+        [run] = [run async for run in env.client.list(schedule="s")]
+        assert (await env.client.handle(run.workflow_id).result())[0] == "b"
+        assert (run.priority, run.queue, run.partition_key, run.summary) == (2, "reports", "eu", "a report")
+        started = await env.client.describe(run.workflow_id)
+        assert started.run.memo == {"team": "blue"}, "what is not named stays"
+        await handle.update(options={"queue": None, "memo": None, "search_attributes": {"size": 5}})
+        described = await handle.describe()
+        assert (described.options.queue, described.options.partition_key) == (None, None)
+        assert described.options.search_attributes == {"size": 5}
+        await handle.update(options=StartOptions(run_timeout=60))
+        described = await handle.describe()
+        assert described.options.model_dump(exclude_none=True, exclude_defaults=True) == {"run_timeout": 60}
+
+
+async def test_an_update_that_cannot_be_is_refused(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, "a", spec=Every(60), overlap="buffer_one")
+        before = await handle.describe()
+        wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+            ({"workflow": lasting, "args": [1, 2, 3]}, DurableCallError, "lasting"),
+            ({"workflow": failing}, InvalidOptionError, "give args= as well"),
+            ({"workflow": failing, "args": ["x"]}, DurableCallError, "cannot be called like this"),
+            ({"args": "text"}, InvalidOptionError, "a list of arguments"),
+            ({"options": {"queue": "reports"}}, InvalidOptionError, "give skip or allow_all"),
+            ({"overlap": "skip", "options": {"queue": "reports"}}, QueueNotFoundError, "reports"),
+            ({"options": {"partition_key": "eu"}}, InvalidOptionError, "needs a queue"),
+            ({"options": {"duplicate_policy": "reject_duplicate"}}, InvalidOptionError, "duplicate_policy"),
+            ({"options": StartOptions.reject_duplicate()}, InvalidOptionError, "duplicate policy"),
+            ({"options": {"timeout": 5}}, InvalidOptionError, "timeout"),
+            ({"options": ["priority"]}, InvalidOptionError, "options must be StartOptions"),
+            ({"options": {"memo": {"a": object()}}}, PayloadEncodeError, "memo"),
+            ({"cron": "@daily"}, InvalidOptionError, "cron"),
+        ]
+        for fields, error, words in wrong:
+            with pytest.raises(error, match=words):
+                await handle.update(**fields)
+        assert await handle.describe() == before
+        await handle.update(workflow="another.type")
+        assert (await handle.describe()).workflow_type == "another.type"
 
 
 async def test_applying_a_set_makes_the_database_follow(engine: MakeEnvironment) -> None:

@@ -55,7 +55,7 @@ def loose(thing: Any) -> Any:
         (lambda: loose(Queue)("q", partition_queue=True), "every queue has partitions"),
         (lambda: loose(StartOptions)(id_reuse_policy=1), "it is called duplicate_policy here"),
         (lambda: loose(StartOptions)(workflow_timeout=1), "it is called execution_timeout here"),
-        (lambda: loose(StartOptions)(cron_schedule="@daily"), "from a scheduler of your own"),
+        (lambda: loose(StartOptions)(cron_schedule="@daily"), "create a schedule"),
         (lambda: loose(activity.defn)(retries_allowed=True), "activities are retried by default"),
         (lambda: loose(workflow.defn)(sandboxed=False), "Worker(runtime_guard=…)"),
         (

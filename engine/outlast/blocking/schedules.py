@@ -9,10 +9,13 @@ from typing import Any, Literal, TypeVarTuple, Unpack, overload
 from outlast.blocking.handles import BlockingHandle
 from outlast.blocking.thread import Caller
 from outlast.client.schedules.definition import Schedule, ScheduleOptions
-from outlast.client.schedules.handle import DEFAULT_NEXT, ScheduleHandle, ScheduleUpdate
+from outlast.client.schedules.handle import DEFAULT_NEXT, ScheduleHandle
 from outlast.client.schedules.schedules import IfExists, Schedules
+from outlast.client.schedules.update import ScheduleUpdate
 from outlast.client.schedules.views import BackfillResult, ScheduleDescription
 from outlast_schedules.changes import AppliedSchedules
+from outlast_schedules.specs.spec import Spec
+from outlast_workflow.options.validation import Seconds
 from outlast_workflow.primitives.enums import Overlap
 
 Ts = TypeVarTuple("Ts")
@@ -72,6 +75,32 @@ class BlockingSchedules:
     def handle(self, schedule_id: str) -> BlockingScheduleHandle:
         """Return a handle to a schedule. Only using it tells whether there is one."""
         return BlockingScheduleHandle(self._schedules.handle(schedule_id), self._caller)
+
+    def preview(
+        self,
+        spec: Spec | Sequence[Spec],
+        *,
+        exclude: Spec | Sequence[Spec] = (),
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        jitter: Seconds = 0,
+        next: int = DEFAULT_NEXT,
+    ) -> tuple[datetime, ...]:
+        """Return the next slots that a schedule would have, without creating one.
+
+        Args:
+            spec: When it fires.
+            exclude: What is left out.
+            start_at: No slot is earlier.
+            end_at: No slot is later.
+            jitter: Checked, and not in the slots.
+            next: How many slots.
+        """
+        return self._caller.call(
+            lambda: self._schedules.preview(
+                spec, exclude=exclude, start_at=start_at, end_at=end_at, jitter=jitter, next=next
+            )
+        )
 
     def list(
         self,

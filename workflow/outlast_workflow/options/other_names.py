@@ -65,7 +65,7 @@ _ADVICE: Final = {
     "workflow_runner": "there is no sandbox; `Worker(runtime_guard=…)` keeps workflow code from I/O",
     "versioning_behavior": "`workflow.patched` versions workflow code, and `Worker(build_id=…)` names it",
     "retries_allowed": "activities are retried by default; `retry_policy=RetryPolicy(max_attempts=1)` turns that off",
-    "cron_schedule": "start the workflow from a scheduler of your own",
+    "cron_schedule": "create a schedule: `client.schedules.create(id, workflow, spec=Cron(…))`",
     "priority_enabled": "every queue goes by the priority of what stands in it",
     "partition_queue": "every queue has partitions: StartOptions(partition_key=…) names one",
     "polling_interval_sec": "nothing polls: a queue admits as soon as a slot is free",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -10,119 +10,29 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
-    StrictFloat,
     StrictInt,
     StrictStr,
-    WithJsonSchema,
 )
 
-from outlast import ActivityIds, ApplicationError, RetryPolicy, StartOptions
+from outlast import ActivityIds, ApplicationError
 from outlast.visibility.views import Instant, View
 from outlast_dashboard.api.contract.fields import (
     ActivityNumber,
     Duration,
     Name,
-    OwnName,
-    OwnSegment,
-    Priority,
     Reason,
-    SearchAttributes,
-    Segment,
     Timeout,
     Token,
     Wait,
 )
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import MAX_INTEGER, MAX_SECONDS, MAX_SUMMARY_LENGTH
-from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus, TimeoutKind
+from outlast_workflow.primitives.enums import RunStatus, TimeoutKind
 
 
 class Body(BaseModel):
     """A request. An unknown field is an error, since it may be misspelt."""
 
     model_config = ConfigDict(extra="forbid")
-
-
-class RetryPolicyBody(Body):
-    """When a new run follows a failed one.
-
-    ``max_attempts`` 0 means unlimited. Without ``max_interval_seconds`` the longest wait is 100 times the first.
-    """
-
-    initial_interval_seconds: Annotated[
-        StrictFloat,
-        WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
-    ] = 1
-    backoff_coefficient: Annotated[
-        StrictFloat, WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_INTEGER})
-    ] = 2
-    max_interval_seconds: (
-        Annotated[
-            StrictFloat,
-            WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
-        ]
-        | None
-    ) = None
-    max_attempts: Annotated[
-        StrictInt, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_INTEGER})
-    ] = 0
-    jitter: Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})] = 0
-    non_retryable_error_types: list[
-        Annotated[StrictStr, WithJsonSchema({"type": "string", "minLength": 1})]
-    ] = Field(default_factory=list)
-
-    def policy(self) -> RetryPolicy:
-        """Return the policy, which the engine's validator checks."""
-        return RetryPolicy(
-            initial_interval=self.initial_interval_seconds,
-            backoff_coefficient=self.backoff_coefficient,
-            max_interval=self.max_interval_seconds,
-            max_attempts=self.max_attempts,
-            jitter=self.jitter,
-            non_retryable_error_types=tuple(self.non_retryable_error_types),
-        )
-
-
-class StartBody(Body):
-    """A start. Only ``workflow_type`` is needed."""
-
-    workflow_type: OwnName
-    workflow_id: Segment | None = None
-    args: list[Any] = Field(default_factory=list, description="The arguments of the run method.")
-    summary: str | None = Field(
-        default=None,
-        max_length=MAX_SUMMARY_LENGTH,
-        description="What the workflow does, in plain text that everybody sees.",
-    )
-    task_queue: OwnName = "default"
-    execution_timeout_seconds: Timeout | None = None
-    run_timeout_seconds: Timeout | None = None
-    start_delay_seconds: Duration | None = None
-    priority: Priority = 5
-    memo: dict[str, Any] | None = None
-    search_attributes: SearchAttributes | None = None
-    retry_policy: RetryPolicyBody | None = None
-    duplicate_policy: DuplicatePolicy = DuplicatePolicy.ALLOW_DUPLICATE
-    queue: OwnSegment | None = None
-    partition_key: Name | None = None
-    schedule_to_start_timeout_seconds: Timeout | None = None
-
-    def options(self) -> StartOptions:
-        """Return the options, which the engine's validator checks."""
-        return StartOptions(
-            execution_timeout=self.execution_timeout_seconds,
-            run_timeout=self.run_timeout_seconds,
-            start_delay=self.start_delay_seconds,
-            priority=self.priority,
-            memo=self.memo,
-            search_attributes=self.search_attributes,
-            retry_policy=self.retry_policy.policy() if self.retry_policy is not None else None,
-            duplicate_policy=self.duplicate_policy,
-            summary=self.summary,
-            queue=self.queue,
-            partition_key=self.partition_key,
-            schedule_to_start_timeout=self.schedule_to_start_timeout_seconds,
-        )
 
 
 class Started(View):

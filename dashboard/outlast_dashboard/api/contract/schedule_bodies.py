@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AwareDatetime, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from outlast import CatchUp, Overlap
-from outlast_dashboard.api.contract.fields import (
-    Duration,
-    OwnName,
-    OwnSegment,
-    Priority,
-    Reason,
-    SearchAttributes,
-    Timeout,
-)
-from outlast_dashboard.api.contract.models import Body, RetryPolicyBody
+from outlast.client.schedules.handle import DEFAULT_NEXT, MOST_NEXT
+from outlast.client.schedules.update import ScheduleUpdate
+from outlast_dashboard.api.contract.fields import Duration, OwnName, OwnSegment, Reason
+from outlast_dashboard.api.contract.models import Body
+from outlast_dashboard.api.contract.start_bodies import StartOptionsBody
 from outlast_schedules.action import MOST_ID, MOST_REQUEST_ID
 from outlast_schedules.specs.calendar import spec_from
-from outlast_workflow.options.options import StartOptions
 
 SpecDocument = Annotated[
     dict[str, Any],
@@ -28,65 +22,94 @@ SpecDocument = Annotated[
         '`{"at": [instant, …]}`.'
     ),
 ]
-_DURATIONS = {"jitter_seconds": "jitter", "catch_up_window_seconds": "catch_up_window"}
 
 
-class UpdateScheduleBody(Body):
-    """What is changed of a schedule; what is not given stays."""
+class CalendarBody(Body):
+    """When something fires."""
 
     spec: list[SpecDocument] | None = None
     exclude: list[SpecDocument] | None = None
     start_at: AwareDatetime | None = None
     end_at: AwareDatetime | None = None
     jitter_seconds: Duration | None = None
+
+    def calendar(self) -> dict[str, Any]:
+        """Return the fields of the calendar that were given, as :class:`Schedule` names them."""
+        found: dict[str, Any] = {}
+        for name, specs in (("spec", self.spec), ("exclude", self.exclude)):
+            if specs is not None:
+                found[name] = [spec_from(one) for one in specs]
+        found.update(_given(self, "start_at", "end_at"))
+        if self.jitter_seconds is not None:
+            found["jitter"] = self.jitter_seconds
+        return found
+
+
+class ScheduleBody(CalendarBody, StartOptionsBody):
+    """What can be said of a schedule, without what it starts."""
+
+    args: list[Any] | None = Field(default=None, description="The arguments of the workflow.")
     overlap: Overlap | None = None
     catch_up: CatchUp | None = None
     catch_up_window_seconds: Duration | None = None
     pause_on_failure: StrictBool | None = None
     max_runs: Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 1})] | None = None
     note: Reason | None = None
-    args: list[Any] | None = Field(default=None, description="The arguments of the workflow.")
 
-    def fields(self) -> dict[str, Any]:
-        """Return the fields that were given, without the arguments."""
-        found: dict[str, Any] = {}
-        for name in UpdateScheduleBody.model_fields:
+    def policies(self) -> dict[str, Any]:
+        """Return the other fields that were given, without what is started and where."""
+        found: dict[str, Any] = _given(self, "max_runs", "note")
+        for name in ("overlap", "catch_up", "pause_on_failure"):
             value = getattr(self, name)
-            if name not in self.model_fields_set or name == "args":
-                continue
-            if value is None and name not in ("start_at", "end_at", "max_runs", "note"):
-                continue
-            if name in ("spec", "exclude"):
-                value = [spec_from(one) for one in value or ()]
-            found[_DURATIONS.get(name, name)] = value
+            if value is not None:
+                found[name] = value
+        if self.catch_up_window_seconds is not None:
+            found["catch_up_window"] = self.catch_up_window_seconds
         return found
 
 
-class CreateScheduleBody(UpdateScheduleBody):
+class UpdateScheduleBody(ScheduleBody):
+    """What is changed of a schedule; what is not given stays. ``null`` takes away what need not be there."""
+
+    workflow_type: OwnName | None = None
+    task_queue: OwnName | None = None
+
+    def fields(self) -> ScheduleUpdate:
+        """Return everything that was given."""
+        found: dict[str, Any] = {**self.calendar(), **self.policies()}
+        if self.workflow_type is not None:
+            found["workflow"] = self.workflow_type
+        if self.task_queue is not None:
+            found["task_queue"] = self.task_queue
+        if self.args is not None:
+            found["args"] = self.args
+        options = self.given_options()
+        if options:
+            found["options"] = options
+        return cast(ScheduleUpdate, found)
+
+
+class CreateScheduleBody(ScheduleBody):
     """A schedule: its id, what it starts, and when."""
 
     schedule_id: Annotated[OwnSegment, Field(description=f"At most {MOST_ID} characters.")]
     workflow_type: OwnName
+    task_queue: OwnName = "default"
     if_exists: Literal["error", "keep", "update"] = "error"
     paused: StrictBool = False
-    task_queue: OwnName = "default"
-    execution_timeout_seconds: Timeout | None = None
-    run_timeout_seconds: Timeout | None = None
-    priority: Priority = 5
-    memo: dict[str, Any] | None = None
-    search_attributes: SearchAttributes | None = None
-    retry_policy: RetryPolicyBody | None = None
 
-    def options(self) -> StartOptions:
-        """Return the options of each start, which the engine's validator checks."""
-        return StartOptions(
-            execution_timeout=self.execution_timeout_seconds,
-            run_timeout=self.run_timeout_seconds,
-            priority=self.priority,
-            memo=self.memo,
-            search_attributes=self.search_attributes,
-            retry_policy=self.retry_policy.policy() if self.retry_policy is not None else None,
-        )
+
+class PreviewBody(CalendarBody):
+    """A calendar whose slots are asked for."""
+
+    next: Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MOST_NEXT})] = (
+        DEFAULT_NEXT
+    )
+
+
+def _given(body: Body, *names: str) -> dict[str, Any]:
+    """Return the fields that were given, null included."""
+    return {name: getattr(body, name) for name in names if name in body.model_fields_set}
 
 
 class NoteBody(Body):

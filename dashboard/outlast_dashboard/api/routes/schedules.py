@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from outlast.client.schedules.views import BackfillResult, ScheduleDescription
+from outlast.visibility.views import Instant
 from outlast_dashboard.api.contract.fields import ScheduleId
 from outlast_dashboard.api.contract.filters import NameFilter
 from outlast_dashboard.api.contract.models import Started
@@ -15,6 +16,7 @@ from outlast_dashboard.api.contract.schedule_bodies import (
     BackfillBody,
     CreateScheduleBody,
     NoteBody,
+    PreviewBody,
     TriggerBody,
     UpdateScheduleBody,
 )
@@ -45,19 +47,31 @@ async def schedules(
     return found
 
 
-@router.post("", status_code=201, responses=problems(409))
+@router.post("", status_code=201, responses=problems(404, 409))
 async def create(body: CreateScheduleBody, web: TheWeb, _: Writer) -> ScheduleDescription:
     """Create a schedule; its slots count from now.
 
     `if_exists` says what to do about one of that id: `error`, `keep` it as it is, or `update` it to this one.
     """
-    fields = body.fields()
-    fields.update(
-        if_exists=body.if_exists, paused=body.paused, task_queue=body.task_queue, options=body.options()
+    handle = await web.client.schedules.create(
+        body.schedule_id,
+        body.workflow_type,
+        *(body.args or []),
+        if_exists=body.if_exists,
+        paused=body.paused,
+        task_queue=body.task_queue,
+        options=body.options(),
+        **body.calendar(),
+        **body.policies(),
     )
-    arguments = body.args or []
-    handle = await web.client.schedules.create(body.schedule_id, body.workflow_type, *arguments, **fields)
     return await handle.describe()
+
+
+@router.post("/preview")
+async def preview(body: PreviewBody, web: TheWeb, _: Writer) -> list[Instant]:
+    """Return when a calendar would fire next, without a schedule. Jitter is not in it: it depends on the schedule."""
+    calendar = body.calendar()
+    return list(await web.client.schedules.preview(calendar.pop("spec", ()), next=body.next, **calendar))
 
 
 @router.get("/{schedule_id}", responses=problems(404))
@@ -72,10 +86,7 @@ async def update(
 ) -> ScheduleDescription:
     """Change what is given. Another calendar counts from now."""
     handle = web.client.schedules.handle(schedule_id)
-    fields = body.fields()
-    if body.args is not None:
-        fields["args"] = body.args
-    await handle.update(**fields)
+    await handle.update(**body.fields())
     return await handle.describe()
 
 

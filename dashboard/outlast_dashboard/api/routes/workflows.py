@@ -14,9 +14,10 @@ from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunPage, WorkflowDescription
 from outlast_dashboard.api.contract.fields import MAX_WAIT_S, IdempotencyKey, RunId, WorkflowId
 from outlast_dashboard.api.contract.filters import RunFilters
-from outlast_dashboard.api.contract.models import Count, EndError, Ending, StartBody, Started
+from outlast_dashboard.api.contract.models import Count, EndError, Ending, Started
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import HIDDEN, description
+from outlast_dashboard.api.contract.start_bodies import StartBody
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_store.reads.run_listing import Order
 from outlast_store.schema.rows import RunRow

@@ -25,6 +25,9 @@ from outlast_workflow.primitives.enums import CatchUp, Overlap
 if TYPE_CHECKING:
     from outlast.client.context import ClientContext
     from outlast_store.schema.rows import ScheduleRow
+    from outlast_workflow.data.signatures import CallSignature
+    from outlast_workflow.options.search_attributes import Document
+    from outlast_workflow.primitives.payloads import Payload
 
 YEAR_S: Final = 365 * 86_400
 
@@ -71,7 +74,7 @@ class Schedule:
         paused: Whether it is created paused. One that is there already stays as it is.
         note: What its users should know about it.
         task_queue: The task queue of its workflows.
-        options: Timeouts, retries, memo, search attributes and priority of its workflows.
+        options: The options of each start: timeouts, retries, memo, search attributes, priority, queue and so on.
 
     Durations take seconds or a timedelta.
 
@@ -123,11 +126,8 @@ class Schedule:
         self.note = validate_reason(options.get("note"))
         self.task_queue = options.get("task_queue", DEFAULT_TASK_QUEUE)
         self.options = start_options(options.get("options"))
-        if isinstance(workflow, str):
-            self.workflow_type, self._signature = validate_workflow_type("workflow", workflow), None
-        else:
-            definition = definition_of(workflow)
-            self.workflow_type, self._signature = definition.name, definition.signature
+        self.workflow_type, self._signature = checked_workflow(workflow)
+        if self._signature is not None:
             self._signature.check(args, self.workflow_type)
         if self.task_queue != DEFAULT_TASK_QUEUE:
             validate_task_queue(self.task_queue)
@@ -148,25 +148,18 @@ class Schedule:
         """
         from outlast_schedules.action import action_of
         from outlast_store.schema.rows import ScheduleRow
-        from outlast_workflow.options.search_attributes import size_of, to_document
         from outlast_workflow.primitives.times import microseconds
 
-        converter, limits, options = context.converter, context.limits, self.options
-        payload = converter.encode_request(self.args, self._signature, self.workflow_type)
-        limits.check("payload_bytes", len(payload.json), whose=self.schedule_id)
-        memo = converter.encode(options.memo, "the memo") if options.memo else None
-        if memo is not None:
-            limits.check("memo_bytes", len(memo.json), whose=self.schedule_id)
-        attributes = to_document(options.search_attributes) if options.search_attributes else None
-        if attributes is not None:
-            limits.check("search_attributes_bytes", size_of(attributes), whose=self.schedule_id)
+        payload = context.converter.encode_request(self.args, self._signature, self.workflow_type)
+        context.limits.check("payload_bytes", len(payload.json), whose=self.schedule_id)
+        memo, attributes = encoded_options(context, self.schedule_id, self.options)
         return ScheduleRow(
             schedule_id=self.schedule_id,
             version=1,
             workflow_type=self.workflow_type,
             task_queue=self.task_queue,
             input=payload.json.decode(),
-            action=action_of(options, memo, attributes),
+            action=action_of(self.options, memo, attributes),
             spec=self.calendar.to_json(),
             overlap=self.overlap.value,
             catch_up=self.catch_up.value,
@@ -190,6 +183,39 @@ class Schedule:
             created_at=0,
             updated_at=0,
         )
+
+
+def checked_workflow(workflow: Any) -> tuple[str, CallSignature | None]:
+    """Return the type of a workflow, and its signature unless only the type's name is known."""
+    if isinstance(workflow, str):
+        return validate_workflow_type("workflow", workflow), None
+    definition = definition_of(workflow)
+    return definition.name, definition.signature
+
+
+def encoded_options(
+    context: ClientContext, schedule_id: str, options: StartOptions
+) -> tuple[Payload | None, Document | None]:
+    """Return the memo of options, encoded, and their search attributes.
+
+    Args:
+        context: The converter and the limits.
+        schedule_id: The schedule, for messages.
+        options: The options.
+
+    Raises:
+        PayloadEncodeError: The memo has no JSON form.
+        StructuralLimitError: One of them is too large.
+    """
+    from outlast_workflow.options.search_attributes import size_of, to_document
+
+    memo = context.converter.encode(options.memo, "the memo") if options.memo else None
+    if memo is not None:
+        context.limits.check("memo_bytes", len(memo.json), whose=schedule_id)
+    attributes = to_document(options.search_attributes) if options.search_attributes else None
+    if attributes is not None:
+        context.limits.check("search_attributes_bytes", size_of(attributes), whose=schedule_id)
+    return memo, attributes
 
 
 def checked_overlap(value: Any) -> Overlap:

@@ -2,76 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, Unpack
 
 from sqlalchemy import Connection
 
 from outlast.client.context import ClientContext
 from outlast.client.handle import WorkflowHandle
-from outlast.client.schedules.definition import (
-    check_queue,
-    checked_catch_up,
-    checked_flag,
-    checked_max_runs,
-    checked_overlap,
-)
+from outlast.client.schedules.definition import checked_overlap
+from outlast.client.schedules.update import ScheduleEdit, ScheduleUpdate
 from outlast.client.schedules.views import BackfillResult, ScheduleDescription, description
-from outlast_schedules.action import MOST_REQUEST_ID, options_of, slot_workflow_id
+from outlast_schedules.action import MOST_REQUEST_ID, slot_workflow_id
 from outlast_schedules.changes import (
     BackfillSchedule,
     ChangeSchedule,
     DeleteSchedule,
+    Edit,
     TriggerSchedule,
-    limit_runs,
     pausing,
     resuming,
 )
 from outlast_schedules.due_slots import MOST_STARTS
 from outlast_schedules.firing import Start
 from outlast_schedules.specs.calendar import Calendar
-from outlast_schedules.specs.spec import Spec, instant_of
+from outlast_schedules.specs.spec import instant_of
 from outlast_store.reads.schedules import find_latest_run, find_schedule
 from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.errors import InvalidOptionError, ScheduleNotFoundError
-from outlast_workflow.options.other_names import refuse_unknown
-from outlast_workflow.options.validation import (
-    Seconds,
-    duration_seconds,
-    integer,
-    validate_name,
-    validate_reason,
-    validate_task_queue,
-)
-from outlast_workflow.primitives.enums import CatchUp, Overlap
-from outlast_workflow.primitives.times import microseconds
+from outlast_workflow.options.validation import integer, validate_name, validate_reason
+from outlast_workflow.primitives.enums import Overlap
 
 MOST_NEXT: Final = 1_000
 DEFAULT_NEXT: Final = 10
 _TRIGGER_OVERLAPS: Final = (Overlap.SKIP, Overlap.TERMINATE_OTHER, Overlap.ALLOW_ALL)
-
-
-class ScheduleUpdate(TypedDict, total=False):
-    """What :meth:`ScheduleHandle.update` can change; :class:`outlast.Schedule` explains the fields."""
-
-    spec: Spec | Sequence[Spec]
-    exclude: Spec | Sequence[Spec]
-    start_at: datetime | None
-    end_at: datetime | None
-    jitter: Seconds
-    overlap: Overlap | str
-    catch_up: CatchUp | str
-    catch_up_window: Seconds
-    pause_on_failure: bool
-    max_runs: int | None
-    note: str | None
-    task_queue: str
-    args: Sequence[Any]
-
-
-_OF_THE_CALENDAR: Final = {"spec": "specs", "exclude": "exclude", "start_at": "start_at", "end_at": "end_at"}
 
 
 class ScheduleHandle:
@@ -130,21 +94,22 @@ class ScheduleHandle:
         """Change the schedule; what is not given stays. Another calendar counts from now.
 
         Args:
-            **fields: The fields of :class:`ScheduleUpdate`. ``args`` are those of the workflow.
+            **fields: What :class:`outlast.Schedule` takes; ``workflow`` and ``args`` are given by name. ``options`` as
+                :class:`StartOptions` take the place of all options; a dict changes only those that it names, and
+                ``None`` in it takes one away.
 
         Raises:
+            DurableCallError: The workflow cannot be called with the arguments.
             InvalidOptionError: A value is not valid, or the schedule would never fire; nothing was written.
+            QueueNotFoundError: Nobody has defined the queue of the options.
             ScheduleNotFoundError: There is none.
         """
-        known = tuple(ScheduleUpdate.__annotations__)
-        unknown = {name: value for name, value in fields.items() if name not in known}
-        if unknown:
-            refuse_unknown("update", unknown, known)
         row = await self._row()
-        edited = row.copy()
-        edit = self._edit(fields)
+        edit = ScheduleEdit(self._context, self.schedule_id, fields)
         # Whatever can be wrong with the fields is found before anything is written.
+        edited = row.copy()
         edit(edited, 0)
+        edit.check_arguments(edited)
         if edited.spec != row.spec:
             check_fires(edited, self._context.runtime.environment.clock.now())
         await self._change(edit)
@@ -240,51 +205,8 @@ class ScheduleHandle:
             raise ScheduleNotFoundError(self.schedule_id)
         return row
 
-    async def _change(self, edit: Any) -> None:
+    async def _change(self, edit: Edit) -> None:
         await self._context.runtime.journal.apply(ChangeSchedule(self.schedule_id, edit))
-
-    def _edit(self, fields: ScheduleUpdate) -> Any:
-        """Return the edit of an update: made of checked values, so that it cannot fail later."""
-        values: dict[str, Any] = {}
-        if "catch_up" in fields:
-            values["catch_up"] = checked_catch_up(fields["catch_up"]).value
-        if "catch_up_window" in fields:
-            values["catch_up_window"] = microseconds(
-                duration_seconds("catch up window", fields["catch_up_window"])
-            )
-        if "pause_on_failure" in fields:
-            values["pause_on_failure"] = checked_flag("pause_on_failure", fields["pause_on_failure"])
-        if "note" in fields:
-            values["note"] = validate_reason(fields["note"])
-        if "task_queue" in fields:
-            values["task_queue"] = validate_task_queue(fields["task_queue"])
-        overlap = checked_overlap(fields["overlap"]) if "overlap" in fields else None
-        if overlap is not None:
-            values["overlap"] = overlap.value
-        most = checked_max_runs(fields.get("max_runs"))
-        given: dict[str, Any] = {**fields}
-        calendar = {key: given[name] for name, key in _OF_THE_CALENDAR.items() if name in given}
-        if "jitter" in fields:
-            calendar["jitter"] = fields["jitter"]
-        args = None if "args" not in fields else self._encoded(tuple(fields["args"]))
-
-        def edit(row: ScheduleRow, now: int) -> None:
-            vars(row).update(values)
-            if overlap is not None:
-                check_queue(options_of(row.action)[0], overlap)
-            if calendar:
-                row.spec = Calendar.from_json(row.spec).replace(**calendar).to_json()
-            if "max_runs" in given:
-                limit_runs(row, most)
-            if args is not None:
-                row.input = args
-
-        return edit
-
-    def _encoded(self, args: tuple[Any, ...]) -> str:
-        payload = self._context.converter.encode_request(args, None, self.schedule_id)
-        self._context.limits.check("payload_bytes", len(payload.json), whose=self.schedule_id)
-        return payload.json.decode()
 
 
 def check_fires(row: ScheduleRow, now: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from datetime import datetime
+from itertools import islice
 from typing import Any, Final, Literal, TypeVarTuple, Unpack, overload
 
 from sqlalchemy import Connection
@@ -13,9 +15,12 @@ from outlast.client.schedules.handle import DEFAULT_NEXT, MOST_NEXT, ScheduleHan
 from outlast.client.schedules.views import ScheduleDescription, description
 from outlast_schedules.action import validate_schedule_id
 from outlast_schedules.changes import AppliedSchedules, ApplySchedules, CreateSchedule
+from outlast_schedules.specs.calendar import Calendar
+from outlast_schedules.specs.spec import Spec
 from outlast_store.reads.schedules import read_schedules
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import integer, validate_name
+from outlast_workflow.options.validation import Seconds, integer, validate_name
+from outlast_workflow.primitives.times import to_datetime
 
 IfExists = Literal["error", "keep", "update"]
 _IF_EXISTS: Final = ("error", "keep", "update")
@@ -112,6 +117,34 @@ class Schedules:
         """
         return ScheduleHandle(self._context, validate_schedule_id(schedule_id))
 
+    async def preview(
+        self,
+        spec: Spec | Sequence[Spec],
+        *,
+        exclude: Spec | Sequence[Spec] = (),
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        jitter: Seconds = 0,
+        next: int = DEFAULT_NEXT,
+    ) -> tuple[datetime, ...]:
+        """Return the next slots that a schedule would have, without creating one.
+
+        Args:
+            spec: When it fires, as for :class:`outlast.Schedule`.
+            exclude: What is left out.
+            start_at: No slot is earlier.
+            end_at: No slot is later.
+            jitter: Checked, and not in the slots: by how much each fires later depends on the schedule's id.
+            next: How many slots, 0 to 1,000.
+
+        Raises:
+            InvalidOptionError: A value is not valid.
+        """
+        calendar = Calendar(spec, exclude, start_at, end_at, jitter)
+        most = integer("next", next, 0, MOST_NEXT)
+        runtime = self._context.runtime
+        return await runtime.read(_slots, calendar, runtime.environment.clock.now(), most)
+
     async def list(
         self,
         *,
@@ -143,6 +176,11 @@ class Schedules:
             if len(page) < _PAGE:
                 return
             after = page[-1].schedule_id
+
+
+def _slots(_connection: Connection, calendar: Calendar, after: int, most: int) -> tuple[datetime, ...]:
+    # On a thread of the readers: a cron text that never fires is looked for through many years.
+    return tuple(to_datetime(slot) for slot in islice(calendar.slots(after), most))
 
 
 def _page(

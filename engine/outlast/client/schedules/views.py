@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from pydantic import Field
 
 from outlast.visibility.columns import instant
 from outlast.visibility.views import Instant, View
+from outlast_schedules.action import options_of
 from outlast_schedules.specs.calendar import Calendar
 from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.primitives.enums import CatchUp, Overlap
@@ -35,10 +36,29 @@ class SlotOutcome(View):
     missed: int | None = None
 
 
+class ScheduledOptions(View):
+    """The options of each start, without the memo, which only the workflows show. Durations are in seconds.
+
+    :class:`outlast.StartOptions` explains them.
+    """
+
+    execution_timeout: int | float | None = None
+    run_timeout: int | float | None = None
+    start_delay: int | float | None = None
+    schedule_to_start_timeout: int | float | None = None
+    priority: int = 5
+    queue: str | None = None
+    partition_key: str | None = None
+    summary: str | None = None
+    retry_policy: dict[str, Any] | None = None
+    search_attributes: dict[str, Any] | None = None
+
+
 class ScheduleDescription(View):
     """A schedule, what it has done, and when it fires next.
 
     Attributes:
+        options: The options of each start.
         specs: When it fires, each as its JSON form.
         exclude: What is left out, likewise.
         jitter: In seconds, as ``catch_up_window``.
@@ -55,6 +75,7 @@ class ScheduleDescription(View):
     schedule_id: str
     workflow_type: str
     task_queue: str
+    options: ScheduledOptions
     specs: tuple[dict[str, Any], ...]
     exclude: tuple[dict[str, Any], ...]
     when: str = Field(description="The specs in words")
@@ -81,6 +102,9 @@ class ScheduleDescription(View):
     missed: int
     created_at: Instant
     updated_at: Instant
+
+
+_SHOWN: Final = tuple(ScheduledOptions.model_fields.keys() - {"retry_policy", "search_attributes"})
 
 
 class BackfillResult(View):
@@ -111,6 +135,7 @@ def description(row: ScheduleRow, now: int, next: int) -> ScheduleDescription:
         schedule_id=row.schedule_id,
         workflow_type=row.workflow_type,
         task_queue=row.task_queue,
+        options=_options(row.action),
         specs=tuple(spec.to_document() for spec in calendar.specs),
         exclude=tuple(spec.to_document() for spec in calendar.exclude),
         when="; ".join(str(spec) for spec in calendar.specs),
@@ -137,6 +162,16 @@ def description(row: ScheduleRow, now: int, next: int) -> ScheduleDescription:
         missed=row.missed,
         created_at=to_datetime(row.created_at),
         updated_at=to_datetime(row.updated_at),
+    )
+
+
+def _options(action: str) -> ScheduledOptions:
+    options, _, attributes = options_of(action)
+    policy = options.retry_policy
+    return ScheduledOptions(
+        **{name: getattr(options, name) for name in _SHOWN},
+        retry_policy=None if policy is None else policy.to_document(),
+        search_attributes=attributes,
     )
 
 

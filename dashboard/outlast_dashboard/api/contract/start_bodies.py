@@ -1,0 +1,114 @@
+"""The bodies of what starts workflows: a start, and a schedule's, whose workflows take the same options."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema
+
+from outlast import RetryPolicy, StartOptions
+from outlast_dashboard.api.contract.fields import (
+    Duration,
+    Name,
+    OwnName,
+    OwnSegment,
+    Priority,
+    SearchAttributes,
+    Segment,
+    Timeout,
+)
+from outlast_dashboard.api.contract.models import Body
+from outlast_workflow.options.validation import MAX_INTEGER, MAX_SECONDS, MAX_SUMMARY_LENGTH
+from outlast_workflow.primitives.enums import DuplicatePolicy
+
+
+class RetryPolicyBody(Body):
+    """When a new run follows a failed one.
+
+    ``max_attempts`` 0 means unlimited. Without ``max_interval_seconds`` the longest wait is 100 times the first.
+    """
+
+    initial_interval_seconds: Annotated[
+        StrictFloat,
+        WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
+    ] = 1
+    backoff_coefficient: Annotated[
+        StrictFloat, WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_INTEGER})
+    ] = 2
+    max_interval_seconds: (
+        Annotated[
+            StrictFloat,
+            WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
+        ]
+        | None
+    ) = None
+    max_attempts: Annotated[
+        StrictInt, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_INTEGER})
+    ] = 0
+    jitter: Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})] = 0
+    non_retryable_error_types: list[
+        Annotated[StrictStr, WithJsonSchema({"type": "string", "minLength": 1})]
+    ] = Field(default_factory=list)
+
+    def policy(self) -> RetryPolicy:
+        """Return the policy, which the engine's validator checks."""
+        return RetryPolicy(
+            initial_interval=self.initial_interval_seconds,
+            backoff_coefficient=self.backoff_coefficient,
+            max_interval=self.max_interval_seconds,
+            max_attempts=self.max_attempts,
+            jitter=self.jitter,
+            non_retryable_error_types=tuple(self.non_retryable_error_types),
+        )
+
+
+class StartOptionsBody(Body):
+    """The options of workflows that are started."""
+
+    execution_timeout_seconds: Timeout | None = None
+    run_timeout_seconds: Timeout | None = None
+    start_delay_seconds: Duration | None = None
+    priority: Priority = 5
+    memo: dict[str, Any] | None = None
+    search_attributes: SearchAttributes | None = None
+    retry_policy: RetryPolicyBody | None = None
+    summary: str | None = Field(
+        default=None,
+        max_length=MAX_SUMMARY_LENGTH,
+        description="What the workflow does, in plain text that everybody sees.",
+    )
+    queue: OwnSegment | None = None
+    partition_key: Name | None = None
+    schedule_to_start_timeout_seconds: Timeout | None = None
+
+    def given_options(self) -> dict[str, Any]:
+        """Return the options that were given, as :class:`StartOptions` names them."""
+        found: dict[str, Any] = {}
+        for name in _OPTIONS:
+            if name in self.model_fields_set:
+                value = getattr(self, name)
+                found[name.removesuffix("_seconds")] = (
+                    value.policy() if isinstance(value, RetryPolicyBody) else value
+                )
+        return found
+
+    def options(self) -> StartOptions:
+        """Return the options, which the engine's validator checks."""
+        return StartOptions(**self.given_options())
+
+
+_OPTIONS: Final = tuple(StartOptionsBody.model_fields)
+
+
+class StartBody(StartOptionsBody):
+    """A start. Only ``workflow_type`` is needed."""
+
+    workflow_type: OwnName
+    workflow_id: Segment | None = None
+    args: list[Any] = Field(default_factory=list, description="The arguments of the run method.")
+    task_queue: OwnName = "default"
+    duplicate_policy: DuplicatePolicy = DuplicatePolicy.ALLOW_DUPLICATE
+
+    def options(self) -> StartOptions:
+        """Return the options, which the engine's validator checks."""
+        return super().options().replace(duplicate_policy=self.duplicate_policy)
