@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+from tests.chaos.bugs import BUGS
 from tests.chaos.campaign import WEIGHTS, Plan, campaign
 
 
@@ -24,6 +25,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--in-flight", type=int, default=12, help="workflows at a time")
     parser.add_argument("--lease", type=float, default=1.0, help="the workers' lease, in seconds")
+    parser.add_argument("--queued", action="store_true", help="all goes through queues (PostgreSQL)")
+    parser.add_argument("--bug", choices=sorted(BUGS), default="", help="what is wrong with the workers")
     parser.add_argument("--only", nargs="*", choices=sorted(WEIGHTS), default=[], help="these faults alone")
     parser.add_argument("--without", nargs="*", choices=sorted(WEIGHTS), default=[], help="not these faults")
     parser.add_argument("--at-least", nargs="*", default=[], metavar="FAULT=N", help="so many in any case")
@@ -38,6 +41,8 @@ def main() -> int:
         workers=given.workers,
         in_flight=given.in_flight,
         lease_s=given.lease,
+        queued=given.queued,
+        bug=given.bug,
         only=tuple(given.only),
         without=tuple(given.without),
         at_least={name: int(count) for name, count in wanted.items()},

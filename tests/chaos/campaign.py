@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.chaos import queues
 from tests.chaos.faults import faults
 from tests.chaos.judge import Verdict, judge
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import Load
 from tests.chaos.processes import Crew
 from tests.chaos.programs import trace
+from tests.chaos.record import read
 from tests.chaos.stage import PostgresStage, SqliteStage, folder
 from tests.engine.process import until_so
 
@@ -56,6 +58,10 @@ class Plan:
     watchdogs: int = 1
     in_flight: int = 12
     lease_s: float = 1.0
+    queued: bool = False
+    """Whether all goes through queues, with a witness in the database: PostgreSQL only."""
+    bug: str = ""
+    """What is wrong with the workers' engine (:mod:`tests.chaos.bugs`)."""
     only: tuple[str, ...] = ()
     """These faults alone; all that the database allows if empty."""
     without: tuple[str, ...] = ()
@@ -93,6 +99,7 @@ class Report:
             "acknowledged": dict(sorted(verdict.acknowledged.items())),
             "runs": verdict.runs,
             "replayed": verdict.replayed,
+            "admitted": verdict.admitted,
             "timed_out": verdict.timed_out,
             "effects": verdict.effects,
             "repeated_effects": verdict.repeated,
@@ -119,11 +126,18 @@ async def _under_fire(
     began = time.monotonic()
     effects = place / "effects"
     ledger = Ledger(place / "ledger")
-    crew = Crew(stage.url, place, workers=plan.workers, watchdogs=plan.watchdogs, lease_s=plan.lease_s)
+    crew = Crew(
+        stage.url, place, workers=plan.workers, watchdogs=plan.watchdogs, lease_s=plan.lease_s, bug=plan.bug
+    )
     try:
-        await crew.start()
         async with Client.connect(stage.url) as client:
-            load = Load(client, ledger, random.Random(plan.seed), plan.in_flight, place / "questions")
+            if plan.queued:
+                assert isinstance(stage, PostgresStage)
+                queues.install_witness(stage.direct_url)
+                await queues.define(client)
+            await crew.start()
+            rng_of_load = random.Random(plan.seed)
+            load = Load(client, ledger, rng_of_load, plan.in_flight, place / "questions", queued=plan.queued)
             working = asyncio.create_task(load.run())
             await _until_at_work(effects)
             done = await _fight(plan, stage, crew, rng)
@@ -142,6 +156,10 @@ async def _under_fire(
     try:
         with database.reader() as connection:
             verdict = judge(connection, ledger, effects)
+            if plan.queued:
+                record = read(connection)
+                verdict.admitted = sum(1 for _ in record.events("WorkflowDequeued"))
+                verdict.wrong += queues.check_queues(connection, record)
     finally:
         database.dispose()
     log = (place / "log").read_text(errors="replace")

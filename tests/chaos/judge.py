@@ -37,6 +37,8 @@ class Verdict:
         self.acknowledged: Counter[str] = Counter()
         """Entries of the ledger, by what was acknowledged."""
         self.runs = self.replayed = self.timed_out = self.effects = self.repeated = 0
+        self.admitted = 0
+        """How often a queue admitted a run, where all went through queues."""
 
 
 def judge(connection: Connection, ledger: Ledger, effects: Path) -> Verdict:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.chaos.ledger import Ledger
-from tests.chaos.programs import Tally, Till, errand, family, laps, patience, questions, vigil
+from tests.chaos.programs import Tally, Till, brief, errand, family, laps, patience, questions, vigil
+from tests.chaos.queues import CHANGED, PARTITIONS, QUEUES
 
 from outlast import Client, StartOptions, WorkflowHandle
 from outlast.errors import (
@@ -49,6 +50,7 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "overdue": (vigil, (CHILDREN,)),
     "patience": (patience, ()),
     "errand": (errand, (QUESTIONS,)),
+    "brief": (brief, ()),
 }
 """What is started, by the first word of its workflow id."""
 
@@ -62,7 +64,10 @@ ENDS: dict[str, list[list[Any]]] = {
     "overdue": [["timed_out", "run_timeout"]],
     "patience": [["completed", "start_to_close"]],
     "errand": [["completed", ["yes"] * (QUESTIONS + 2)]],
+    "brief": [["completed", "brief"]],
 }
+BRIEF_IN_QUEUES = 4
+"""Where all goes through queues, this many of five are brief: who only waits makes no news for the gates."""
 
 
 def ends(workflow_id: str) -> list[list[Any]]:
@@ -74,8 +79,16 @@ class Load:
     """So many workflows at a time, of each kind in turn, until told to stop; all have ended before the load does."""
 
     def __init__(
-        self, client: Client, ledger: Ledger, rng: random.Random, in_flight: int, questions: Path
+        self,
+        client: Client,
+        ledger: Ledger,
+        rng: random.Random,
+        in_flight: int,
+        questions: Path,
+        *,
+        queued: bool = False,
     ) -> None:
+        self._queued = queued
         self._questions = questions
         self._client = client
         self._ledger = ledger
@@ -94,6 +107,8 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._in_flight):
                 group.create_task(self._customer())
+            if self._queued:
+                group.create_task(self._operator())
         await self.until_all_have_ended()
 
     async def until_all_have_ended(self) -> None:
@@ -105,7 +120,31 @@ class Load:
         kinds = list(PROGRAMS)
         while not self._stopping:
             self._number += 1
-            await self.one(f"{kinds[self._number % len(kinds)]}-{self._number}")
+            kind = kinds[self._number % len(kinds)]
+            if self._queued and self._rng.randrange(5) < BRIEF_IN_QUEUES:
+                kind = "brief"
+            await self.one(f"{kind}-{self._number}")
+
+    async def _operator(self) -> None:
+        """Change the limits of a queue, pause it and resume it, again and again."""
+        queue = next(one for one in QUEUES if one.name == CHANGED)
+        assert queue.concurrency is not None
+        assert queue.worker_concurrency is not None
+        while not self._stopping:
+            await asyncio.sleep(self._rng.uniform(0.1, 0.5))
+            most = self._rng.randint(1, queue.concurrency)
+            worker = self._rng.randint(1, queue.worker_concurrency)
+            change = partial(
+                self._client.queues.update,
+                queue.name,
+                concurrency=most,
+                worker_concurrency=min(worker, most),
+            )
+            await self._until_told(change)
+            if self._rng.random() < 0.3:
+                await self._until_told(partial(self._client.queues.pause, queue.name, "for a moment"))
+                await asyncio.sleep(self._rng.uniform(0, 0.2))
+                await self._until_told(partial(self._client.queues.resume, queue.name))
 
     async def one(self, workflow_id: str) -> None:
         """Start one workflow, ask of it what is asked of its kind, and wait for its end."""
@@ -136,6 +175,10 @@ class Load:
         options = StartOptions(
             duplicate_policy="reject_duplicate", run_timeout=OVERDUE_S if kind == "overdue" else None
         )
+        if self._queued:
+            number = int(workflow_id.rpartition("-")[2])
+            queue, partition = QUEUES[number % len(QUEUES)], PARTITIONS[number % len(PARTITIONS)]
+            options = options.with_queue(queue.name, partition)
         start: Any = self._client.start
         try:
             handle: WorkflowHandle[Any] = await start(workflow, *args, id=workflow_id, options=options)

@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.chaos.bugs import BUG
 from tests.chaos.programs import EFFECTS, QUESTIONS
 from tests.chaos.worker import JUMP_S, LEASE_S
 
@@ -17,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 class Crew:
     """So many worker processes and standalone watchdogs on one database."""
 
-    def __init__(self, url: str, folder: Path, *, workers: int, watchdogs: int, lease_s: float) -> None:
+    def __init__(
+        self, url: str, folder: Path, *, workers: int, watchdogs: int, lease_s: float, bug: str = ""
+    ) -> None:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self._environment = {
             **os.environ,
@@ -27,6 +30,7 @@ class Crew:
             QUESTIONS: str(folder / "questions"),
             LEASE_S: str(lease_s),
             JUMP_S: "1.5",
+            BUG: bug,
         }
         self._workers_made = 0
         self._log = folder / "log"

@@ -210,7 +210,14 @@ async def patience() -> str:
             return "it came back"
 
 
-WORKFLOWS = [Tally, laps, family, child, Till, errand, vigil, patience]
+@workflow.defn(name="Brief")
+async def brief() -> str:
+    """Ends within a moment."""
+    await workflow.sleep(workflow.random().uniform(0, 0.1))
+    return "brief"
+
+
+WORKFLOWS = [Tally, laps, family, child, Till, errand, vigil, patience, brief]
 ACTIVITIES = [step, blocking_step, hang, ask]
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 
+from tests.chaos.bugs import BUG, BUGS
 from tests.chaos.programs import ACTIVITIES, WORKFLOWS
 
 from outlast.client.client import Client
@@ -48,6 +49,8 @@ async def connected(clock: JumpingClock) -> Client:
 
 
 async def main() -> None:
+    if os.environ[BUG]:
+        BUGS[os.environ[BUG]]()
     clock = JumpingClock()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, clock.jump)
     async with await connected(clock) as client:

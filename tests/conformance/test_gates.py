@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 from tests.conformance.changes import start
 from tests.queued import write_queue
 
@@ -16,11 +17,13 @@ from outlast_runs.admission import Admission, AdmitRuns
 from outlast_runs.claims import ClaimRuns, ReleaseRuns, StealRuns
 from outlast_runs.run_change import RequestCancellation, SetStartDelay, TerminateRun
 from outlast_store.database.database import Database
+from outlast_store.database.sql_text import columns_of
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
 from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.queues.lines import PAIRS
 from outlast_store.reads.runs import find_run
+from outlast_store.schema import tables
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import QueueNotFoundError, WorkflowAlreadyBegunError
@@ -253,6 +256,40 @@ async def test_a_small_tenant_is_served_before_a_large_one_is_done(journal: Jour
         await enqueue(journal, f"b{number}", "b", priority=9)
     served = Counter(name[0] for name in ids(await journal.apply(admit(limit=20))))
     assert served == {"a": 10, "b": 10}
+
+
+async def test_ten_of_one_tenant_behind_a_hundred_thousand_of_another_are_among_the_next_twenty(
+    database: Database, invariants: list[str]
+) -> None:
+    journal = Journal(database, database.environment)
+    journal.committer.connect()
+    await write_queue(journal)
+    first = await enqueue(journal, "a", "a", priority=0)
+    with database.writer() as connection:
+        copy_run(connection, first, 99_999)
+    for number in range(10):
+        await enqueue(journal, f"b{number}", "b", priority=9)
+    served = Counter(name[0] for name in ids(await journal.apply(admit(limit=20))))
+    assert served == {"a": 10, "b": 10}
+    await journal.close()
+    with database.writer() as connection:
+        # The copies have no history, so the invariants would be broken for each.
+        connection.exec_driver_sql("DELETE FROM history_events")
+        connection.exec_driver_sql("DELETE FROM workflow_runs")
+    invariants.clear()
+
+
+def copy_run(connection: Connection, run: RunRow, count: int) -> None:
+    """Insert copies of a run's row: other runs, which stand in the same line behind it."""
+    text = "CAST(number AS text)" if connection.dialect.name == "postgresql" else "number"
+    changed = {"run_id": f"run_id || {text}", "workflow_id": f"workflow_id || {text}"}
+    columns = columns_of(tables.workflow_runs)
+    connection.exec_driver_sql(
+        "INSERT INTO workflow_runs WITH RECURSIVE numbers (number) AS "
+        f"(SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < {count}) "
+        f"SELECT {', '.join(changed.get(name, name) for name in columns)} FROM workflow_runs "
+        f"CROSS JOIN numbers WHERE run_id = '{run.run_id}'"
+    )
 
 
 async def test_what_a_worker_cannot_run_is_left_in_line(journal: Journal, database: Database) -> None:
