@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.store.activity_rows import activity_row
 
 from outlast.runtime.schema_check import ensure_schema
 from outlast_store.database.database import Database
@@ -26,24 +27,7 @@ def database(database_url: str, open_database: Callable[..., Database]) -> Datab
 
 
 def row(number: int, **given: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {
-        "run_id": f"run-{number}",
-        "activity_id": 3,
-        "activity_type": "charge",
-        "task_queue": "default",
-        "priority": 5,
-        "scheduled_seq": 3,
-        "status": "pending",
-        "attempt": 1,
-        "uncharged": 0,
-        "rescues": 0,
-        "scheduled_at": 0,
-        "available_at": 0,
-        "options": "{}",
-        "cancel_requested": False,
-        "local": False,
-    }
-    return {**usual, **given}
+    return activity_row(f"run-{number}", **given)
 
 
 def fill(database: Database, rows: list[dict[str, Any]]) -> None:

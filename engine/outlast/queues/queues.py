@@ -16,9 +16,9 @@ from outlast_store.queues.definitions import (
     ResumeQueue,
     UpdateQueue,
 )
-from outlast_store.reads.queues import queue_loads, similar_queues
+from outlast_store.reads.queues import queue_loads, unknown_queue
 from outlast_store.schema.rows import QueueRow
-from outlast_workflow.errors import InvalidOptionError, QueueNotFoundError
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.queues import Queue, QueueOptions, checked_limits
 from outlast_workflow.options.validation import validate_queue, validate_reason
 
@@ -115,7 +115,7 @@ class Queues:
         now = runtime.environment.clock.now()
         loads = await runtime.read(queue_loads, now, queue)
         if not loads:
-            raise QueueNotFoundError(queue, similar=await runtime.read(similar_queues, queue))
+            raise await runtime.read(unknown_queue, queue)
         return queue_description(loads[0], now)
 
     async def list(self) -> Sequence[QueueDescription]:

@@ -14,21 +14,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.queues import contents
+from outlast_store.queues.contents import MOST_COUNTED, queue_not_found
 from outlast_store.schema.rows import QueueRow
-from outlast_workflow.errors import QueueExistsError, QueueInUseError, QueueNotFoundError
+from outlast_workflow.errors import QueueExistsError, QueueInUseError
 from outlast_workflow.options.queues import Queue, Rate
 
 IfExists = Literal["error", "keep", "update"]
 """What to do about a queue that is defined already."""
 FORGET_AFTER_US: Final = 60_000_000
 """How long the row of a deleted queue stays."""
-MOST_COUNTED: Final = 10_000
-MOST_NAMES: Final = 1_000
-"""Among how many names a similar one is looked for."""
 
 
 # --- a row and the definition that it holds -------------------------------------------------------------------------
@@ -95,7 +93,7 @@ class QueueChange(BaseChange, ABC):
         """
         row = batch.lock_queue(self.name)
         if row is None or row.deleted_at is not None:
-            raise queue_not_found(batch, self.name)
+            raise queue_not_found(batch.scan, self.name)
         return row
 
     def _write(self, batch: Batch, row: QueueRow, **values: Any) -> QueueRow:
@@ -236,35 +234,15 @@ class DeleteQueue(QueueChange):
 
 # --- reads under the gate -------------------------------------------------------------------------------------------
 
-
-def queue_not_found(batch: Batch, name: str) -> QueueNotFoundError:
-    """Return the error for a queue that nobody has defined, with the names that look like it.
-
-    Args:
-        batch: The batch.
-        name: The queue.
-    """
-    text = "SELECT queue FROM queues WHERE deleted_at IS NULL ORDER BY queue LIMIT ?"
-    names = [row[0] for row in batch.scan(text, (MOST_NAMES,))]
-    return QueueNotFoundError(name, similar=get_close_matches(name, names))
-
-
-_COUNTS: Final = (
-    "SELECT (SELECT count(*) FROM (SELECT 1 FROM workflow_runs WHERE queue = ? AND queued_at IS NOT NULL LIMIT ?) AS a)"
-    " + (SELECT count(*) FROM (SELECT 1 FROM workflow_runs "
-    "WHERE queue = ? AND status = 'queued' AND queued_at IS NULL LIMIT ?) AS b)"
-    " + (SELECT count(*) FROM (SELECT 1 FROM activity_executions "
-    "WHERE queue = ? AND status = 'pending' AND queue IS NOT NULL LIMIT ?) AS c),"
-    " (SELECT count(*) FROM (SELECT 1 FROM workflow_runs WHERE slot_queue = ? LIMIT ?) AS d)"
-    " + (SELECT count(*) FROM (SELECT 1 FROM activity_executions "
-    "WHERE queue = ? AND status = 'running' AND queue IS NOT NULL LIMIT ?) AS e)"
-)
+_WAITING: Final = (contents.WAITING_RUNS, contents.DELAYED_RUNS, contents.WAITING_ACTIVITIES)
+_RUNNING: Final = (contents.SLOTS_OF_RUNS, contents.SLOTS_OF_ACTIVITIES)
 
 
 def _in_use(batch: Batch, name: str) -> tuple[int, int]:
     """Return how many wait in a queue (delayed ones included) and how many hold a slot, each counted up to a limit."""
-    found = batch.scan(_COUNTS, (name, MOST_COUNTED) * 5)[0]
-    waiting, running = int(found[0]), int(found[1])
+    parts = [(source, (name,)) for source in (*_WAITING, *_RUNNING)]
+    found = contents.count_up_to(batch.scan, MOST_COUNTED, *parts)
+    waiting, running = sum(found[: len(_WAITING)]), sum(found[len(_WAITING) :])
     # The scan sees nothing of what earlier changes of this batch have done.
     for entry in batch.run_rows.values():
         before = entry.before or {}

@@ -18,7 +18,7 @@ from itertools import chain
 
 from outlast_store.database.sql_text import columns_of, marks
 from outlast_store.journal.batch import Batch
-from outlast_store.queues.definitions import queue_not_found
+from outlast_store.queues.contents import queue_not_found
 from outlast_store.queues.rate_log import RateLog
 from outlast_store.schema import tables
 from outlast_store.schema.rows import QueueRow
@@ -46,7 +46,7 @@ def check_queue(batch: Batch, name: str) -> None:
         QueueNotFoundError: There is none of that name.
     """
     if find_queue(batch, name) is None:
-        raise queue_not_found(batch, name)
+        raise queue_not_found(batch.scan, name)
 
 
 @dataclass(slots=True)

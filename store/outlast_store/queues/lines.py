@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from outlast_store.database.sql_text import Values, marks
+from outlast_store.database.sql_text import marks
 from outlast_store.journal.batch import Batch
 from outlast_store.journal.locked_rows import LockedRows
+from outlast_store.queues import contents
 
 PAIRS: Final = 200
 """How many pairs of partition and priority one look finds at most."""
-SEPARATOR: Final = "\x1f"
-"""What stands between partition and priority in a text that holds both; no partition key has it."""
 
 
 class Pair(NamedTuple):
@@ -48,13 +47,8 @@ def count_slots(batch: Batch, queue: str, limit: int) -> int:
         limit: Up to which number it is counted.
     """
     taken, given_back = _in_batch(batch, queue)
-    text = (
-        "SELECT (SELECT count(*) FROM (SELECT 1 FROM workflow_runs WHERE slot_queue = ? LIMIT ?) AS runs) + "
-        "(SELECT count(*) FROM (SELECT 1 FROM activity_executions "
-        "WHERE status = 'running' AND queue = ? LIMIT ?) AS activities)"
-    )
-    most = limit + given_back
-    found: int = batch.scan(text, (queue, most, queue, most))[0][0]
+    parts = [(contents.SLOTS_OF_RUNS, (queue,)), (contents.SLOTS_OF_ACTIVITIES, (queue,))]
+    found = sum(contents.count_up_to(batch.scan, limit + given_back, *parts))
     return found - given_back + taken
 
 
@@ -140,59 +134,16 @@ def _difference(batch: LockedRows, queue: str, worker_id: str | None) -> dict[st
 def find_pairs(batch: Batch, queue: str, after: str | None, until: str | None = None) -> list[Pair]:
     """Return the pairs of partition and priority that have a line, by partition and priority.
 
-    It leaps from pair to pair through the index: one seek each, however long the lines are.
-
     Args:
         batch: The batch.
         queue: The queue.
         after: The partition after which it begins; ``None`` for the first one.
         until: The last partition that counts; ``None`` for no bound.
     """
-    bound = "" if after is None else " AND partition_key > ?"
-    end = "" if until is None else " AND partition_key <= ?"
-    text = (_SQLITE_LEAP if batch.raw.qmark else _POSTGRES_LEAP).format(bound=bound, end=end)
-    first: Values = (queue, *([after] if after is not None else []), *([until] if until is not None else []))
-    each: Values = (queue, *([until] if until is not None else []))
-    if batch.raw.qmark:
-        rows = [row[0].rsplit(SEPARATOR, 1) for row in batch.scan(text, (*first, queue, *each, PAIRS))]
-        return [Pair(partition, int(priority)) for partition, priority in rows]
-    return [Pair(*row) for row in batch.scan(text, (*first, *each, PAIRS))]
-
-
-# SQLite has no LATERAL, and a scalar subquery gives one column: both are in one text. A priority has one digit. The
-# step is two seeks, because SQLite reads a comparison of pairs as a range of their first column: of the whole line.
-_SQLITE_LEAP: Final = """
-    WITH RECURSIVE leap (pair, n) AS (
-        SELECT (SELECT partition_key || char(31) || priority FROM workflow_runs
-            WHERE queue = ? AND queued_at IS NOT NULL{bound}{end} ORDER BY partition_key, priority LIMIT 1), 1
-        UNION ALL
-        SELECT coalesce(
-            (SELECT r.partition_key || char(31) || r.priority FROM workflow_runs AS r
-                WHERE r.queue = ? AND r.queued_at IS NOT NULL
-                AND r.partition_key = substr(leap.pair, 1, length(leap.pair) - 2)
-                AND r.priority > CAST(substr(leap.pair, -1) AS INTEGER) ORDER BY r.priority LIMIT 1),
-            (SELECT r.partition_key || char(31) || r.priority FROM workflow_runs AS r
-                WHERE r.queue = ? AND r.queued_at IS NOT NULL
-                AND r.partition_key > substr(leap.pair, 1, length(leap.pair) - 2){end}
-                ORDER BY r.partition_key, r.priority LIMIT 1)
-            ), leap.n + 1
-        FROM leap WHERE leap.pair IS NOT NULL AND leap.n < ?
+    found = contents.find_lines(
+        batch.scan, contents.RUNS, queue, PAIRS, sqlite=batch.raw.qmark, after=after, until=until
     )
-    SELECT pair FROM leap WHERE pair IS NOT NULL"""
-
-_POSTGRES_LEAP: Final = """
-    WITH RECURSIVE leap (partition_key, priority, n) AS (
-        (SELECT partition_key, priority, 1 FROM workflow_runs
-            WHERE queue = ? AND queued_at IS NOT NULL{bound}{end} ORDER BY partition_key, priority LIMIT 1)
-        UNION ALL
-        SELECT x.partition_key, x.priority, leap.n + 1 FROM leap CROSS JOIN LATERAL (
-            SELECT r.partition_key, r.priority FROM workflow_runs AS r
-            WHERE r.queue = ? AND r.queued_at IS NOT NULL
-            AND (r.partition_key, r.priority) > (leap.partition_key, leap.priority){end}
-            ORDER BY r.partition_key, r.priority LIMIT 1
-        ) AS x WHERE leap.n < ?
-    )
-    SELECT partition_key, priority FROM leap"""
+    return [Pair(line.partition, line.priority) for line in found]
 
 
 def find_heads(batch: Batch, queue: str, pairs: Sequence[Pair], limit: int) -> dict[Pair, list[Head]]:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
-from outlast_store.queues.definitions import queue_not_found
+from outlast_store.queues.contents import queue_not_found
 from outlast_store.queues.gates import find_queue
 from outlast_store.schema.rows import InstanceRow, RunRow
 from outlast_store.transitions.new_runs import first_run, new_instance, new_seed, started_event
@@ -108,7 +108,7 @@ def start_child(
     run, started_with = _first_run(batch, parent, command, child)
     if run.queue is not None and find_queue(batch, run.queue) is None:
         return ChildWorkflowStartFailed(
-            command.command_id, failure_of(queue_not_found(batch, run.queue), _PLAIN)
+            command.command_id, failure_of(queue_not_found(batch.scan, run.queue), _PLAIN)
         )
     if instance is None:
         batch.confirm_instance(new_instance(run))
