@@ -202,6 +202,7 @@ def day(number: int) -> datetime:
         ("* * * *", "has 4 fields: it must have 5"),
         ("@reboot", "its name must be one of @yearly"),
         ("0 0 l-3 * *", "field day of month, column 5: 'l' is no value"),
+        ("0," * 500 + "0 0 * * *", "must have at most 1,000 characters, not 1,009: give several specs"),
     ],
 )
 def test_a_text_that_cannot_be_read_names_the_field_and_the_column(text: str, message: str) -> None:
@@ -212,7 +213,7 @@ def test_a_text_that_cannot_be_read_names_the_field_and_the_column(text: str, me
 
 
 def test_a_zone_that_is_not_known_is_refused() -> None:
-    zones: list[Any] = ["Europe/Zuerich", "", "../etc/passwd", None, "\x00"]
+    zones: list[Any] = ["Europe/Zuerich", "", "../etc/passwd", None, "\x00", [], {}]
     for zone in zones:
         with pytest.raises(InvalidOptionError, match="give the name of an IANA zone"):
             Cron("@daily", zone)
@@ -228,6 +229,12 @@ def test_a_zone_that_is_not_known_is_refused() -> None:
         ("0 0 ? * ?", "@daily"),
         ("*/1 * * * *", "* * * * *"),
         ("10/20 * * * *", "10-59/20 * * * *"),
+        ("50/30 * * * *", "50 * * * *"),
+        ("1-5/10 * * * *", "1 * * * *"),
+        ("0 20/10 * * *", "0 20 * * *"),
+        ("0 0 */31 * *", "0 0 1 * *"),
+        ("0 0 5 */12 *", "0 0 5 1 *"),
+        ("0 0 30 2 mon", "0 0 * 2 mon"),
     ],
 )
 def test_two_ways_to_write_the_same(text: str, same: str) -> None:

@@ -32,8 +32,8 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 LARGEST_JUMP: Final = 26 * HOUR
 """More than any clock was ever put forward or back."""
-STEP: Final = 7 * DAY
-"""No zone changes its offset and changes it back in less."""
+STEP: Final = 6 * DAY
+"""No zone changes its offset and changes it back in less: Gaza does in an hour less than a week, in 2054."""
 FIRST_INSTANT: Final = 2 * DAY
 LAST: Final = datetime(2300, 1, 1, tzinfo=UTC)
 """Nothing fires later. A text that names no day at all is found out by a search up to here."""
@@ -93,6 +93,8 @@ class Cron(Spec):
 
     def covered_until(self, at: int) -> int | None:
         """See :class:`Spec`."""
+        if not FIRST_INSTANT <= at < LAST_INSTANT:
+            return None
         fields = self._fields
         size = SECOND
         if fields.second in (None, "*"):
@@ -173,10 +175,9 @@ class Cron(Spec):
         return from_datetime(min(found)) if found else None
 
 
-@lru_cache(64)
 def _zone_named(name: Any) -> ZoneInfo:
     try:
-        return ZoneInfo(name)
+        return _zone(name)
     except Exception:
         raise InvalidOptionError(
             f"time zone {name!r:.60} is not known: give the name of an IANA zone, such as 'Europe/Zurich'",
@@ -184,9 +185,12 @@ def _zone_named(name: Any) -> ZoneInfo:
         ) from None
 
 
+_zone = lru_cache(64)(ZoneInfo)
+
+
 @lru_cache(1024)
 def _triggers(fields: CronFields) -> tuple[Any, ...]:
-    """Return APScheduler's triggers for a text: two where a day may match either day field."""
+    """Return APScheduler's triggers for a text: two where a day may match either day field, none where no day can."""
     # Slow to load, and not needed to declare a schedule.
     from apscheduler.triggers.cron import CronTrigger
 
@@ -196,7 +200,8 @@ def _triggers(fields: CronFields) -> tuple[Any, ...]:
         "hour": fields.hour,
         "month": fields.month,
     }
-    days = [{"day": fields.day, "day_of_week": fields.day_of_week}]
+    days = [{"day": fields.day, "day_of_week": fields.day_of_week}] if fields.has_day else []
     if fields.either_day:
-        days = [{"day": fields.day, "day_of_week": "*"}, {"day": "*", "day_of_week": fields.day_of_week}]
+        weekdays = {"day": "*", "day_of_week": fields.day_of_week}
+        days = [*({**day, "day_of_week": "*"} for day in days), weekdays]
     return tuple(CronTrigger(**times, **day, timezone=UTC, end_date=LAST) for day in days)

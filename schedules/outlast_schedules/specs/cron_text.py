@@ -15,6 +15,9 @@ from outlast_workflow.errors import InvalidOptionError
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
+MOST_CHARACTERS: Final = 1_000
+_LONGEST_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
 NAMED: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -62,6 +65,8 @@ class CronFields:
     """Whether the hour field is ``*`` or ``*/n``, which makes the text an interval in disguise."""
     either_day: bool
     """Whether both day fields say something: then cron takes a day that either of them names."""
+    has_day: bool
+    """Whether the day of the month ever comes in one of the months; 30 February does not."""
 
 
 def read_cron(text: Any) -> CronFields:
@@ -72,6 +77,11 @@ def read_cron(text: Any) -> CronFields:
     """
     if not isinstance(text, str):
         raise InvalidOptionError(f"a cron text must be text, not {type(text).__name__}", field="cron")
+    if len(text) > MOST_CHARACTERS:
+        raise InvalidOptionError(
+            f"a cron text must have at most {MOST_CHARACTERS:,} characters, not {len(text):,}: give several specs",
+            field="cron",
+        )
     written = text.strip()
     if written.startswith("@"):
         if written.lower() not in NAMED:
@@ -104,7 +114,24 @@ def read_cron(text: Any) -> CronFields:
         day_of_week,
         every_hour=free[1],
         either_day=not free[2] and not free[4],
+        has_day=_earliest_day(day) <= max(_LONGEST_MONTH[number - 1] for number in _months(month)),
     )
+
+
+def _earliest_day(days: str) -> int:
+    """Return the first day of a month that a list names; each month has a last one, as it has a first one."""
+    firsts = [item.partition("-")[0] for item in days.split(",")]
+    return min(int(first) if first.isdigit() else 1 for first in firsts)
+
+
+def _months(months: str) -> set[int]:
+    """Return the months that a list names."""
+    found: set[int] = set()
+    for item in months.split(","):
+        span, _, step = item.partition("/")
+        first, _, last = ("1", "-", "12") if span == "*" else span.partition("-")
+        found.update(range(int(first), int(last or first) + 1, int(step or 1)))
+    return found
 
 
 class _Reading:
@@ -149,7 +176,10 @@ class _Reading:
         if span in ("*", "?"):
             if step == 1:
                 return "*"
-            return self._days(0, 6, step) if field.name == "day of week" else f"*/{step}"
+            if field.name == "day of week":
+                return self._days(0, 6, step)
+            # APScheduler refuses a step beyond the end, which names the first value alone.
+            return f"*/{step}" if step <= field.most - field.least else str(field.least)
         first, dash, last = span.partition("-")
         least = self._value(first, column)
         most = self._value(last, column + len(first) + 1) if dash else (field.most if slash else least)
@@ -163,7 +193,7 @@ class _Reading:
             raise self._bad(f"{span!r:.40} runs backwards: write two ranges, with a comma", column)
         if field.name == "day of week":
             return self._days(least, most, step)
-        if most == least:
+        if step > most - least:
             return str(least)
         return f"{least}-{most}" if step == 1 else f"{least}-{most}/{step}"
 
