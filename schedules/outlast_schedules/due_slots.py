@@ -55,21 +55,31 @@ def due_slots(calendar: Calendar, row: ScheduleRow, now: int) -> DueSlots:
         now: Microseconds since the epoch.
     """
     due: list[int] = []
-    next_at: int | None = None
-    for slot in calendar.slots(row.decided_until):
+    after, next_at = row.decided_until, None
+    while True:
+        slot, on_from = calendar.search(after)
+        if on_from is not None:
+            # So much is excluded that the search goes on with the next look.
+            next_at = on_from
+            if on_from <= now:
+                after = on_from - 1
+            break
+        if slot is None:
+            break
         at = calendar.fire_at(row.schedule_id, slot)
         if at > now or len(due) == MOST_SLOTS:
             next_at = at
             break
         due.append(slot)
-    found = DueSlots(decided_until=due[-1] if due else row.decided_until, next_at=next_at)
+        after = slot
+    found = DueSlots(decided_until=after, next_at=next_at)
     late = sum(now - calendar.fire_at(row.schedule_id, slot) > ON_TIME_US for slot in due)
     keep = late
     if row.catch_up == CatchUp.ALL:
         keep = sum(now - slot > row.catch_up_window for slot in due[:late])
     elif row.catch_up == CatchUp.LATEST and late == len(due) > 0:
         # Something newer fires anyway, unless the newest of all is late.
-        more = next_at is not None and next_at <= now
+        more = len(due) == MOST_SLOTS and next_at is not None and next_at <= now
         if not more and now - due[-1] <= row.catch_up_window:
             keep = late - 1
     found.missed, found.slots = keep, due[keep:]
@@ -87,5 +97,5 @@ def next_look(calendar: Calendar, row: ScheduleRow) -> int | None:
     """Return when a schedule has a slot to fire next, or ``None`` where it has none, is paused or used up."""
     if row.paused_at is not None or row.remaining_runs == 0:
         return None
-    slot = calendar.slot_after(row.decided_until)
-    return None if slot is None else calendar.fire_at(row.schedule_id, slot)
+    slot, on_from = calendar.search(row.decided_until)
+    return on_from if slot is None else calendar.fire_at(row.schedule_id, slot)

@@ -339,6 +339,18 @@ async def test_a_clock_that_is_set_back_fires_nothing_again(in_memory: MakeEnvir
         assert (described.started, described.skipped, described.missed) == (4, 0, 0)
 
 
+async def test_many_excluded_slots_in_a_row_do_not_end_a_schedule(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        await env.sleep(hours=8, minutes=59, seconds=58)
+        each_second = Cron("* * * * * *")
+        by_the_second = Cron("0-59 * 9-17 * * *")
+        handle = await env.client.schedules.create("s", told_slot, spec=each_second, exclude=by_the_second)
+        await env.sleep(hours=9, seconds=3.5)
+        described = await handle.describe()
+        assert (described.started, described.skipped, described.missed) == (3, 0, 0)
+        assert described.recent[-1].slot == datetime(2026, 1, 1, 18, 0, 1, tzinfo=UTC)
+
+
 @settings(max_examples=150)
 @given(
     period=st.integers(1, 7200),

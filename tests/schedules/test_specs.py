@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from apscheduler.triggers.cron import CronTrigger
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from outlast_schedules.specs.calendar import Calendar, spec_from
 from outlast_schedules.specs.cron import Cron
 from outlast_schedules.specs.spec import At, Every, Spec
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.primitives.times import from_iso, iso
+from outlast_workflow.primitives.times import from_datetime, from_iso, iso
 
 WRONG: Any = "@daily"
 JUNE = from_iso("2026-06-01T00:00:00Z")
@@ -73,6 +74,26 @@ def test_a_calendar_that_excludes_everything_has_no_slot() -> None:
     assert Calendar(Cron("0 0 30 2 *")).slot_after(JUNE) is None
 
 
+def test_a_text_that_names_no_day_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CronTrigger, "get_next_fire_time", None)
+    assert slots(Calendar([Cron("0 0 30 2 *"), Every(86_400)]), 1) == ["06-02T00:00:00"]
+
+
+def test_a_search_that_passes_over_too_much_says_where_to_go_on() -> None:
+    calendar = Calendar(Cron("0-30 * * * * *"), exclude=Cron("0-30 * 9-17 * * *"))
+    nine = from_iso("2026-06-01T09:00:00Z")
+    # 500 slots, 31 of each minute
+    assert calendar.search(nine - 1) == (None, from_iso("2026-06-01T09:16:04Z"))
+    assert slots(calendar, 1, nine - 1) == ["06-01T18:00:00"]
+
+
+def test_nothing_fires_after_the_year_9999() -> None:
+    end = datetime.max.replace(tzinfo=UTC)
+    assert len(list(Calendar(Every(timedelta(days=36_000))).slots(JUNE))) < 100
+    calendar = Calendar(At(end), exclude=Cron("* * * * *", "Asia/Tokyo"), jitter=100_000)
+    assert calendar.fire_at("s", from_datetime(end)) == from_datetime(end) == calendar.slot_after(JUNE)
+
+
 def test_slots_lie_between_start_and_end() -> None:
     start, end = datetime(2026, 7, 1, tzinfo=UTC), datetime(2026, 7, 2, tzinfo=UTC)
     calendar = Calendar(Cron("@daily"), start_at=start, end_at=end)
@@ -121,7 +142,17 @@ def test_a_calendar_of_a_later_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [{}, [], {"cron": "@daily", "zone": "UTC"}, {"at": "now"}, {"at": ["now"]}, "x"]
+    "document",
+    [
+        {},
+        [],
+        "x",
+        {"cron": "@daily", "zone": "UTC"},
+        {"cron": "@daily", "time_zone": []},
+        {"at": "now"},
+        {"at": ["now"]},
+        {"at": ["0001-01-01T00:00:00+14:00"]},
+    ],
 )
 def test_what_is_no_spec_is_refused(document: Any) -> None:
     with pytest.raises(InvalidOptionError):

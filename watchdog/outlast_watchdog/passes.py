@@ -305,7 +305,8 @@ class Pass:
                 self._set_aside("schedules", look, schedule_id=row.schedule_id)
                 continue
             calendar, due = look
-            if not due.found and row.row.buffered is None and due.next_at == row.next_look_at:
+            decided = due.found or due.decided_until != row.row.decided_until
+            if not decided and row.row.buffered is None and due.next_at == row.next_look_at:
                 continue  # it was read ahead, and is not due yet
             fires[row.schedule_id] = partial(calendar.fire_at, row.schedule_id)
             changes.append(FireSchedule(row.row, due, row.latest_run_id, environment))

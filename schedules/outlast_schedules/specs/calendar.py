@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -13,13 +13,27 @@ from outlast_schedules.specs.cron import Cron
 from outlast_schedules.specs.spec import At, Every, Spec, instant_of
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import duration_seconds
-from outlast_workflow.primitives.times import from_iso, iso, microseconds, to_datetime
+from outlast_workflow.primitives.times import LAST_INSTANT, from_iso, iso, later, microseconds, to_datetime
 from outlast_workflow.primitives.value_object import Value
 
 MOST_SPECS: Final = 100
-MOST_EXCLUDED: Final = 10_000
-"""So many slots may be excluded in a row. A schedule with more of them has none left."""
+MOST_EXCLUDED: Final = 1_000
+"""How many slots that are excluded one search passes over."""
+MOST_SEARCHES: Final = 100
+"""After how many searches in a row that find nothing a schedule counts as one that never fires."""
 VERSION: Final = 1
+
+
+class Found(NamedTuple):
+    """What a search for a slot found.
+
+    Attributes:
+        slot: The slot.
+        on_from: Where the search was given up, if it was: all slots before this instant are excluded.
+    """
+
+    slot: int | None
+    on_from: int | None
 
 
 class Calendar(Value):
@@ -78,18 +92,27 @@ class Calendar(Value):
             }
         )
 
-    def slot_after(self, after: int) -> int | None:
-        """Return the first slot after an instant, or ``None`` where there is none."""
+    def search(self, after: int) -> Found:
+        """Look for the first slot after an instant; the search is short, and may have to go on."""
         at = after + 1 if self._start is None else max(after + 1, self._start)
-        for _ in range(MOST_EXCLUDED):
+        for _ in range(max(MOST_EXCLUDED // (len(self.specs) + len(self.exclude)), 1)):
             found = [slot for spec in self.specs if (slot := spec.first_from(at)) is not None]
-            if not found or (self._end is not None and min(found) > self._end):
-                return None
-            slot = min(found)
+            slot = min(found, default=None)
+            if slot is None or slot > (LAST_INSTANT if self._end is None else self._end):
+                return Found(None, None)
             covered = [until for spec in self.exclude if (until := spec.covered_until(slot)) is not None]
             if not covered:
-                return slot
+                return Found(slot, None)
             at = max(covered)
+        return Found(None, at)
+
+    def slot_after(self, after: int) -> int | None:
+        """Return the first slot after an instant, or ``None`` where there is none."""
+        for _ in range(MOST_SEARCHES):
+            slot, on_from = self.search(after)
+            if on_from is None:
+                return slot
+            after = on_from - 1
         return None
 
     def slots(self, after: int) -> Iterator[int]:
@@ -108,10 +131,11 @@ class Calendar(Value):
         """
         if not self._jitter:
             return slot
-        following = self.slot_after(slot)
-        room = self._jitter if following is None else min(self._jitter, following - slot)
+        following, on_from = self.search(slot)
+        bound = following if on_from is None else on_from
+        room = self._jitter if bound is None else min(self._jitter, bound - slot)
         digest = hashlib.blake2b(f"{schedule_id}\x00{slot}".encode(), digest_size=8).digest()
-        return slot + int.from_bytes(digest) % max(room, 1)
+        return later(slot, int.from_bytes(digest) % max(room, 1))
 
     def to_json(self) -> str:
         """Return the calendar as JSON text, which :meth:`from_json` reads."""
@@ -168,7 +192,7 @@ def spec_from(document: Any) -> Spec:
 def _read_instant(text: Any) -> datetime:
     try:
         return to_datetime(from_iso(text))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidOptionError(
             "an instant is ISO 8601 text with an offset, such as 2026-11-23T02:00:00Z", field="spec"
         ) from None

@@ -111,7 +111,7 @@ class ScheduleHandle:
         edit(edited, 0)
         edit.check_arguments(edited)
         if edited.spec != row.spec:
-            check_fires(edited, self._context.runtime.environment.clock.now())
+            await check_fire(self._context, [edited], self._context.runtime.environment.clock.now())
         await self._change(edit)
 
     async def delete(self) -> None:
@@ -209,24 +209,30 @@ class ScheduleHandle:
         await self._context.runtime.journal.apply(ChangeSchedule(self.schedule_id, edit))
 
 
-def check_fires(row: ScheduleRow, now: int) -> None:
-    """Refuse a schedule that has no slot after an instant.
+async def check_fire(context: ClientContext, rows: Sequence[ScheduleRow], now: int) -> None:
+    """Refuse schedules that have no slot after an instant. A reader finds out, since that may take long.
 
     Args:
-        row: The schedule.
+        context: The client's database.
+        rows: The schedules.
         now: Microseconds since the epoch.
 
     Raises:
-        InvalidOptionError: It never fires.
+        InvalidOptionError: One never fires.
     """
-    calendar = Calendar.from_json(row.spec)
-    if calendar.slot_after(now) is None:
-        what = "; ".join(str(spec) for spec in calendar.specs)
-        raise InvalidOptionError(
-            f"schedule {row.schedule_id!r} never fires: {what} names no slot from now on that is not excluded or after "
-            "its end",
-            field="spec",
-        )
+    await context.runtime.read_aside(_check_fire, rows, now)
+
+
+def _check_fire(_connection: Connection, rows: Sequence[ScheduleRow], now: int) -> None:
+    for row in rows:
+        calendar = Calendar.from_json(row.spec)
+        if calendar.slot_after(now) is None:
+            what = "; ".join(str(spec) for spec in calendar.specs)
+            raise InvalidOptionError(
+                f"schedule {row.schedule_id!r} never fires: {what:.500} names no slot from now on that is not excluded "
+                "or after its end",
+                field="spec",
+            )
 
 
 def _described(connection: Connection, schedule_id: str, now: int, next: int) -> ScheduleDescription | None:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from outlast.client.context import ClientContext
 from outlast.client.schedules.definition import Schedule, ScheduleOptions, checked_flag
-from outlast.client.schedules.handle import DEFAULT_NEXT, MOST_NEXT, ScheduleHandle, check_fires
+from outlast.client.schedules.handle import DEFAULT_NEXT, MOST_NEXT, ScheduleHandle, check_fire
 from outlast.client.schedules.views import ScheduleDescription, description
 from outlast_schedules.action import validate_schedule_id
 from outlast_schedules.changes import AppliedSchedules, ApplySchedules, CreateSchedule
@@ -82,7 +82,7 @@ class Schedules:
             raise InvalidOptionError(f"if_exists must be one of {', '.join(_IF_EXISTS)}", field="if_exists")
         schedule: Schedule = Schedule(schedule_id, workflow, *args, **options)
         row = schedule.to_row(self._context)
-        check_fires(row, self._context.runtime.environment.clock.now())
+        await check_fire(self._context, [row], self._context.runtime.environment.clock.now())
         change = CreateSchedule(row, keep=if_exists == "keep", update=if_exists == "update")
         await self._context.runtime.journal.apply(change)
         return ScheduleHandle(self._context, schedule.schedule_id)
@@ -104,8 +104,7 @@ class Schedules:
         rows = [schedule.to_row(self._context) for schedule in schedules]
         if len({row.schedule_id for row in rows}) < len(rows):
             raise InvalidOptionError("two schedules of the set have the same id", field="schedules")
-        for row in rows:
-            check_fires(row, 0)
+        await check_fire(self._context, rows, 0)
         change = ApplySchedules(rows, prune=checked_flag("prune", prune))
         return await self._context.runtime.journal.apply(change)
 
