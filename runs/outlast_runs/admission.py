@@ -198,6 +198,8 @@ class AdmitRuns(BaseChange):
         known = batch.run(head.run_id)
         return (
             (known is None or known.queued_at is not None)
+            # One that is past its deadline is the watchdog's, and keeps nobody waiting until then.
+            and (head.deadline_at is None or head.deadline_at > batch.now)
             and head.task_queue in self.task_queues
             and head.workflow_type in self.types
         )

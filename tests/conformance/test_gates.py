@@ -19,6 +19,7 @@ from outlast_runs.run_change import RequestCancellation, SetStartDelay, Terminat
 from outlast_store.database.database import Database
 from outlast_store.database.sql_text import columns_of
 from outlast_store.database.urls import DatabaseUrl
+from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.journal.journal import Journal
 from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.queues.lines import PAIRS
@@ -226,6 +227,28 @@ async def test_priority_orders_a_partition_and_partitions_take_turns(journal: Jo
     for _ in range(7):
         order += ids(await journal.apply(admit(limit=1)))
     assert order == ["none0", "a-soon0", "b0", "a-soon1", "a-late0", "a-late1", "a-late2"]
+
+
+class PassDeadline(BaseChange):
+    """Let the deadline of a run in line pass."""
+
+    def __init__(self, run: RunRow) -> None:
+        self.run_id = run.run_id
+
+    def apply(self, batch: Batch) -> None:
+        text = "UPDATE workflow_runs SET start_deadline_at = 1, next_deadline_at = 1 WHERE run_id = ?"
+        batch.execute(text, (self.run_id,))
+
+
+async def test_runs_past_their_deadline_keep_nobody_waiting(journal: Journal) -> None:
+    """Only the watchdog ends them, which may be some time later."""
+    await write_queue(journal, concurrency=2)
+    for number in range(3):
+        late = await enqueue(journal, f"late{number}", priority=number, schedule_to_start_timeout=60)
+        await journal.apply(PassDeadline(late))
+    await enqueue(journal, "w0")
+    await enqueue(journal, "w1")
+    assert ids(await journal.apply(admit())) == ["w0", "w1"]
 
 
 async def test_a_priority_waits_for_all_of_a_higher_one(

@@ -33,6 +33,8 @@ class Head(NamedTuple):
     run_id: str
     task_queue: str
     workflow_type: str
+    deadline_at: int | None
+    """When its next timeout passes."""
 
 
 # --- slots ----------------------------------------------------------------------------------------------------------
@@ -161,14 +163,14 @@ def find_heads(batch: Batch, queue: str, pairs: Sequence[Pair], limit: int) -> d
     values: list[object] = [item for pair in pairs for item in pair]
     text = _heads_text(len(pairs), qmark=batch.raw.qmark)
     rows = batch.scan(text, (*values, queue, limit))
-    for partition, priority, _, run_id, task_queue, workflow_type in sorted(rows):
-        found[Pair(partition, priority)].append(Head(run_id, task_queue, workflow_type))
+    for partition, priority, _, *head in sorted(rows):
+        found[Pair(partition, priority)].append(Head(*head))
     return found
 
 
 @lru_cache(256)
 def _heads_text(pairs: int, *, qmark: bool) -> str:
-    columns = "r.partition_key, r.priority, r.queued_at, r.run_id, r.task_queue, r.workflow_type"
+    columns = "r.partition_key, r.priority, r.queued_at, r.run_id, r.task_queue, r.workflow_type, r.next_deadline_at"
     line = (
         "FROM workflow_runs AS h WHERE h.queue = ? AND h.queued_at IS NOT NULL AND h.partition_key = v.column1 "
         "AND h.priority = v.column2 ORDER BY h.queued_at, h.run_id LIMIT ?"
@@ -182,7 +184,8 @@ def _heads_text(pairs: int, *, qmark: bool) -> str:
     group = ", ".join(["(?::text, ?::bigint)"] * pairs)
     return (
         f"SELECT {columns} FROM (VALUES {group}) AS v CROSS JOIN LATERAL "
-        f"(SELECT h.partition_key, h.priority, h.queued_at, h.run_id, h.task_queue, h.workflow_type {line}) AS r"
+        "(SELECT h.partition_key, h.priority, h.queued_at, h.run_id, h.task_queue, h.workflow_type, "
+        f"h.next_deadline_at {line}) AS r"
     )
 
 
