@@ -134,6 +134,8 @@ def schedule(
         local=bool(event.local),
         closed_at=None,
         summary=event.summary,
+        queue=event.queue,
+        partition_key=None if event.queue is None else event.partition_key or "",
     )
     if claimed:
         set_claimed(row, options, now)

@@ -49,6 +49,40 @@ class Claimed:
     owner_fence: int | None
 
 
+def describe_claimed(batch: Batch, rows: Sequence[ActivityRow], worker_id: str) -> list[Claimed]:
+    """Add to each activity that was claimed its input and its workflow.
+
+    Args:
+        batch: The batch.
+        rows: The activities.
+        worker_id: The worker that has claimed them.
+    """
+    if not rows:
+        return []
+    events = batch.read(history_events, ("run_id", "seq"), [(row.run_id, row.scheduled_seq) for row in rows])
+    inputs = {(run_id, seq): payload for run_id, seq, _, _, payload in events}
+    known = _runs_of(batch, rows)
+    claimed: list[Claimed] = []
+    for row in rows:
+        run = known[row.run_id]
+        fence = run.fence if run.owner_id == worker_id else None
+        # An event that is gone is as good as one that cannot be read.
+        input = inputs.get((row.run_id, row.scheduled_seq), "")
+        claimed.append(Claimed(row, input, run.workflow_id, run.workflow_type, fence))
+    return claimed
+
+
+def _runs_of(batch: Batch, rows: Sequence[ActivityRow]) -> dict[str, RunRow]:
+    """Return the runs that called activities: as this batch has them, else read without locks."""
+    known = {run_id: batch.run(run_id) for run_id in {row.run_id for row in rows}}
+    unknown = sorted(run_id for run_id, run in known.items() if run is None)
+    found = {run_id: run for run_id, run in known.items() if run is not None}
+    if unknown:
+        read = batch.read(workflow_runs, ("run_id",), [(run_id,) for run_id in unknown])
+        found.update((run.run_id, run) for run in (RunRow(*values) for values in read))
+    return found
+
+
 class ClaimActivities(BaseChange):
     """Claim pending activities of some task queues: by priority, then oldest first; never one past a deadline.
 
@@ -73,7 +107,7 @@ class ClaimActivities(BaseChange):
                 continue
             claim(row, self.worker_id, batch.now)
             rows.append(row)
-        return self._describe(batch, rows) if rows else []
+        return describe_claimed(batch, rows, self.worker_id)
 
     def _waiting(self, batch: Batch) -> list[ActivityKey]:
         """Return what may be claimed, by one statement that reads one index range per queue and priority."""
@@ -84,27 +118,6 @@ class ClaimActivities(BaseChange):
         if taken:
             found = [key for key in found if _is_pending(batch.activity(*key))]
         return found[: self.limit]
-
-    def _describe(self, batch: Batch, rows: Sequence[ActivityRow]) -> list[Claimed]:
-        """Add to each activity its input and its workflow."""
-        events = batch.read(
-            history_events, ("run_id", "seq"), [(row.run_id, row.scheduled_seq) for row in rows]
-        )
-        inputs = {(run_id, seq): payload for run_id, seq, _, _, payload in events}
-        known = self._runs(batch, sorted({row.run_id for row in rows}))
-        claimed: list[Claimed] = []
-        for row in rows:
-            run = known[row.run_id]
-            fence = run.fence if run.owner_id == self.worker_id else None
-            # An event that is gone is as good as one that cannot be read.
-            input = inputs.get((row.run_id, row.scheduled_seq), "")
-            claimed.append(Claimed(row, input, run.workflow_id, run.workflow_type, fence))
-        return claimed
-
-    def _runs(self, batch: Batch, run_ids: Sequence[str]) -> dict[str, RunRow]:
-        """Return the runs that called them, read without locks."""
-        found = batch.read(workflow_runs, ("run_id",), [(run_id,) for run_id in run_ids])
-        return {run.run_id: run for run in (RunRow(*values) for values in found)}
 
 
 class ClaimLocalActivities(ClaimActivities):
@@ -146,7 +159,7 @@ class ClaimLocalActivities(ClaimActivities):
                 self.taken.append(run.run_id)
             claim(row, self.worker_id, batch.now)
             rows.append(row)
-        return self._describe(batch, rows) if rows else []
+        return describe_claimed(batch, rows, self.worker_id)
 
     def _takes(self, run: RunRow | None) -> bool:
         if run is None or not run.is_open:
@@ -161,10 +174,6 @@ class ClaimLocalActivities(ClaimActivities):
             self.worker_id, self.task_queues, workflow_types, types, batch.now, self.limit
         )
         return [(row[0], row[1]) for row in batch.scan(text, values)]
-
-    def _runs(self, batch: Batch, run_ids: Sequence[str]) -> dict[str, RunRow]:
-        found = {run_id: batch.run(run_id) for run_id in run_ids}
-        return {run_id: run for run_id, run in found.items() if run is not None}
 
 
 def _is_pending(row: ActivityRow | None) -> bool:

@@ -127,6 +127,8 @@ class ActivityDefinition(Generic[P, T]):
         priority: int | None = None,
         cancellation_type: CancellationType | str | None = None,
         summary: str | None = None,
+        queue: str | None = None,
+        partition_key: str | None = None,
     ) -> ActivityDefinition[P, T]:
         """Return the same activity with these options in place of its own; it is called in the same way.
 
@@ -140,6 +142,8 @@ class ActivityDefinition(Generic[P, T]):
             priority: 0 to 9; lower runs first.
             cancellation_type: Whether a cancelled call waits for the activity to end; see ``docs/cancellation.md``.
             summary: What the call does, in at most 200 characters of plain text.
+            queue: The queue that decides when each attempt begins.
+            partition_key: Its partition of the queue.
 
         Raises:
             InvalidOptionError: An option is out of range, or contradicts another.
@@ -154,6 +158,8 @@ class ActivityDefinition(Generic[P, T]):
             priority=priority,
             cancellation_type=cancellation_type,
             summary=summary,
+            queue=queue,
+            partition_key=partition_key,
         )
         return self._variant(self.fn, self.options.merged(over), self._is_method)
 
@@ -299,6 +305,8 @@ def defn(
     priority: int | None = None,
     cancellation_type: CancellationType | str | None = None,
     summary: str | None = None,
+    queue: str | None = None,
+    partition_key: str | None = None,
     executor: Executor = "thread",
 ) -> ActivityDecorator: ...
 
@@ -317,6 +325,8 @@ def defn(
     priority: int | None = None,
     cancellation_type: CancellationType | str | None = None,
     summary: str | None = None,
+    queue: str | None = None,
+    partition_key: str | None = None,
     executor: Executor = "thread",
     **unknown: Any,
 ) -> Any:
@@ -334,6 +344,8 @@ def defn(
         priority: 0 (first) to 9; by default the workflow's.
         cancellation_type: What cancelling a call does: ``try`` (the default), ``wait`` or ``abandon``.
         summary: What its calls do, in at most 200 characters of plain text, shown to everybody, not encoded by codecs.
+        queue: The queue that decides when each attempt of a call begins; somebody must have defined it.
+        partition_key: The partition of the queue.
         executor: Where a ``def`` runs: a thread, or a process if it computes for long. An activity of a process is a
             function at the top of a module that can be imported.
         **unknown: Options that there are not: the error says what is meant.
@@ -359,6 +371,8 @@ def defn(
         priority=priority,
         cancellation_type=cancellation_type,
         summary=summary,
+        queue=queue,
+        partition_key=partition_key,
     )
     decorator = ActivityDecorator(name, options, executor)
     return decorator if fn is None else decorator(fn)

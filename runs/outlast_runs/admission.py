@@ -1,35 +1,43 @@
-"""Admission: how a queue's runs leave its line, and how runs that hold a slot get an owner again.
+"""Admission: how what waits in a queue leaves its line, and how runs that hold a slot get an owner again.
 
-One change does both, under the queue's gate (:mod:`outlast_store.queues.gates`), because both take a slot's worker. It
-goes through these steps:
+One change does all of it, under the queue's gate (:mod:`outlast_store.queues.gates`), because all of it takes room that
+the queue's limits count. Runs and activities stand in one line and take slots of one kind, so neither goes before the
+other. The change goes through these steps:
 
 1. Runs that hold a slot and lost their owner go before the line: they take no new slot, only room of the worker.
 2. The room is what the queue's, the worker's and the partitions' limits and rates leave. Slots are counted from rows,
    never remembered, so a process that dies leaks none.
 3. The partitions that have a line are found by leaps, from the one after that which was served last, and take turns
    (:mod:`outlast_store.queues.turns`).
-4. Each run that is still in line and in time leaves it: it takes a slot and an owner, and its run timeout begins.
+4. Each run that is still in line and in time leaves it: it takes a slot and an owner, and its run timeout begins. Each
+   activity begins an attempt on the worker, and its slot is that of the attempt: a retry joins the line again.
 
-What a process that dies amid this leaves behind is either nothing, or runs that were admitted and whose owner is dead.
-Those keep their slots; the watchdog releases them, and step 1 hands them on. No rate is charged twice for them.
+What a process that dies amid this leaves behind is either nothing, or runs and attempts of a worker that is dead. The
+runs keep their slots; the watchdog releases them, and step 1 hands them on. No rate is charged twice for them. The
+activities are rescued, so they stand in line again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
+from outlast_activities.attempts import claim
+from outlast_activities.changes import Claimed, describe_claimed
+from outlast_activities.deadlines import passed
 from outlast_runs.claims import SHORT_HISTORY_BYTES
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.queues import lines
 from outlast_store.queues.gates import Rates, find_queue, read_rates, write_gate
-from outlast_store.queues.lines import PAIRS, Head, Pair
+from outlast_store.queues.lines import PAIRS, Head, Kind, Pair
 from outlast_store.queues.turns import UNBOUNDED, deal
-from outlast_store.schema.rows import QueueRow, RunRow
+from outlast_store.schema.rows import ActivityRow, QueueRow, RunRow
 from outlast_store.transitions.queued_runs import dequeue
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_owners import read_short_histories
+from outlast_workflow.primitives.enums import ActivityStatus
 
 SPARE_HEADS = 400
 """How many more heads are read than are wanted, all lines together, since this worker may not run the first of them."""
@@ -42,69 +50,102 @@ Position = tuple[bool, str | None]
 
 
 @dataclass(slots=True)
+class Taker:
+    """A worker that admits from queues: what it can run, and how much of it now.
+
+    Attributes:
+        worker_id: The worker. It owns the runs and runs the activities that it admits.
+        task_queues: The task queues that it serves.
+        workflows: The workflow types that it knows.
+        activities: The activity types that it knows.
+        runs: How many runs it has room for.
+        slots: How many activities it has room for.
+    """
+
+    worker_id: str
+    task_queues: Sequence[str]
+    workflows: frozenset[str] = frozenset()
+    activities: frozenset[str] = frozenset()
+    runs: int = 0
+    slots: int = 0
+
+    def room(self, kind: Kind) -> int:
+        """Return how many it has room for, of runs or of activities."""
+        return self.runs if kind is Kind.RUN else self.slots
+
+    def types(self, kind: Kind) -> frozenset[str]:
+        """Return which types it knows, of workflows or of activities."""
+        return self.workflows if kind is Kind.RUN else self.activities
+
+
+@dataclass(slots=True)
 class Admission:
     """What one admission did.
 
     Attributes:
         runs: The runs that the worker owns from now on.
         histories: ``(seq, type, payload)`` of the events of those runs whose history is short.
-        busy: Whether another transaction holds the gate or runs that would be next: it will end soon.
+        activities: The activities that the worker is to run from now on.
+        busy: Whether another transaction holds the gate or what would be next: it will end soon.
         more: Whether more may be admitted at once: the worker had less room than the queue.
-        next_at: When a rate allows the next admission, in microseconds, if that is what holds the line up.
+        waiting: The kinds of what stands in line and the worker knows; ``None`` where it did not see all lines.
+        short_of: Those of them that the worker had no room for at all.
+        next_at: When a rate allows the next admission, in microseconds, if that is what holds the line up, or when the
+            first activity joins the line whose retry is not due yet.
         position: Where the next look goes on, where this one saw only a part of the lines and admitted nothing;
             ``None`` where the rotation is over.
     """
 
     runs: list[RunRow] = field(default_factory=list)
     histories: dict[str, list[Values]] = field(default_factory=dict)
+    activities: list[Claimed] = field(default_factory=list)
     busy: bool = False
     more: bool = False
+    waiting: frozenset[Kind] | None = None
+    short_of: frozenset[Kind] = frozenset()
     next_at: int | None = None
     position: Position | None = None
 
+    @property
+    def count(self) -> int:
+        """How many were admitted or taken over."""
+        return len(self.runs) + len(self.activities)
 
-class AdmitRuns(BaseChange):
-    """Admit runs of one queue, and take over those that hold a slot without an owner.
+    def note_next(self, at: int | None) -> None:
+        """Note that something may be admitted from an instant on."""
+        if at is not None and (self.next_at is None or at < self.next_at):
+            self.next_at = at
+
+
+class AdmitFromQueue(BaseChange):
+    """Admit from one queue, and take over the runs that hold a slot without an owner.
 
     Args:
         queue: The queue.
-        worker_id: The worker that admits them, and owns them from then on.
-        task_queues: The task queues that it serves.
-        types: The workflow types that it knows.
-        limit: How many runs it takes at most.
+        taker: The worker that admits.
         position: Where a look goes on that admitted nothing (:attr:`Admission.position`).
     """
 
-    def __init__(
-        self,
-        queue: str,
-        worker_id: str,
-        task_queues: Sequence[str],
-        types: frozenset[str],
-        limit: int,
-        position: Position | None = None,
-    ) -> None:
+    def __init__(self, queue: str, taker: Taker, position: Position | None = None) -> None:
         self.queue = queue
         self.gates = (queue,)
-        self.worker_id = worker_id
-        self.task_queues = task_queues
-        self.types = types
-        self.limit = limit
+        self.taker = taker
         self.position = position
 
     def apply(self, batch: Batch) -> Admission:
-        """Admit at most ``limit`` runs; nothing where another transaction holds the gate or there is no such queue."""
+        """Admit what there is room for; nothing where another transaction holds the gate or there is no such queue."""
         admission = Admission()
+        taker = self.taker
         gate = batch.gates.get(self.queue)
         if gate is None:
             admission.busy = find_queue(batch, self.queue) is not None
             return admission
-        room = self.limit
+        room = max(taker.runs, taker.slots)
         if gate.worker_concurrency is not None:
-            mine = lines.count_slots_of(batch, self.queue, self.worker_id)
+            mine = lines.count_slots_of(batch, self.queue, taker.worker_id)
             room = min(room, gate.worker_concurrency - mine)
-        if room > 0:
-            self._take_over(batch, gate, room, admission)
+        if room > 0 and taker.runs > 0 and taker.workflows:
+            self._take_over(batch, gate, min(room, taker.runs), admission)
             room -= len(admission.runs)
         if room > 0 and gate.paused_at is None and gate.deleted_at is None:
             self._admit(batch, gate, room, admission)
@@ -113,8 +154,8 @@ class AdmitRuns(BaseChange):
 
     def _take_over(self, batch: Batch, gate: QueueRow, room: int, admission: Admission) -> None:
         """Own runs that hold a slot and have no owner."""
-        types = sorted(self.types)
-        found = lines.find_take_overs(batch, self.queue, self.task_queues, types, room)
+        taker = self.taker
+        found = lines.find_take_overs(batch, self.queue, taker.task_queues, sorted(taker.workflows), room)
         if not found:
             return
         rooms = self._worker_rooms(batch, gate, sorted({partition for _, partition in found}))
@@ -130,81 +171,123 @@ class AdmitRuns(BaseChange):
                 and run.wake_at is not None
                 and run.slot_queue == self.queue
             ):
-                run.owner_id = self.worker_id
+                run.owner_id = taker.worker_id
                 run.fence += 1
                 admission.runs.append(run)
 
     def _admit(self, batch: Batch, gate: QueueRow, room: int, admission: Admission) -> None:
-        """Let runs out of the line, as far as there is room."""
+        """Let runs and activities out of the line, as far as there is room."""
+        taken_over = admission.count
         if gate.concurrency is not None:
             room = min(room, gate.concurrency - lines.count_slots(batch, self.queue, gate.concurrency))
             if room <= 0:
                 return
         pairs = self._pairs(batch, gate, admission)
+        if admission.position is None:
+            admission.waiting = frozenset(kind for kinds in pairs.values() for kind in kinds)
         partitions = list(dict.fromkeys(pair.partition for pair in pairs))
         rates = read_rates(batch, gate, partitions)
         if rates.whole is not None:
             room = min(room, rates.whole.room(batch.now))
         rooms = self._rooms(batch, gate, partitions, rates)
-        able = [pair for pair in pairs if rooms.get(pair.partition, UNBOUNDED) > 0]
+        able = {pair: kinds for pair, kinds in pairs.items() if rooms.get(pair.partition, UNBOUNDED) > 0}
         if room > 0 and able:
-            heads, cut = self._heads(batch, able, room)
-            dealt = deal(heads, rooms, room)
-            self._dequeue(batch, gate, rates, dealt.chosen, admission)
+            wanted = {kind for kinds in able.values() for kind in kinds}
+            quotas = {kind: self.taker.room(kind) for kind in wanted if self.taker.room(kind) > 0}
+            admission.short_of = frozenset(wanted - quotas.keys())
+            if Kind.RUN in quotas:
+                quotas[Kind.RUN] -= taken_over
+            heads, cut = self._heads(batch, able, quotas, room, admission)
+            dealt = deal(heads, rooms, room, kind=attrgetter("kind"), quotas=quotas)
+            self._take(batch, gate, rates, dealt.chosen, admission)
             # Where the worker had the least room, or not all of a line was read, there may be more for it at once.
-            bound = dealt.left and len(admission.runs) >= self.limit
+            bound = dealt.left and self._is_full(admission)
             admission.more = bound or (cut and 0 < len(dealt.chosen) < room)
-        if admission.runs:
+        if admission.count:
             admission.position = None
         if pairs:
-            admission.next_at = rates.next_at(batch.now)
+            admission.note_next(rates.next_at(batch.now))
 
-    def _pairs(self, batch: Batch, gate: QueueRow, admission: Admission) -> list[Pair]:
-        """Return the next lines of the rotation."""
+    def _is_full(self, admission: Admission) -> bool:
+        """Return whether the worker has no more room of one kind, or of both together."""
+        runs, activities, taker = len(admission.runs), len(admission.activities), self.taker
+        return (
+            runs + activities >= max(taker.runs, taker.slots)
+            or 0 < taker.runs <= runs
+            or 0 < taker.slots <= activities
+        )
+
+    def _pairs(self, batch: Batch, gate: QueueRow, admission: Admission) -> dict[Pair, list[Kind]]:
+        """Return the next lines of the rotation, and what is in them."""
         wrapped, after = self.position if self.position is not None else (False, gate.cursor)
-        pairs = lines.find_pairs(batch, self.queue, after, until=gate.cursor if wrapped else None)
+        kinds = [kind for kind in Kind if self.taker.types(kind)]
+        pairs = lines.find_pairs(batch, self.queue, kinds, after, until=gate.cursor if wrapped else None)
         if len(pairs) < PAIRS and not wrapped and gate.cursor is not None:
             # The rotation goes on from the beginning, up to where it began.
             wrapped = True
-            pairs += lines.find_pairs(batch, self.queue, None, until=gate.cursor)[: PAIRS - len(pairs)]
+            more = lines.find_pairs(batch, self.queue, kinds, None, until=gate.cursor)
+            pairs.update(list(more.items())[: PAIRS - len(pairs)])
         if len(pairs) >= PAIRS:
-            admission.position = wrapped, pairs[-1].partition
+            admission.position = wrapped, next(reversed(pairs)).partition
         return pairs
 
-    def _heads(self, batch: Batch, pairs: Sequence[Pair], room: int) -> tuple[dict[str, list[Head]], bool]:
-        """Return the runs that come first in each partition, without those that this worker cannot run.
+    def _heads(
+        self,
+        batch: Batch,
+        pairs: Mapping[Pair, Sequence[Kind]],
+        quotas: Mapping[Kind, int],
+        room: int,
+        admission: Admission,
+    ) -> tuple[dict[str, list[Head]], bool]:
+        """Return what comes first in each partition, without what this worker cannot run.
 
         Where only a part of a line was read, what comes behind it, the lower priorities of its partition, is left out.
 
         Returns:
-            The runs by partition, and whether anything was left out.
+            Runs and activities by partition, and whether anything was left out.
         """
         spare = max(FEWEST_SPARE_HEADS, min(MOST_SPARE_HEADS, SPARE_HEADS // len(pairs)))
         # Earlier changes of this batch have admitted these, which the scan still finds.
-        taken = batch.runs_taken
-        limit = -(-room // len(pairs)) + spare + taken
+        taken = {Kind.RUN: batch.runs_taken, Kind.ACTIVITY: batch.activities_taken}
+        lines_of: dict[Kind, dict[Pair, list[Head]]] = {}
+        limits = {kind: -(-room // len(pairs)) + spare + taken[kind] for kind in quotas}
+        for kind, limit in limits.items():
+            mine = [pair for pair, kinds in pairs.items() if kind in kinds]
+            lines_of[kind] = lines.find_heads(batch, self.queue, kind, mine, limit)
         found: dict[str, list[Head]] = {}
         cut: set[str] = set()
-        for pair, heads in lines.find_heads(batch, self.queue, pairs, limit).items():
-            if pair.partition not in cut:
-                found.setdefault(pair.partition, []).extend(
-                    head for head in heads if self._can_take(batch, head)
-                )
-            if len(heads) >= limit:
-                cut.add(pair.partition)
+        for pair in pairs:
+            heads: list[Head] = []
+            if pair.partition in cut:
+                continue
+            for kind, of_kind in lines_of.items():
+                line = of_kind.get(pair, [])
+                ready = [head for head in line if head.since <= batch.now]
+                heads += ready
+                if len(ready) < len(line):
+                    admission.note_next(line[len(ready)].since)
+                elif len(line) >= limits[kind]:
+                    cut.add(pair.partition)
+            heads.sort(key=attrgetter("since"))
+            found.setdefault(pair.partition, []).extend(head for head in heads if self._can_take(batch, head))
         return found, bool(cut)
 
     def _can_take(self, batch: Batch, head: Head) -> bool:
-        known = batch.run(head.run_id)
+        if head.activity_id is None:
+            run = batch.run(head.run_id)
+            in_line = run is None or run.queued_at is not None
+        else:
+            activity = batch.activity(head.run_id, head.activity_id)
+            in_line = activity is None or activity.status == ActivityStatus.PENDING
         return (
-            (known is None or known.queued_at is not None)
-            # One that is past its deadline is the watchdog's, and keeps nobody waiting until then.
+            in_line
+            # What is past its deadline is the watchdog's, and keeps nobody waiting until then.
             and (head.deadline_at is None or head.deadline_at > batch.now)
-            and head.task_queue in self.task_queues
-            and head.workflow_type in self.types
+            and head.task_queue in self.taker.task_queues
+            and head.type in self.taker.types(head.kind)
         )
 
-    def _dequeue(
+    def _take(
         self,
         batch: Batch,
         gate: QueueRow,
@@ -212,21 +295,31 @@ class AdmitRuns(BaseChange):
         chosen: Sequence[tuple[str, Head]],
         admission: Admission,
     ) -> None:
-        order = {head.run_id: place for place, (_, head) in enumerate(chosen)}
-        locked = batch.lock_runs(list(order), skip=True)
+        """Admit what was chosen and is still in line; count it in the rates and in the turns."""
+        runs = {
+            run.run_id: run
+            for run in batch.lock_runs(
+                [head.run_id for _, head in chosen if head.activity_id is None], skip=True
+            )
+        }
+        keys = [(head.run_id, head.activity_id) for _, head in chosen if head.activity_id is not None]
+        activities = {(row.run_id, row.activity_id): row for row in batch.lock_activities(keys, skip=True)}
+        admission.busy = len(runs) + len(activities) < len(chosen)
         served: list[str] = []
-        for run in sorted(locked, key=lambda run: order[run.run_id]):
-            if (
-                run.queue != self.queue
-                or run.queued_at is None
-                or deadline_passed(run, batch.now) is not None
-            ):
-                continue
-            dequeue(batch, run, self.worker_id)
-            admission.runs.append(run)
-            served.append(run.partition_key or "")
-        if len(locked) < len(chosen):
-            admission.busy = True
+        claimed: list[ActivityRow] = []
+        for partition, head in chosen:
+            if head.activity_id is None:
+                run = runs.get(head.run_id)
+                if run is None or not self._dequeue(batch, run):
+                    continue
+                admission.runs.append(run)
+            else:
+                row = activities.get((head.run_id, head.activity_id))
+                if row is None or not self._claim(batch, row):
+                    continue
+                claimed.append(row)
+            served.append(partition)
+        admission.activities = describe_claimed(batch, claimed, self.taker.worker_id)
         if not served:
             return
         if rates.whole is not None:
@@ -236,6 +329,25 @@ class AdmitRuns(BaseChange):
             if log is not None:
                 log.add(batch.now, served.count(partition))
         write_gate(batch, gate, rates, served[-1], list(dict.fromkeys(served)))
+
+    def _dequeue(self, batch: Batch, run: RunRow) -> bool:
+        """Admit a run; return whether it was still in line and in time."""
+        if run.queue != self.queue or run.queued_at is None or deadline_passed(run, batch.now) is not None:
+            return False
+        dequeue(batch, run, self.taker.worker_id)
+        return True
+
+    def _claim(self, batch: Batch, row: ActivityRow) -> bool:
+        """Admit an activity; return whether it was still in line and in time."""
+        if (
+            row.queue != self.queue
+            or row.status != ActivityStatus.PENDING
+            or row.available_at > batch.now
+            or passed(row, batch.now) is not None
+        ):
+            return False
+        claim(row, self.taker.worker_id, batch.now)
+        return True
 
     def _rooms(self, batch: Batch, gate: QueueRow, partitions: Sequence[str], rates: Rates) -> dict[str, int]:
         """Return the room of each partition that has a limit of its own."""
@@ -253,7 +365,7 @@ class AdmitRuns(BaseChange):
         limit = gate.partition_worker_concurrency
         if limit is None or not partitions:
             return {}
-        held = lines.count_partition_slots(batch, self.queue, partitions, self.worker_id)
+        held = lines.count_partition_slots(batch, self.queue, partitions, self.taker.worker_id)
         return {partition: limit - count for partition, count in held.items()}
 
     def _histories(self, batch: Batch, runs: Sequence[RunRow]) -> dict[str, list[Values]]:

@@ -27,7 +27,7 @@ from outlast_store.transitions.queued_runs import add_start_timer
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_ends import Ended, open_run, terminate
 from outlast_workflow.errors import WorkflowAlreadyStartedError
-from outlast_workflow.history.events import SignalReceived, WorkflowStarted
+from outlast_workflow.history.events import ActivityScheduled, SignalReceived, WorkflowStarted
 from outlast_workflow.options.limits import DEFAULT_LIMITS
 from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus
 
@@ -101,11 +101,16 @@ class StartRun(BaseChange):
 
         Raises:
             WorkflowAlreadyStartedError: The duplicate policy refuses it; nothing was written.
-            QueueNotFoundError: Nobody has defined its queue; nothing was written.
+            QueueNotFoundError: Nobody has defined its queue, or that of an activity; nothing was written.
         """
         run = self.run
         if run.queue is not None:
             check_queue(batch, run.queue)
+        if self.workflow_task is not None:
+            # What follows writes, so this comes first.
+            for command in self.workflow_task.commands:
+                if type(command) is ActivityScheduled and command.queue is not None:
+                    check_queue(batch, command.queue)
         instance = batch.instance(run.workflow_id)
         if instance is None:
             batch.confirm_instance(self.new_instances[0])

@@ -15,11 +15,13 @@ from outlast_runs.terminal_commands import end_run
 from outlast_runs.updates import answer_updates
 from outlast_runs.workflow_task import Applied, OwnResult, WorkflowTask
 from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
+from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import (
     ActivityCancelRequested,
+    ActivityScheduled,
     Event,
     ExternalSignalRequested,
     WorkflowContinuedAsNew,
@@ -47,6 +49,7 @@ def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) 
     Raises:
         RefusedError: The owner was fenced off, a bundled result came too late, or the owner has not seen something
             that the end of the run must wait for.
+        QueueNotFoundError: An activity names a queue that nobody has defined.
     """
     if run.owner_id != workflow_task.worker_id or run.fence != workflow_task.fence:
         raise RefusedError("fenced", f"run {run.run_id} is closed or owned by another worker")
@@ -61,6 +64,9 @@ def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) 
         _check_inbox(run, workflow_task, terminal)
     for result in workflow_task.own:
         _check_own(batch, run, workflow_task, result)
+    for command in commands:
+        if type(command) is ActivityScheduled and command.queue is not None:
+            check_queue(batch, command.queue)
     seen_all = run.last_seq == workflow_task.seen_seq and run.inbox == workflow_task.seen_inbox
     for result in workflow_task.own:
         row = batch.activity(run.run_id, result.activity_id)

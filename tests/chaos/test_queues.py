@@ -14,7 +14,7 @@ from tests.conformance.changes import start
 from tests.conftest import at_head
 from tests.queued import write_queue
 
-from outlast_runs.admission import Admission, AdmitRuns
+from outlast_runs.admission import Admission, AdmitFromQueue, Taker
 from outlast_runs.claims import ReleaseRuns
 from outlast_store.database.database import Database
 from outlast_store.database.sql_text import fetch
@@ -80,11 +80,11 @@ def seen(postgresql_url: str) -> Iterator[Database]:
         yield database
 
 
-def admit(worker: str, limit: int = 100) -> AdmitRuns:
-    return AdmitRuns("q", worker, ["default"], frozenset({"Tried"}), limit)
+def admit(worker: str, limit: int = 100) -> AdmitFromQueue:
+    return AdmitFromQueue("q", Taker(worker, ["default"], workflows=frozenset({"Tried"}), runs=limit))
 
 
-class AdmitAnyway(AdmitRuns):
+class AdmitAnyway(AdmitFromQueue):
     """Admits from a queue that is paused."""
 
     def apply(self, batch: Batch) -> Admission:
@@ -150,7 +150,7 @@ async def test_the_witness_sees_who_takes_over_too_many_and_who_ignores_a_pause(
     await journal.apply(admit("two", 2))
     assert sorted(told(seen)[2:], key=str) == [("two", False, " worker_concurrency")] * 2
     await write_queue(journal, paused_at=1)
-    await journal.apply(AdmitAnyway("q", "three", ["default"], frozenset({"Tried"}), 1))
+    await journal.apply(AdmitAnyway("q", admit("three", 1).taker))
     assert told(seen)[4:] == [("three", True, " pause")]
     await journal.close()
 

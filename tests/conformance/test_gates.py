@@ -13,7 +13,7 @@ from tests.conformance.changes import start
 from tests.queued import write_queue
 
 from outlast.runtime.schema_check import ensure_schema
-from outlast_runs.admission import Admission, AdmitRuns
+from outlast_runs.admission import Admission, AdmitFromQueue, Taker
 from outlast_runs.claims import ClaimRuns, ReleaseRuns, StealRuns
 from outlast_runs.run_change import RequestCancellation, SetStartDelay, TerminateRun
 from outlast_store.database.database import Database
@@ -33,8 +33,8 @@ from outlast_workflow.options.options import StartOptions
 TYPES = frozenset({"Tried"})
 
 
-def admit(worker: str = "one", limit: int = 100, queue: str = "q", **more: Any) -> AdmitRuns:
-    return AdmitRuns(queue, worker, ["default"], TYPES, limit, **more)
+def admit(worker: str = "one", limit: int = 100, queue: str = "q", **more: Any) -> AdmitFromQueue:
+    return AdmitFromQueue(queue, Taker(worker, ["default"], workflows=TYPES, runs=limit), **more)
 
 
 async def enqueue(journal: Journal, workflow_id: str, partition: str | None = None, **options: Any) -> RunRow:
@@ -327,7 +327,7 @@ async def test_what_a_worker_cannot_run_is_left_in_line(journal: Journal, databa
     await enqueue(journal, "mine")
     assert ids(await journal.apply(admit())) == ["mine"]
     assert row_of(database, others[0].run).status == "queued"
-    elsewhere = AdmitRuns("q", "two", ["other"], TYPES, 100)
+    elsewhere = AdmitFromQueue("q", Taker("two", ["other"], workflows=TYPES, runs=100))
     assert ids(await journal.apply(elsewhere)) == ["other0", "other1", "other2"]
 
 
@@ -507,6 +507,7 @@ async def test_no_statement_reads_a_whole_line(
                 assert (
                     "ix_runs_line" in step
                     or "ix_runs_slot" in step
+                    or "ix_activities_line" in step
                     or "ix_activities_slots" in step
                     or ("PRIMARY KEY" in step)
                 ), (text, plan)

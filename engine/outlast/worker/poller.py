@@ -113,8 +113,8 @@ class WorkPoller:
         elif not self._runtime.polls_regularly:
             # A run that waits for its time needs a timer where no poll comes by itself.
             await self._poll_when_claimable(now)
-        for queue in waiting.queues:
-            self._owner.admitter.look(queue)
+        for queue, activities in waiting.queues.items():
+            self._owner.admitter.look(queue, activities=activities)
         if waiting.asked:
             await self._owner.query_answers.poll(self._queues, self._types)
         for run_id in waiting.awake:

@@ -1,23 +1,43 @@
 """The lines of queues: what waits in them, and what holds their slots.
 
-A line is the runs of a queue and a partition whose ``queued_at`` is set, and a slot is a run whose ``slot_queue`` is.
-So whatever ends, continues or deletes a run changes both with its own row, and nothing can leak. Each statement reads
-an index of its own, and what is found by it is counted up to a limit: no cost here follows the length of a line.
+A queue has one line, of runs and of activities:
+
+=========== ============================ ===========================================
+what        is in line                   holds a slot
+=========== ============================ ===========================================
+a run       while ``queued_at`` is set   while ``slot_queue`` is set
+an activity while it is pending, once    while it is running
+            ``available_at`` has passed
+=========== ============================ ===========================================
+
+So whatever ends, continues, retries or deletes one changes both with its own row, and nothing can leak. Each statement
+reads an index of its own, and what is found by it is counted up to a limit: no cost here follows the length of a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from outlast_store.database.sql_text import marks
 from outlast_store.journal.batch import Batch
 from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.queues import contents
+from outlast_store.queues.contents import Waiting
+from outlast_workflow.primitives.enums import ActivityStatus
 
 PAIRS: Final = 200
 """How many pairs of partition and priority one look finds at most."""
+
+
+class Kind(StrEnum):
+    """What stands in line."""
+
+    RUN = "run"
+    ACTIVITY = "activity"
 
 
 class Pair(NamedTuple):
@@ -28,13 +48,40 @@ class Pair(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A run in line."""
+    """A run or an activity in line, since an instant; an activity may have yet to join it."""
 
+    since: int
     run_id: str
+    activity_id: int | None
     task_queue: str
-    workflow_type: str
+    type: str
     deadline_at: int | None
     """When its next timeout passes."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return Kind.RUN if self.activity_id is None else Kind.ACTIVITY
+
+
+class Source(NamedTuple):
+    """Where what stands in line is found.
+
+    Attributes:
+        waiting: Its table, and what of it stands in line.
+        key: The columns of the table's key.
+        type: The column of its type.
+    """
+
+    waiting: Waiting
+    key: tuple[str, ...]
+    type: str
+
+
+SOURCES: Final = {
+    Kind.RUN: Source(contents.RUNS, ("run_id",), "workflow_type"),
+    Kind.ACTIVITY: Source(contents.ACTIVITIES, ("run_id", "activity_id"), "activity_type"),
+}
 
 
 # --- slots ----------------------------------------------------------------------------------------------------------
@@ -102,91 +149,128 @@ def count_partition_slots(
     return found
 
 
+@dataclass(slots=True)
+class _Slot:
+    """A slot that something held before this batch, or holds now."""
+
+    partition: str
+    owner: str | None
+
+
+def _slot(values: dict[str, Any], kind: Kind, queue: str) -> _Slot | None:
+    """Return the slot of a queue that a row holds."""
+    if kind is Kind.RUN:
+        held, owner = values["slot_queue"] == queue, values["owner_id"]
+    else:
+        held = values["queue"] == queue and values["status"] == ActivityStatus.RUNNING
+        owner = values["claimed_by"]
+    return _Slot(values["partition_key"] or "", owner) if held else None
+
+
+def _changes(batch: LockedRows, queue: str) -> Iterator[tuple[_Slot | None, _Slot | None]]:
+    """Return the slots of a queue that rows of this batch held before it, and hold now: no count sees that yet."""
+    for run in batch.run_rows.values():
+        if run.row.queue == queue:
+            before = None if run.before is None else _slot(run.before, Kind.RUN, queue)
+            yield before, _slot(vars(run.row), Kind.RUN, queue)
+    for activity in batch.activity_rows.values():
+        if activity.row.queue == queue:
+            before = None if activity.before is None else _slot(activity.before, Kind.ACTIVITY, queue)
+            yield before, _slot(vars(activity.row), Kind.ACTIVITY, queue)
+
+
 def _in_batch(batch: LockedRows, queue: str) -> tuple[int, int]:
-    """Return how many slots of a queue changes of this batch have taken and given back: no count sees that yet."""
+    """Return how many slots of a queue changes of this batch have taken and given back."""
     taken = given_back = 0
-    for entry in batch.run_rows.values():
-        before = entry.before is not None and entry.before["slot_queue"] == queue
-        after = entry.row.slot_queue == queue
-        taken += after and not before
-        given_back += before and not after
+    for before, after in _changes(batch, queue):
+        taken += after is not None and before is None
+        given_back += before is not None and after is None
     return taken, given_back
 
 
 def _difference(batch: LockedRows, queue: str, worker_id: str | None) -> dict[str, int]:
     """Return by how many slots each partition of a queue differs from what a count finds, by changes of this batch."""
     found: dict[str, int] = {}
-    for entry in batch.run_rows.values():
-        row, before = entry.row, entry.before
-        held = (
-            before is not None
-            and before["slot_queue"] == queue
-            and (worker_id is None or before["owner_id"] == worker_id)
-        )
-        holds = row.slot_queue == queue and (worker_id is None or row.owner_id == worker_id)
-        if held != holds:
-            partition = row.partition_key or ""
-            found[partition] = found.get(partition, 0) + (1 if holds else -1)
+    for before, after in _changes(batch, queue):
+        for slot, sign in ((before, -1), (after, 1)):
+            if slot is not None and (worker_id is None or slot.owner == worker_id):
+                found[slot.partition] = found.get(slot.partition, 0) + sign
     return found
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
 
 
-def find_pairs(batch: Batch, queue: str, after: str | None, until: str | None = None) -> list[Pair]:
-    """Return the pairs of partition and priority that have a line, by partition and priority.
+def find_pairs(
+    batch: Batch, queue: str, kinds: Iterable[Kind], after: str | None, until: str | None = None
+) -> dict[Pair, list[Kind]]:
+    """Return the pairs of partition and priority that have a line, by partition and priority, and what is in each.
 
     Args:
         batch: The batch.
         queue: The queue.
+        kinds: What is looked for.
         after: The partition after which it begins; ``None`` for the first one.
         until: The last partition that counts; ``None`` for no bound.
     """
-    found = contents.find_lines(
-        batch.scan, contents.RUNS, queue, PAIRS, sqlite=batch.raw.qmark, after=after, until=until
-    )
-    return [Pair(line.partition, line.priority) for line in found]
+    found: dict[Pair, list[Kind]] = {}
+    for kind in kinds:
+        waiting = SOURCES[kind].waiting
+        for line in contents.find_lines(
+            batch.scan, waiting, queue, PAIRS, sqlite=batch.raw.qmark, after=after, until=until
+        ):
+            found.setdefault(Pair(line.partition, line.priority), []).append(kind)
+    # The first of each kind are the first of all; of those that come after them, some may not have been read.
+    return {pair: found[pair] for pair in sorted(found)[:PAIRS]}
 
 
-def find_heads(batch: Batch, queue: str, pairs: Sequence[Pair], limit: int) -> dict[Pair, list[Head]]:
-    """Return the first runs of each line, in the order in which they joined it.
+def find_heads(
+    batch: Batch, queue: str, kind: Kind, pairs: Sequence[Pair], limit: int
+) -> dict[Pair, list[Head]]:
+    """Return the first runs or activities of each line, in the order in which they joined it.
 
     Args:
         batch: The batch.
         queue: The queue.
+        kind: Which of them.
         pairs: The lines.
         limit: How many of each.
     """
-    found: dict[Pair, list[Head]] = {pair: [] for pair in pairs}
+    found: dict[Pair, list[Head]] = {}
     if not pairs:
         return found
     values: list[object] = [item for pair in pairs for item in pair]
-    text = _heads_text(len(pairs), qmark=batch.raw.qmark)
+    text = _heads_text(kind, len(pairs), sqlite=batch.raw.qmark)
     rows = batch.scan(text, (*values, queue, limit))
-    for partition, priority, _, *head in sorted(rows):
-        found[Pair(partition, priority)].append(Head(*head))
+    for partition, priority, *head in sorted(rows):
+        found.setdefault(Pair(partition, priority), []).append(Head(*head))
     return found
 
 
 @lru_cache(256)
-def _heads_text(pairs: int, *, qmark: bool) -> str:
-    columns = "r.partition_key, r.priority, r.queued_at, r.run_id, r.task_queue, r.workflow_type, r.next_deadline_at"
+def _heads_text(kind: Kind, pairs: int, *, sqlite: bool) -> str:
+    waiting, key, type_column = SOURCES[kind]
+    activity_id = "{0}activity_id" if kind is Kind.ACTIVITY else "NULL"
+    columns = (
+        f"{{0}}partition_key, {{0}}priority, {{0}}{waiting.since} AS since, {{0}}run_id, "
+        f"{activity_id} AS activity_id, {{0}}task_queue, {{0}}{type_column} AS type, {{0}}next_deadline_at"
+    ).format
+    # On PostgreSQL the index of activities does not have the key: all that joined at the same time would be sorted.
+    order = (waiting.since, *key) if sqlite or kind is Kind.RUN else (waiting.since,)
     line = (
-        "FROM workflow_runs AS h WHERE h.queue = ? AND h.queued_at IS NOT NULL AND h.partition_key = v.column1 "
-        "AND h.priority = v.column2 ORDER BY h.queued_at, h.run_id LIMIT ?"
+        f"FROM {waiting.table} AS h WHERE h.queue = ? AND h.{waiting.condition} "
+        f"AND h.partition_key = v.column1 AND h.priority = v.column2 "
+        f"ORDER BY {', '.join(f'h.{name}' for name in order)} LIMIT ?"
     )
-    if qmark:
+    if sqlite:
         group = ", ".join(["(?, ?)"] * pairs)
+        mine, found = (", ".join(f"{table}.{name}" for name in key) for table in "rh")
         return (
-            f"SELECT {columns} FROM (VALUES {group}) AS v CROSS JOIN workflow_runs AS r "
-            f"ON r.run_id IN (SELECT h.run_id {line})"
+            f"SELECT {columns('r.')} FROM (VALUES {group}) AS v CROSS JOIN {waiting.table} AS r "
+            f"ON ({mine}) IN (SELECT {found} {line})"
         )
     group = ", ".join(["(?::text, ?::bigint)"] * pairs)
-    return (
-        f"SELECT {columns} FROM (VALUES {group}) AS v CROSS JOIN LATERAL "
-        "(SELECT h.partition_key, h.priority, h.queued_at, h.run_id, h.task_queue, h.workflow_type, "
-        f"h.next_deadline_at {line}) AS r"
-    )
+    return f"SELECT r.* FROM (VALUES {group}) AS v CROSS JOIN LATERAL (SELECT {columns('h.')} {line}) AS r"
 
 
 def find_take_overs(

@@ -60,12 +60,23 @@ class WaitingWork:
     """Whether another process has an open query request, for any run."""
     next_activity: int | None = None
     """When the next activity that it could claim becomes (or became) available."""
-    queues: list[str] = field(default_factory=list)
-    """The queues that may have something to admit."""
+    queues: dict[str, bool] = field(default_factory=dict)
+    """The queues that may have something to admit, and whether activities stand in their lines."""
     next_local: int | None = None
     """When the next local one does, of its own runs or of runs without an owner."""
     wanted: int = 0
     """How many of the attempts that it runs are to go on."""
+
+
+# Unfiltered, so that each is one seek: the admission looks at what this worker serves.
+_QUEUES: Final = (
+    "SELECT 'queue', q.queue, CASE WHEN EXISTS (SELECT 1 FROM activity_executions a "
+    "WHERE a.queue = q.queue AND a.status = 'pending') THEN 1 ELSE 0 END "
+    "FROM queues q WHERE (q.paused_at IS NULL AND (EXISTS "
+    "(SELECT 1 FROM workflow_runs r WHERE r.queue = q.queue AND r.queued_at IS NOT NULL) OR EXISTS "
+    "(SELECT 1 FROM activity_executions a WHERE a.queue = q.queue AND a.status = 'pending'))) OR EXISTS "
+    "(SELECT 1 FROM workflow_runs r WHERE r.slot_queue = q.queue AND r.owner_id IS NULL AND r.wake_at <= ?)"
+)
 
 
 def poll_work(
@@ -105,12 +116,8 @@ def poll_work(
             "SELECT 'asked', '', 0 FROM workflow_requests WHERE expires_at > ? AND state = 'open' LIMIT 1"
         )
         values.append(now)
-        # Unfiltered, so that each is one seek: the admission looks at what this worker serves.
-        parts.append(
-            "SELECT 'queue', q.queue, 0 FROM queues q WHERE (q.paused_at IS NULL AND EXISTS "
-            "(SELECT 1 FROM workflow_runs r WHERE r.queue = q.queue AND r.queued_at IS NOT NULL)) OR EXISTS "
-            "(SELECT 1 FROM workflow_runs r WHERE r.slot_queue = q.queue AND r.owner_id IS NULL AND r.wake_at <= ?)"
-        )
+    if types or activities:
+        parts.append(_QUEUES)
         values.append(now)
     if types and neglected_before is not None:
         parts.append(
@@ -144,7 +151,7 @@ def poll_work(
         elif kind == "wanted":
             waiting.wanted = at
         elif kind == "queue":
-            waiting.queues.append(run_id)
+            waiting.queues[run_id] = bool(at)
         elif kind == "local":
             waiting.next_local = at
         else:

@@ -41,12 +41,12 @@ def partitions_not_counted(stack: ExitStack) -> None:
 @bug
 def taken_over_without_room(stack: ExitStack) -> None:
     """Runs that lost their owner go to any worker, however many it has."""
-    right = admission.AdmitRuns._take_over
+    right = admission.AdmitFromQueue._take_over
 
     def wrong(self: Any, batch: Batch, gate: Any, room: int, done: Any) -> None:
-        right(self, batch, replace(gate, partition_worker_concurrency=None), self.limit, done)
+        right(self, batch, replace(gate, partition_worker_concurrency=None), self.taker.runs, done)
 
-    patch(stack, admission.AdmitRuns, "_take_over", wrong)
+    patch(stack, admission.AdmitFromQueue, "_take_over", wrong)
     patch(stack, lines, "count_slots_of", lambda batch, queue, worker_id: 0)
 
 

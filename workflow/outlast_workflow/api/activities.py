@@ -39,6 +39,8 @@ class ActivityCallOptions(LocalActivityCallOptions, total=False):
     """The options of one call. They override those of the declaration and the worker's defaults."""
 
     task_queue: str | None
+    queue: str | None
+    partition_key: str | None
 
 
 @overload
@@ -136,7 +138,8 @@ def execute_local_activity(  # type: ignore[misc]  # as above
 
     It is recorded, timed and retried like any other activity, but only the worker that owns the run executes it,
     whatever its task queue. If that worker dies, the run's next owner executes it again. Parameters and errors are
-    those of :func:`execute_activity`, without ``task_queue``. Each worker of the workflow must have the activity.
+    those of :func:`execute_activity`, without ``task_queue``, ``queue`` and ``partition_key``. Each worker of the
+    workflow must have the activity.
     """
     return _schedule(activity, args, result_type, options, local=True)
 

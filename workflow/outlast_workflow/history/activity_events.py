@@ -23,6 +23,8 @@ class ActivityScheduled(Event):
     local: bool | None = None
     headers: dict[str, Any] | None = None
     summary: str | None = None
+    queue: str | None = None
+    partition_key: str | None = None
 
     def signature(self) -> tuple[Any, ...]:
         """Return what replay compares; for a local activity also that it is local."""

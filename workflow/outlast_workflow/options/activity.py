@@ -15,6 +15,8 @@ from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.options.validation import (
     timeout_seconds,
     valid_cancellation_type,
+    validate_partition_key,
+    validate_queue,
     validate_summary,
     validate_task_queue,
 )
@@ -47,6 +49,9 @@ class ActivityOptions(Value):
             :class:`CancellationType`.
         summary: What the call does, in at most 200 characters of plain text, shown to everybody and not encoded by
             codecs.
+        queue: The queue that decides when each attempt begins. It waits there in line, and holds a slot of the queue
+            while it runs. Somebody must have defined the queue.
+        partition_key: Its partition of the queue, for example a tenant or an API key. Partitions take turns.
 
     Timeouts take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
 
@@ -60,7 +65,9 @@ class ActivityOptions(Value):
         "heartbeat_timeout",
         "heartbeat_us",
         "is_bounded",
+        "partition_key",
         "priority",
+        "queue",
         "retry_policy",
         "schedule_to_close_timeout",
         "schedule_to_close_us",
@@ -81,6 +88,8 @@ class ActivityOptions(Value):
         "priority",
         "cancellation_type",
         "summary",
+        "queue",
+        "partition_key",
     )
 
     task_queue: str | None
@@ -92,6 +101,8 @@ class ActivityOptions(Value):
     priority: int | None
     cancellation_type: CancellationType | None
     summary: str | None
+    queue: str | None
+    partition_key: str | None
     schedule_to_start_us: int | None
     start_to_close_us: int | None
     schedule_to_close_us: int | None
@@ -112,6 +123,8 @@ class ActivityOptions(Value):
         priority: int | None = None,
         cancellation_type: CancellationType | str | None = None,
         summary: str | None = None,
+        queue: str | None = None,
+        partition_key: str | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -135,6 +148,8 @@ class ActivityOptions(Value):
             None if priority is None else valid_priority(priority),
             None if cancellation_type is None else valid_cancellation_type(cancellation_type),
             None if summary is None else validate_summary(summary),
+            None if queue is None else validate_queue(queue),
+            None if partition_key is None else validate_partition_key(partition_key),
         )
 
     def _fill(
@@ -145,6 +160,8 @@ class ActivityOptions(Value):
         priority: int | None,
         cancellation_type: CancellationType | None,
         summary: str | None,
+        queue: str | None = None,
+        partition_key: str | None = None,
     ) -> None:
         values: dict[str, Any] = {
             "cancellation_type": cancellation_type,
@@ -152,6 +169,8 @@ class ActivityOptions(Value):
             "retry_policy": retry_policy,
             "priority": priority,
             "summary": summary,
+            "queue": queue,
+            "partition_key": partition_key,
             "_snapshot": None,
         }
         for name, seconds in timeouts.items():
@@ -228,6 +247,15 @@ class ActivityOptions(Value):
     def with_summary(self, summary: str | None) -> Self:
         """Return a copy with another summary."""
         return self.replace(summary=summary)
+
+    def with_queue(self, queue: str | None, partition_key: str | None = None) -> Self:
+        """Return a copy with another queue and partition of it; ``None`` for no queue.
+
+        Args:
+            queue: The queue that decides when each attempt begins.
+            partition_key: Its partition of the queue.
+        """
+        return self.replace(queue=queue, partition_key=partition_key)
 
 
 def _timeout(field: str, value: Any) -> int | float | None:

@@ -184,10 +184,14 @@ class ActivityCalls:
         try:
             if signature is not None:
                 signature.check(args)
+            if local and options.queue is not None:
+                raise _queued_locally(activity_type)
             if self.default_options is not None:
                 options = self.default_options.merged(options)
             if not (options.is_bounded or run.execution_deadline_at or run.run_deadline_at):
                 raise _unbounded(activity_type)
+            if options.partition_key is not None and options.queue is None:
+                raise _partition_of_nothing(activity_type)
             payload = self.converter.encode_args(args, signature, activity_type)
             checked = checked_headers(headers) if headers else None
         except (WorkflowTaskError, InvalidOptionError) as error:
@@ -204,6 +208,8 @@ class ActivityCalls:
             local,
             headers=checked,
             summary=options.summary,
+            queue=None if local else options.queue,
+            partition_key=None if local else options.partition_key,
         )
 
     def give_up(self, future: ActivityFuture[Any]) -> bool:
@@ -258,6 +264,20 @@ class ActivityCalls:
         future = self.open.pop(event.command_id, None)
         if future is not None:
             future.cancel()
+
+
+def _queued_locally(activity_type: str) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"local activity {activity_type} runs at once where its workflow does, so no queue can hold it back: leave "
+        "queue out, or call it as an activity that is not local",
+        field="queue",
+    )
+
+
+def _partition_of_nothing(activity_type: str) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"partition_key of activity {activity_type} needs a queue: give queue= as well", field="partition_key"
+    )
 
 
 def _unbounded(activity_type: str) -> DurableCallError:

@@ -27,7 +27,7 @@ _SHOWN: Final[dict[str, str]] = {
     "ActivityCancelled": "command_id by",
     "ActivityCompleted": "command_id attempt",
     "ActivityFailed": "command_id failure attempt retry_state",
-    "ActivityScheduled": "command_id activity_type task_queue options priority local summary",
+    "ActivityScheduled": "command_id activity_type task_queue options priority local summary queue partition_key",
     "ActivityTimedOut": "command_id timeout_kind deadline_at failure attempt retry_state",
     "ChildWorkflowCancelRequested": "command_id workflow_id run_id",
     "ChildWorkflowCancelled": "command_id reason",

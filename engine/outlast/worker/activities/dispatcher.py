@@ -4,9 +4,11 @@ An activity gets here in one of two ways:
 
 * *Eagerly*: the workflow task that scheduled it ran here, a slot was free, and its row was written as running.
 * *Claimed*: its row was pending, and this worker claims it. Claims go through the journal like every other write; one
-  is made only if an activity is known to wait and a slot is free.
+  is made only if an activity is known to wait and a slot is free. An activity of a queue is claimed by an admission
+  (:mod:`outlast.worker.runs.admitter`), and never started eagerly.
 
-A rate limit of the worker holds for both ways: what it does not let start eagerly waits in its row.
+Free slots are offered to plain claims and to admissions in turns. A rate limit of the worker holds for all of these:
+what it does not let start eagerly waits in its row.
 
 *Local* activities run only on the worker that owns their run. They start eagerly whatever their task queue, in slots
 that others leave free and in some slots of their own. A retry waits like any other, but only the owner of its run
@@ -84,6 +86,11 @@ class ActivityDispatcher:
         self._on_run_claimed = on_run_claimed
         self.on_room: Callable[[], None] | None = None
         """Called when there may be :attr:`room` again; set by the run claimer while it waits for it."""
+        self.on_slots: Callable[[], None] | None = None
+        """Called once when a slot may be free; set by the admitter while activities of queues wait for one."""
+        self.on_queued: Callable[[ActivityRow], None] | None = None
+        """Called with each activity of a queue that this process has written; set by the admitter."""
+        self._queues_first = False
         self.heartbeats = heartbeats
         self._on_result = on_result
         self._clock = runtime.environment.clock
@@ -137,6 +144,7 @@ class ActivityDispatcher:
         return (
             event.activity_type in self.types
             and event.task_queue in self.queues
+            and event.queue is None
             and not self.queued.waiting
             and not self._stopping
             and self._reserve()
@@ -174,9 +182,11 @@ class ActivityDispatcher:
         """Claim what a batch of this process left pending, and notify handlers whose attempt it ended or cancelled."""
         worker_id = self.settings.worker_id
         for row in committed.activities:
+            if row.queue is not None and self.on_queued is not None:
+                self.on_queued(row)
             if row.status == "pending":
                 self.runner.request_stop(row.run_id, row.activity_id, row.attempt, "timed_out")
-                if row.activity_type in self.types:
+                if row.activity_type in self.types and row.queue is None:
                     if row.local:
                         self.local.expect(row.available_at)
                     elif row.task_queue in self.queues:
@@ -254,7 +264,21 @@ class ActivityDispatcher:
 
     def _rate_allows(self) -> None:
         self._once_rate_allows = None
+        self._offer_slots()
+
+    def _offer_slots(self) -> None:
+        """Offer free slots to pending activities and to queues, in turns, then to runs."""
+        on_slots, self.on_slots = self.on_slots, None
+        queues_first = self._queues_first
+        if on_slots is not None:
+            self._queues_first = not queues_first
+            if queues_first:
+                on_slots()
         self.queued.claim()
+        if on_slots is not None and not queues_first:
+            on_slots()
+        if self.on_room is not None and not self.queued.waiting:
+            self.on_room()
 
     def _reserve(self, n: int = 1) -> bool:
         """Reserve slots, and the right to start in them, all or none; return whether there were enough."""
@@ -271,6 +295,28 @@ class ActivityDispatcher:
         if self._rate is not None:
             self._rate.give_back(n)
 
+    # --- admitting --------------------------------------------------------------------------------------------------
+
+    def take_slots(self, most: int) -> int:
+        """Reserve slots for activities that are about to be admitted; return how many, ``most`` at most."""
+        if self._stopping or not self.types:
+            return 0
+        wanted = min(self._free(), most)
+        return wanted if wanted > 0 and self._reserve(wanted) else 0
+
+    def start_admitted(self, claimed: Sequence[Claimed], reserved: int) -> None:
+        """Start what was admitted, and release the slots that were reserved for more.
+
+        Args:
+            claimed: The activities.
+            reserved: How many slots were reserved.
+        """
+        for found in claimed:
+            self._start_claimed(found)
+        if reserved > len(claimed):
+            self._release(reserved - len(claimed))
+            self._offer_slots()
+
     def _claim(self, wanted: int) -> ClaimActivities:
         return ClaimActivities(self.settings.worker_id, sorted(self.queues), self.types, wanted)
 
@@ -279,7 +325,9 @@ class ActivityDispatcher:
         return ClaimLocalActivities(worker_id, queues, self.types, wanted, self.workflow_types)
 
     def _claimed(self, change: ClaimActivities, claimed: list[Claimed]) -> None:
-        if self.on_room is not None and not self.queued.waiting:
+        if self.on_slots is not None:
+            self._offer_slots()
+        elif self.on_room is not None and not self.queued.waiting:
             self.on_room()
         for found in claimed:
             self._start_claimed(found)
@@ -336,7 +384,9 @@ class ActivityDispatcher:
             self._end(task, outcome)
         if self.local.waiting:
             self.local.claim()
-        if self.queued.waiting:
+        if self.on_slots is not None:
+            self._offer_slots()
+        elif self.queued.waiting:
             self.queued.claim()
         elif self.on_room is not None:
             self.on_room()

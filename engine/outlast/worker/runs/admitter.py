@@ -1,9 +1,10 @@
-"""The run admitter: lets runs out of the lines of queues, as far as this worker and the queues have room.
+"""The admitter: lets runs and activities out of the lines of queues, as far as this worker and the queues have room.
 
-It looks at a queue when this process has put a run in its line, when a run of it has ended here, when another process
-may have written, when a rate allows the next admission, and once a second as the poller does for everything. A look is
-one change (:mod:`outlast_runs.admission`). The worker's room is that of its claims: no more runs than free activity
-slots, less those that were claimed and are not running yet.
+It looks at a queue when this process has put something in its line, when something of it has ended here, when another
+process may have written, when a rate allows the next admission or a retry is due, and once a second as the poller does
+for everything. A look is one change (:mod:`outlast_runs.admission`). The worker's room for runs is that of its claims:
+no more runs than free activity slots, less those that were claimed and are not running yet. Its room for activities is
+its free slots. A look reserves them, so it gets them only where activities are known to stand in line.
 
 Where more partitions have a line than one look sees and none of them has room, the looks go on around the rotation. A
 whole rotation that admitted nothing is followed by a pause of ten times as long as it took, so that however many
@@ -18,12 +19,16 @@ from functools import partial
 from typing import Final
 
 from outlast.runtime.runtime import Runtime
+from outlast.worker.activities.claimer import MOST_ACTIVITIES_CLAIMED
+from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast.worker.runs.claimer import MOST_RUNS_CLAIMED, RunClaimer
 from outlast.worker.runs.loader import RunLoader
 from outlast.worker.runs.ready_queue import ReadyQueue
 from outlast.worker.settings import WorkerSettings
-from outlast_runs.admission import Admission, AdmitRuns, Position
-from outlast_store.schema.rows import RunRow
+from outlast_runs.admission import Admission, AdmitFromQueue, Position, Taker
+from outlast_store.queues.lines import Kind
+from outlast_store.schema.rows import ActivityRow, RunRow
+from outlast_workflow.primitives.enums import ActivityStatus
 
 logger = logging.getLogger("outlast.worker")
 
@@ -39,26 +44,29 @@ LONGEST_PAUSE_S: Final = 1.0
 class _Line:
     """What the admitter knows of one queue."""
 
-    __slots__ = ("again", "began_at", "paused_until", "position", "timer")
+    __slots__ = ("again", "began_at", "has_activities", "paused_until", "position", "timer")
 
     def __init__(self) -> None:
         self.again = False
         """Whether there was news during the look that is under way."""
+        self.has_activities = False
+        """Whether activities are known to stand in it."""
         self.position: Position | None = None
         self.began_at = 0.0
         self.paused_until = 0.0
         self.timer: asyncio.TimerHandle | None = None
 
 
-class RunAdmitter:
-    """Admits runs of queues for one worker and has them loaded; one look at a time, the queues in turns.
+class Admitter:
+    """Admits from queues for one worker, and has runs loaded and activities started; one look at a time, in turns.
 
     Args:
         runtime: Where the admissions are written.
         settings: The worker's settings.
         types: The workflow types that the worker runs.
-        claimer: Knows how much room there is.
-        loader: Loads what was admitted.
+        dispatcher: Has the slots of activities, and starts those that were admitted.
+        claimer: Knows how much room there is for runs.
+        loader: Loads the runs that were admitted.
         ready_queue: Keeps what is due later.
     """
 
@@ -67,6 +75,7 @@ class RunAdmitter:
         runtime: Runtime,
         settings: WorkerSettings,
         types: frozenset[str],
+        dispatcher: ActivityDispatcher,
         claimer: RunClaimer,
         loader: RunLoader,
         ready_queue: ReadyQueue,
@@ -74,6 +83,7 @@ class RunAdmitter:
         self._runtime = runtime
         self._settings = settings
         self._types = types
+        self._dispatcher = dispatcher
         self._claimer = claimer
         self._loader = loader
         self._ready_queue = ready_queue
@@ -81,8 +91,11 @@ class RunAdmitter:
         self._turns: dict[str, None] = {}
         """The queues that are to be looked at, in order."""
         self._looking: str | None = None
+        self._short_of: dict[Kind, dict[str, None]] = {Kind.RUN: {}, Kind.ACTIVITY: {}}
+        """The queues that are to be looked at once there is room for such."""
         self._stopped = False
-        claimer.on_room.append(self._look)
+        claimer.on_room.append(self._has_room)
+        dispatcher.on_queued = self.on_activity
 
     def on_commit(self, run: RunRow) -> None:
         """Look at the queue of a run that this process has written, if that may let somebody out of its line."""
@@ -92,6 +105,17 @@ class RunAdmitter:
         elif run.owner_id is None and run.slot_queue is not None and run.wake_at is not None:
             self._ready_queue.call_at(max(run.wake_at, run.not_before), partial(self.news, run.queue))
 
+    def on_activity(self, row: ActivityRow) -> None:
+        """Look at the queue of an activity that this process has written, if that may let something out of its line."""
+        assert row.queue is not None
+        if row.status == ActivityStatus.PENDING:
+            self._line(row.queue).has_activities = True
+            if row.available_at > self._runtime.environment.clock.now():
+                self._ready_queue.call_at(row.available_at, partial(self.news, row.queue))
+        # A deferred attempt has left its worker.
+        if row.status != ActivityStatus.RUNNING or row.claimed_by is None:
+            self.news(row.queue)
+
     def news(self, queue: str) -> None:
         """Look at a queue in which something has changed."""
         line = self._lines.get(queue)
@@ -99,20 +123,42 @@ class RunAdmitter:
             line.paused_until = 0.0
         self.look(queue)
 
-    def look(self, queue: str) -> None:
-        """Admit from a queue what there is room for."""
+    def look(self, queue: str, *, activities: bool = False) -> None:
+        """Admit from a queue what there is room for.
+
+        Args:
+            queue: The queue.
+            activities: Whether activities are known to stand in its line.
+        """
         queues = self._settings.queues
         if self._stopped or (queues is not None and queue not in queues):
             return
-        line = self._lines.get(queue)
-        if line is None:
-            line = self._lines[queue] = _Line()
+        line = self._line(queue)
+        line.has_activities |= activities
         if queue == self._looking:
             # The look under way may have missed what is there now.
             line.again = True
         elif self._runtime.environment.clock.monotonic() >= line.paused_until:
             self._turns[queue] = None
             self._look()
+
+    def _line(self, queue: str) -> _Line:
+        line = self._lines.get(queue)
+        if line is None:
+            line = self._lines[queue] = _Line()
+        return line
+
+    def _has_room(self, *, anyway: bool = False) -> None:
+        """Look at the queues whose runs wait for room."""
+        self._turns |= self._short_of[Kind.RUN]
+        self._short_of[Kind.RUN].clear()
+        self._look(anyway=anyway)
+
+    def _has_slots(self) -> None:
+        """Look at the queues whose activities wait for a slot."""
+        self._turns |= self._short_of[Kind.ACTIVITY]
+        self._short_of[Kind.ACTIVITY].clear()
+        self._look()
 
     def _look(self, *, anyway: bool = False) -> None:
         """Look at the queue whose turn it is.
@@ -122,27 +168,61 @@ class RunAdmitter:
         """
         if self._looking is not None or not self._turns or self._stopped or self._claimer.paused:
             return
-        limit = MOST_RUNS_CLAIMED if anyway else self._claimer.limit
-        if limit <= 0:
-            self._claimer.wait_for_room()
-            return
-        queue = next(iter(self._turns))
-        del self._turns[queue]
+        runs = MOST_RUNS_CLAIMED if anyway and self._types else max(self._claimer.limit, 0)
+        for queue in list(self._turns):
+            del self._turns[queue]
+            line = self._lines[queue]
+            slots = self._dispatcher.take_slots(MOST_ACTIVITIES_CLAIMED) if line.has_activities else 0
+            if runs or slots:
+                self._submit(queue, line, runs, slots)
+                return
+            self._wait_for(Kind.RUN, queue)
+            if line.has_activities:
+                self._wait_for(Kind.ACTIVITY, queue)
+
+    def _submit(self, queue: str, line: _Line, runs: int, slots: int) -> None:
+        """Look at a queue.
+
+        Args:
+            queue: The queue.
+            line: What is known of it.
+            runs: How many runs there is room for.
+            slots: How many slots were reserved for activities.
+        """
+        settings = self._settings
         self._looking = queue
-        line, settings = self._lines[queue], self._settings
         line.again = False
         if line.timer is not None:
             line.timer.cancel()
             line.timer = None
         if line.position is None:
             line.began_at = self._runtime.environment.clock.monotonic()
-        change = AdmitRuns(
-            queue, settings.worker_id, sorted(settings.task_queues), self._types, limit, line.position
+        taker = Taker(
+            settings.worker_id,
+            sorted(settings.task_queues),
+            workflows=self._types,
+            activities=self._dispatcher.types,
+            runs=runs,
+            slots=slots,
         )
-        self._runtime.journal.submit(change, partial(self._looked, queue, line))
+        change = AdmitFromQueue(queue, taker, line.position)
+        self._runtime.journal.submit(change, partial(self._looked, queue, line, slots))
+
+    def _wait_for(self, kind: Kind, queue: str) -> None:
+        """Look at a queue again once there is room for runs, or a slot for activities.
+
+        Args:
+            kind: Which of them.
+            queue: The queue.
+        """
+        self._short_of[kind][queue] = None
+        if kind is Kind.ACTIVITY:
+            self._dispatcher.on_slots = self._has_slots
+        elif self._types:
+            self._claimer.wait_for_room()
 
     def _looked(
-        self, queue: str, line: _Line, admission: Admission | None, error: BaseException | None
+        self, queue: str, line: _Line, slots: int, admission: Admission | None, error: BaseException | None
     ) -> None:
         self._looking = None
         if admission is None:
@@ -150,6 +230,7 @@ class RunAdmitter:
             logger.debug("nothing could be admitted from queue %s: %s", queue, error)
         else:
             self._admitted(queue, line, admission)
+        self._dispatcher.start_admitted(admission.activities if admission is not None else (), slots)
         self._look()
 
     def _admitted(self, queue: str, line: _Line, admission: Admission) -> None:
@@ -161,6 +242,7 @@ class RunAdmitter:
             else:
                 self._loader.hand_in((run, history))
         line.position = admission.position
+        self._note_kinds(queue, line, admission)
         if admission.busy:
             wait = LOOK_AGAIN_AFTER_S * (1 + JITTER * (self._runtime.environment.random.random() - 0.5))
             self._later(queue, line, wait)
@@ -169,10 +251,21 @@ class RunAdmitter:
         else:
             self._rest(queue, line, admission)
 
+    def _note_kinds(self, queue: str, line: _Line, admission: Admission) -> None:
+        """Note what stands in line; look again where there was no room for it, once there is."""
+        for kind in admission.short_of:
+            if kind is Kind.ACTIVITY and not line.has_activities:
+                # It was not known before, so this look had no slots for it.
+                self._turns[queue] = None
+            else:
+                self._wait_for(kind, queue)
+        if admission.waiting is not None:
+            line.has_activities = Kind.ACTIVITY in admission.waiting
+
     def _rest(self, queue: str, line: _Line, admission: Admission) -> None:
         """Wait for news, or until a rate allows the next admission."""
         clock = self._runtime.environment.clock
-        if not admission.runs:
+        if not admission.count:
             now = clock.monotonic()
             line.paused_until = now + min(PAUSE_PER_ROTATION * (now - line.began_at), LONGEST_PAUSE_S)
         if admission.next_at is not None:

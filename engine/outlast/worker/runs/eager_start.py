@@ -16,6 +16,7 @@ from outlast.worker.runs.task_builder import Decider
 from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast_runs.start import Started, StartRun
 from outlast_store.database.driver_errors import lasts
+from outlast_workflow.errors import QueueNotFoundError
 from outlast_workflow.loop.keyboard import is_ctrl_c
 
 logger = logging.getLogger("outlast.worker")
@@ -109,10 +110,12 @@ class EagerStarts:
             self._cache.discard(cached_run)
         else:
             self._tasks.carry_on(cached_run, value.applied, eager)
-        if lasts(error):
+        # A run that is started eagerly has no queue of its own: it is an activity's that nobody has defined.
+        if lasts(error) or isinstance(error, QueueNotFoundError):
             logger.debug(
-                "the first workflow task of %s cannot be written; it is started without it",
+                "the first workflow task of %s cannot be written; it is started without it: %s",
                 change.run.workflow_id,
+                error,
             )
             self._start_alone(change, callback)
             return

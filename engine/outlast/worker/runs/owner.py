@@ -12,7 +12,7 @@ part                                        job
 :mod:`~outlast.worker.runs.catch_up`        reads what others wrote to a cached run
 :mod:`~outlast.worker.runs.restorer`        loads runs and replays them
 :mod:`~outlast.worker.runs.claimer`         claims runs without an owner, steals neglected ones
-:mod:`~outlast.worker.runs.admitter`        admits runs from queues
+:mod:`~outlast.worker.runs.admitter`        admits runs, and activities, from queues
 :mod:`~outlast.worker.runs.query_answers`   answers queries
 ==========================================  ============================================================
 """
@@ -24,7 +24,7 @@ from functools import partial
 
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
-from outlast.worker.runs.admitter import RunAdmitter
+from outlast.worker.runs.admitter import Admitter
 from outlast.worker.runs.cache import RunCache
 from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.catch_up import CatchUp
@@ -99,8 +99,14 @@ class RunOwner:
             restored=self._restored,
         )
         self.run_claimer = RunClaimer(runtime, settings, served.types, dispatcher, self._restorer.loader)
-        self.admitter = RunAdmitter(
-            runtime, settings, served.types, self.run_claimer, self._restorer.loader, self.ready_queue
+        self.admitter = Admitter(
+            runtime,
+            settings,
+            served.types,
+            dispatcher,
+            self.run_claimer,
+            self._restorer.loader,
+            self.ready_queue,
         )
         self.types = served.types
         # Bound once: these calls are passed on without another one.

@@ -27,7 +27,7 @@ from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_runs.workflow_task import Applied
 from outlast_store.database.driver_errors import lasts
 from outlast_store.schema.rows import RunRow
-from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
+from outlast_workflow.errors import JournalClosedError, QueueNotFoundError, RefusedError, StructuralLimitError
 from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.run.handler_tasks import SpoiledMachine
@@ -220,8 +220,8 @@ class WorkflowTasks:
                 self._locked_closer.close(run)
             elif error.reason not in ("fenced", "unknown_run"):
                 self._load(run.run_id)
-        elif error is not None and lasts(error):
-            # Time does not mend it, so it counts as a failed task and shows in the run's description.
+        elif error is not None and (lasts(error) or isinstance(error, QueueNotFoundError)):
+            # Somebody must mend it, so it counts as a failed task and shows in the run's description.
             self._failures.record(run, error)
         elif not isinstance(error, JournalClosedError):
             logger.warning("a workflow task of run %s could not be committed: %s", run.run_id, error)
