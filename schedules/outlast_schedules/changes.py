@@ -289,6 +289,8 @@ class TriggerSchedule(StartingChange):
     ) -> None:
         start = Start(row, environment.clock.now(), workflow_id, environment)
         super().__init__(row, [start], latest_run_id)
+        # Another process may have started one since the row was read.
+        self.needs_locks = True
         self.overlap = overlap
 
     def apply(self, batch: Batch) -> Triggered:
@@ -307,7 +309,7 @@ class TriggerSchedule(StartingChange):
         before = lock_schedule(batch, schedule_id)
         if before is None:
             raise ScheduleNotFoundError(schedule_id)
-        last: RunRow | None = self.last_run(batch)
+        last: RunRow | None = self.last_run(batch, before)
         is_open = last is not None and last.is_open
         if last is not None and is_open and self.overlap is Overlap.SKIP:
             raise WorkflowAlreadyStartedError(last.workflow_id, run_id=last.run_id, status=last.status)

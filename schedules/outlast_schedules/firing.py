@@ -41,6 +41,8 @@ LOOK_AGAIN_US: Final = 1_000_000
 
 _ROOM: Final = {Overlap.BUFFER_ONE: 1, Overlap.BUFFER_ALL: MOST_BUFFERED}
 """How many slots may wait under the policies that let them."""
+_REPLACING: Final = frozenset({Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER})
+"""The policies under which a slot takes the place of the workflow that is open."""
 _FAILED: Final = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT})
 
 
@@ -128,11 +130,21 @@ class StartingChange(BaseChange):
             if start.run.queue is not None:
                 check_queue(batch, start.run.queue)
 
-    def last_run(self, batch: Batch) -> RunRow | None:
-        """Return the latest run of the chain that was started last; ``None`` where there is none any more."""
-        if self.latest_run_id is None:
+    def last_run(self, batch: Batch, row: ScheduleRow) -> RunRow | None:
+        """Return the latest run of the chain that was started last; ``None`` where there is none any more.
+
+        Args:
+            batch: The batch.
+            row: The schedule as it is now.
+        """
+        run_id = self.latest_run_id
+        if row.last_first_run_id != self.row.last_first_run_id and row.last_first_run_id is not None:
+            # It has started another since it was read.
+            run_id = row.last_first_run_id
+            batch.more_runs([run_id])
+        if run_id is None:
             return None
-        run = batch.run(self.latest_run_id)
+        run = batch.run(run_id)
         while run is not None and run.next_run_id is not None:
             batch.more_runs([run.next_run_id])
             run = batch.run(run.next_run_id)
@@ -219,7 +231,7 @@ class FireSchedule(StartingChange):
     def apply(self, batch: Batch) -> FiredSlots | None:
         """Return what became of the slots; ``None`` where another process came first."""
         self.check_queue(batch)
-        row, last = self.row.copy(), self.last_run(batch)
+        row, last = self.row.copy(), self.last_run(batch, self.row)
         fired = FiredSlots(row.schedule_id, batch.now)
         if (
             row.pause_on_failure
@@ -232,7 +244,7 @@ class FireSchedule(StartingChange):
             fired.paused_by = last.workflow_id
             return fired if write_schedule(batch, row, self.row) else None
         plan = _Plan(row, last is not None and last.is_open, list(self.buffered), batch.now)
-        plan.taken = {
+        plan.free = {
             start.slot: start for start in self.starts if batch.instance(start.run.workflow_id) is None
         }
         plan.decide(self.due)
@@ -269,7 +281,7 @@ class _Plan:
         self.buffered = buffered
         self.now = now
         self.overlap = Overlap(row.overlap)
-        self.taken: dict[int, Start] = {}
+        self.free: dict[int, Start] = {}
         """What can be started: the slots whose workflow id is free."""
         self.begin: set[int] = set()
         self.skipped = 0
@@ -285,7 +297,7 @@ class _Plan:
             self._note(due.last_missed, "missed", missed=due.missed)
         if row.remaining_runs == 0:
             self._drop_buffered()
-        elif self.buffered and not self.open:
+        elif self.buffered and not self.open and not (due.slots and self.overlap in _REPLACING):
             self._start(self.buffered.pop(0))
         # Where the schedule is used up, the rest stays undecided, and a higher limit goes on from here.
         decided_until = row.decided_until if due.last_missed is None else due.last_missed
@@ -305,24 +317,35 @@ class _Plan:
             row.next_look_at = again if row.next_look_at is None else min(row.next_look_at, again)
 
     def _decide(self, slot: int, *, newest: bool) -> None:
-        if not self.open or self.overlap is Overlap.ALLOW_ALL:
+        if self.overlap in _REPLACING:
+            self._replace(slot, newest=newest)
+        elif self.overlap is Overlap.ALLOW_ALL or not (self.open or self.buffered):
             self._start(slot)
         elif len(self.buffered) < min(_ROOM.get(self.overlap, 0), self.row.remaining_runs or MOST_BUFFERED):
-            self._buffer(slot)
-        elif self.overlap is Overlap.TERMINATE_OTHER and newest and not self.begin:
-            self.end = Overlap.TERMINATE_OTHER
-            self._start(slot)
-        elif self.overlap is Overlap.CANCEL_OTHER and newest and not self.begin:
-            self.end = Overlap.CANCEL_OTHER
-            self._drop_buffered()
             self._buffer(slot)
         else:
             self._skip(slot, "skipped")
 
+    def _replace(self, slot: int, *, newest: bool) -> None:
+        """Let a slot take the place of what is open and of what waits; of several only the newest does."""
+        if not newest:
+            self._skip(slot, "skipped")
+            return
+        if slot not in self.free:
+            self._skip(slot, "existing")
+            return
+        self._drop_buffered()
+        if self.open:
+            self.end = self.overlap
+        if self.open and self.overlap is Overlap.CANCEL_OTHER:
+            self._buffer(slot)
+        else:
+            self._start(slot)
+
     def _start(self, slot: int) -> None:
         """Start a slot, unless its workflow id is taken."""
         row = self.row
-        start = self.taken.get(slot)
+        start = self.free.get(slot)
         if start is None:
             self._skip(slot, "existing")
             return

@@ -10,7 +10,7 @@ import pytest
 from tests.engine import answerers, family, programs, talkers
 from tests.queued import write_queue
 
-from outlast import workflow
+from outlast import Every, workflow
 from outlast.errors import UpdateRejectedError
 from outlast.testing import TestEnvironment, check_database
 from outlast_workflow.errors.child import ChildWorkflowError
@@ -121,8 +121,18 @@ async def _begin(env: TestEnvironment) -> None:
         await start(programs.Sleeper.run, LONG, id=workflow_id, options=through)
     later = StartOptions(queue="slow", start_delay=MOST_S)
     await start(programs.Sleeper.run, LONG, id="delayed", options=later)
+    await _schedule(env)
     for policy in ("terminate", "request_cancel", "abandon"):
         await start(leaving, policy, id=f"left to {policy}")
+
+
+async def _schedule(env: TestEnvironment) -> None:
+    create, sleeper = env.client.schedules.create, programs.Sleeper.run
+    every = await create("every second", sleeper, LONG, spec=Every(1), overlap="allow_all", max_runs=9)
+    await every.trigger(request_id="once")
+    await create("buffering", sleeper, LONG, spec=Every(1), overlap="buffer_all")
+    await create("resting", sleeper, LONG, spec=Every(1), paused=True)
+    await create("to come", sleeper, LONG, spec=Every(3600))
 
 
 async def _speak(env: TestEnvironment) -> None:

@@ -13,6 +13,7 @@ from tests.testing import (
     planted_queues,
     planted_requests,
     planted_runs,
+    planted_schedules,
     planted_waking,
 )
 from tests.testing.planting import Planted, copy_of, rules, run_of, seen_by, violations
@@ -26,6 +27,7 @@ from outlast.testing.invariants import (
     parents,
     queues,
     requests,
+    schedules,
     waking,
 )
 from outlast_store.database.sql_text import fetch
@@ -38,6 +40,7 @@ PLANTED: dict[ModuleType, Planted] = {
     parents: planted_parents.PLANTED,
     queues: planted_queues.PLANTED,
     requests: planted_requests.PLANTED,
+    schedules: planted_schedules.PLANTED,
     waking: planted_waking.PLANTED,
 }
 """By the file of the checker whose rules it breaks."""

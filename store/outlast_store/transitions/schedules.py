@@ -13,7 +13,7 @@ _COLUMNS: Final = columns_of(tables.schedules)
 _INSERT: Final = (
     f"INSERT INTO schedules ({', '.join(_COLUMNS)}) VALUES ({marks(_COLUMNS)}) ON CONFLICT DO NOTHING"
 )
-_UPDATE: Final = "UPDATE schedules SET {} WHERE schedule_id = ? AND version = ?"
+_UPDATE: Final = "UPDATE schedules SET {} WHERE schedule_id = ? AND version = ? AND created_at = ?"
 _DELETE: Final = "DELETE FROM schedules WHERE schedule_id = ?"
 
 
@@ -32,7 +32,7 @@ def insert_schedule(batch: Batch, row: ScheduleRow) -> bool:
 
 
 def write_schedule(batch: Batch, row: ScheduleRow, before: ScheduleRow) -> bool:
-    """Write what changed in a schedule; return whether it was still in the version that the change was made from.
+    """Write what changed in a schedule; return whether it was still the one that the change was made from.
 
     Args:
         batch: The batch.
@@ -43,7 +43,9 @@ def write_schedule(batch: Batch, row: ScheduleRow, before: ScheduleRow) -> bool:
     was = vars(before)
     changed = {name: value for name, value in vars(row).items() if value != was[name]}
     text = _UPDATE.format(", ".join(f"{name} = ?" for name in changed))
-    written = batch.execute(text, (*changed.values(), before.schedule_id, before.version)) == 1
+    # A schedule that was deleted and created again has the same versions, and is another.
+    guard = (before.schedule_id, before.version, before.created_at)
+    written = batch.execute(text, (*changed.values(), *guard)) == 1
     if written and row.next_look_at is not None:
         batch.note_due(row.next_look_at)
     return written

@@ -22,10 +22,19 @@ from outlast.testing.invariants.chains import check_chains, check_instances, is_
 from outlast.testing.invariants.parents import ENDS, check_parents
 from outlast.testing.invariants.queues import check_queued, run_deadline_of
 from outlast.testing.invariants.requests import check_requests, check_signals_applied
+from outlast.testing.invariants.schedules import check_schedules
 from outlast.testing.invariants.waking import check_awake
 from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.schema import tables
-from outlast_store.schema.rows import ActivityRow, AttemptRow, FailureRow, InstanceRow, RequestRow, RunRow
+from outlast_store.schema.rows import (
+    ActivityRow,
+    AttemptRow,
+    FailureRow,
+    InstanceRow,
+    RequestRow,
+    RunRow,
+    ScheduleRow,
+)
 from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
@@ -119,6 +128,7 @@ class _Checker:
             self.indexed[run_id].add((name, value))
         self.requests = [RequestRow(*row) for row in _all(connection, tables.workflow_requests)]
         self.requests_of: dict[str, list[RequestRow]] = defaultdict(list)
+        self.schedules = [ScheduleRow(*row) for row in _all(connection, tables.schedules)]
         for request in self.requests:
             self.requests_of[request.run_id].append(request)
 
@@ -156,6 +166,8 @@ class _Checker:
         for where, what in check_attributes(self.runs, histories, self.indexed):
             self.say(where, what)
         for where, what in check_requests(self.requests, self.runs, histories, deleting=self.deleting):
+            self.say(where, what)
+        for where, what in check_schedules(self.schedules, self.runs, histories):
             self.say(where, what)
         return self.violations
 
