@@ -37,6 +37,6 @@ class WriteQueue(BaseChange):
             )
 
 
-async def write_queue(journal: Journal, name: str = "q", **limits: int | None) -> None:
+async def write_queue(journal: Journal, name: str = "q", /, **limits: int | None) -> None:
     """Make a queue, or give one that is there other limits."""
     await journal.apply(WriteQueue(name, limits))

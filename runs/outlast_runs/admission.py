@@ -205,6 +205,8 @@ class AdmitFromQueue(BaseChange):
             admission.more = bound or (cut and 0 < len(dealt.chosen) < room)
         if admission.count:
             admission.position = None
+        elif (partitions_back := rates.brought_back()) is not None:
+            write_gate(batch, gate, rates, None, partitions_back)
         if pairs:
             admission.note_next(rates.next_at(batch.now))
 

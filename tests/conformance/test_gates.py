@@ -26,7 +26,7 @@ from outlast_store.queues.lines import PAIRS
 from outlast_store.reads.runs import find_run
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RunRow
-from outlast_workflow.environment import Environment
+from outlast_workflow.environment import Environment, SystemClock
 from outlast_workflow.errors import QueueNotFoundError, WorkflowAlreadyBegunError
 from outlast_workflow.options.options import StartOptions
 
@@ -210,6 +210,82 @@ async def test_each_partition_has_a_rate_of_its_own(journal: Journal) -> None:
     again = await journal.apply(admit())
     assert again.runs == []
     assert again.next_at is not None
+
+
+class SetClock(SystemClock):
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = 1_800_000_000_000_000
+
+    def now(self) -> int:
+        return self.at
+
+
+@pytest.fixture
+def set_clock(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    """The clock of the journal."""
+    clock = SetClock()
+    monkeypatch.setattr(journal.committer._environment, "clock", clock)
+    return clock
+
+
+@pytest.mark.parametrize("kind", ["rate", "partition_rate"])
+async def test_a_clock_that_is_set_back_holds_up_a_rate_for_one_period(
+    journal: Journal, set_clock: SetClock, kind: str
+) -> None:
+    await write_queue(journal, **{f"{kind}_limit": 2, f"{kind}_per": 10_000_000})
+    for number in range(4):
+        await enqueue(journal, f"w{number}", "p")
+    assert ids(await journal.apply(admit())) == ["w0", "w1"]
+    set_clock.at -= 3_600_000_000
+    held_up = await journal.apply(admit())
+    assert held_up.runs == []
+    assert held_up.next_at == set_clock.at + 10_100_000
+    set_clock.at = held_up.next_at
+    assert ids(await journal.apply(admit())) == ["w2", "w3"]
+
+
+async def test_logs_of_partitions_go_when_they_have_passed(
+    journal: Journal, database: Database, set_clock: SetClock
+) -> None:
+    await write_queue(journal, partition_rate_limit=1, partition_rate_per=1_000_000)
+    await enqueue(journal, "a", "a")
+    await enqueue(journal, "b", "b")
+    await journal.apply(admit())
+    set_clock.at += 1_009_999
+    await enqueue(journal, "c", "c")
+    await journal.apply(admit())
+    text = "SELECT partition_key FROM queue_partitions ORDER BY partition_key"
+    with database.reader() as connection:
+        assert [row[0] for row in connection.exec_driver_sql(text)] == ["a", "b", "c"]
+    set_clock.at += 1
+    await enqueue(journal, "c2", "d")
+    await journal.apply(admit())
+    with database.reader() as connection:
+        assert [row[0] for row in connection.exec_driver_sql(text)] == ["c", "d"]
+
+
+@pytest.mark.parametrize("kind", ["rate", "partition_rate"])
+async def test_a_line_that_always_waits_uses_the_budget_and_no_window_has_more(
+    journal: Journal, set_clock: SetClock, kind: str
+) -> None:
+    limit, per, periods = 20, 1_000_003, 20
+    await write_queue(journal, **{f"{kind}_limit": limit, f"{kind}_per": per})
+    await asyncio.gather(*[enqueue(journal, f"w{number}") for number in range(limit * (periods + 1))])
+    rng = random.Random(1)
+    begin, admitted = set_clock.at, list[int]()
+    while set_clock.at < begin + periods * per:
+        admission = await journal.apply(admit(rng.choice(("one", "two")), rng.choice((1, 3, 7, 100))))
+        admitted += [set_clock.at] * len(admission.runs)
+        if admission.next_at is not None:
+            set_clock.at = admission.next_at
+        else:
+            set_clock.at += rng.choice((0, 1, 700, 9_000))
+    assert all(later - first > per for first, later in zip(admitted, admitted[limit:], strict=False))
+    # The first period's budget is there at once, so the others are what must be used.
+    assert len(admitted) >= 0.99 * limit * (periods - 1)
 
 
 # --- order ----------------------------------------------------------------------------------------------------------

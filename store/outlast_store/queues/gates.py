@@ -56,6 +56,11 @@ class Rates:
     whole: RateLog | None
     partitions: dict[str, RateLog]
 
+    def brought_back(self) -> list[str] | None:
+        """Return the partitions whose logs must be written although nothing was admitted; ``None`` if no log must."""
+        partitions = [partition for partition, log in self.partitions.items() if log.brought_back]
+        return partitions if partitions or (self.whole is not None and self.whole.brought_back) else None
+
     def next_at(self, now: int) -> int | None:
         """Return when the first rate that allows nothing now will allow something again; ``None`` where none waits."""
         whole = self.whole.next_at(now) if self.whole is not None else None
@@ -91,14 +96,15 @@ def read_rates(batch: Batch, gate: QueueRow, partitions: Sequence[str]) -> Rates
 def write_gate(batch: Batch, gate: QueueRow, rates: Rates, cursor: str | None, served: Sequence[str]) -> None:
     """Write the cursor and the rate logs after an admission, where they have changed.
 
-    They are written at once, so that a later admission of the same batch reads them.
+    They are written at once, so that a later admission of the same batch reads them. The logs of partitions that have
+    passed go.
 
     Args:
         batch: The batch; it holds the gate.
         gate: The gate; it is changed too.
         rates: The rate logs.
         cursor: The partition that was served last; ``None`` leaves it as it is.
-        served: The partitions that were served.
+        served: The partitions whose logs have changed.
     """
     rate_log = rates.whole.to_json() if rates.whole is not None else None
     cursor = gate.cursor if cursor is None else cursor
@@ -118,3 +124,5 @@ def write_gate(batch: Batch, gate: QueueRow, rates: Rates, cursor: str | None, s
         )
         rows = [(gate.queue, partition, log.to_json(), log.empty_at) for partition, log in charged]
         batch.execute(text, tuple(chain.from_iterable(rows)))
+        text = "DELETE FROM queue_partitions WHERE queue = ? AND expires_at <= ?"
+        batch.execute(text, (gate.queue, batch.now))

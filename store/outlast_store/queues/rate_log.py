@@ -5,7 +5,8 @@ period, rounded up. A bucket counts until a whole period after its end, so that 
 and at most a hundredth of the budget stays unused. The log has about a hundred entries, whatever the limit is.
 
 A bucket begins with its first admission. Instants are microseconds since the epoch, of the transactions' clocks. Where
-a clock was set back, what lies ahead counts as admitted just now: the queue then waits one period at most.
+a clock was set back, what lies ahead counts as admitted just now: the queue then waits one period at most. For that
+the log has to be written (:attr:`RateLog.brought_back`) also where it allows nothing.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ class RateLog:
         entries: The buckets, as :meth:`to_json` has written them.
     """
 
-    __slots__ = ("bucket", "entries", "limit", "per")
+    __slots__ = ("brought_back", "bucket", "entries", "limit", "per")
 
     def __init__(self, limit: int, per: int, entries: Sequence[Sequence[int]] = ()) -> None:
         self.limit = limit
         self.per = per
         self.bucket = -(-per // BUCKETS)
+        self.brought_back = False
+        """Whether something lay ahead that counts as admitted just now."""
         self.entries: list[Entry] = [(end, count) for end, count in entries]
 
     @classmethod
@@ -106,6 +109,7 @@ class RateLog:
             elif end + self.per > now:
                 kept.append((end, count))
         if ahead:
+            self.brought_back = True
             if kept and kept[-1][0] > now:
                 ahead += kept.pop()[1]
             kept.append((latest, ahead))
