@@ -19,6 +19,7 @@ from outlast import Client, StartOptions, UpdateHandle
 from outlast.errors import (
     InvalidOptionError,
     NoWorkerError,
+    QueueNotFoundError,
     RequestTimeoutError,
     ResetRefusedError,
     RunNotFoundError,
@@ -141,6 +142,10 @@ class Session:
                 if not self._may_ask_again(request):
                     return
                 await asyncio.sleep(0.2)
+                continue
+            except QueueNotFoundError as error:
+                request.problem = type(error).__name__
+                await asyncio.sleep(0.2)  # nothing was written, and the queue will be there again
                 continue
             except (
                 WorkflowNotFoundError,

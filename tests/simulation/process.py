@@ -39,6 +39,10 @@ class Role:
     worker: bool = False
     watchdog: bool = False
     queues: tuple[str, ...] = ()
+    lines: tuple[str, ...] | None = None
+    """The queues that it admits from; ``None`` for all."""
+    twin: bool = False
+    """Whether there is another worker in the process, with the same journal."""
     cached: int = 1000
     slots: int = 100
     lease: float = 3.0
@@ -55,6 +59,11 @@ class SimulatedClock:
     def __init__(self, loop: SimulationLoop, skew_us: int) -> None:
         self._loop = loop
         self.skew_us = START_US + skew_us
+
+    @property
+    def offset_us(self) -> int:
+        """By how much it is off."""
+        return self.skew_us - START_US
 
     def now(self) -> int:
         return self._loop.elapsed_us + self.skew_us
@@ -125,7 +134,7 @@ class Process:
             pause=lambda seconds: self.loop.pass_time(int(seconds * 1_000_000)),
         )
         self.environment.pid = number
-        self.worker: Worker | None = None
+        self.workers: list[Worker] = []
         self.runtime: Runtime | None = None
         self._watchdog: TaskWatchdog | None = None
         self.frozen = False
@@ -258,22 +267,24 @@ class Process:
 
     async def _begin(self, client: Client) -> None:
         role = self.role
-        if role.worker:
-            self.worker = Worker(
+        for number in range(role.worker + role.twin):
+            worker = Worker(
                 client,
                 task_queue=role.queues,
                 workflows=programs.WORKFLOWS,
                 activities=programs.ACTIVITIES,
-                watchdog=role.watchdog,
+                watchdog=role.watchdog and number == 0,
                 watchdog_interval=role.interval,
                 lease_duration=role.lease,
                 max_cached_workflows=role.cached,
                 max_concurrent_activities=role.slots,
                 graceful_shutdown_timeout=1.0,
-                retention=role.retention,
+                retention=role.retention if number == 0 else None,
+                queues=role.lines,
             )
-            await self.worker.start()
-        elif role.watchdog:
+            self.workers.append(worker)
+            await worker.start()
+        if role.watchdog and not role.worker:
             self._watchdog = TaskWatchdog(client, interval=role.interval, lease_duration=role.lease)
             self._watchdog.start()
 
@@ -287,8 +298,8 @@ class Process:
         """Stop in good order, as for a deploy."""
         self.leaving = True
         self.world.note(self, "stops")
-        if self.worker is not None:
-            await self.worker.stop()
+        for worker in self.workers:
+            await worker.stop()
         if self._watchdog is not None:
             await self._watchdog.stop()
         await self._client.close()

@@ -275,6 +275,7 @@ class Program:
             cancellation_type=step["cancellation"],
             execution_timeout=step.get("execution_timeout"),
             task_queue=step.get("queue"),
+            **step.get("line", {}),
         )
         if not step["await"]:
             return await handle.started() if step["hear"] else None
@@ -343,7 +344,7 @@ def _step(rng: random.Random, kind: str, depth: int, whom: str) -> Step:
 
     step: Step = {"do": kind}
     if kind == "call":
-        return _call(rng)
+        return draw_call(rng)
     if kind in ("sleep", "limit"):
         step["for"] = rng.choice((0.001, 0.1, 1, 3, 5))
     if kind == "wait":
@@ -353,7 +354,7 @@ def _step(rng: random.Random, kind: str, depth: int, whom: str) -> Step:
     if kind == "limit":
         step["steps"] = more(2)
     if kind == "careful":
-        step.update(steps=more(2), cleanup=_call(rng), gives_way=rng.random() < 0.7)
+        step.update(steps=more(2), cleanup=draw_call(rng), gives_way=rng.random() < 0.7)
     if kind == "tell":
         step.update(whom=whom, name=rng.getrandbits(40))
     if kind == "child":
@@ -372,7 +373,8 @@ def _step(rng: random.Random, kind: str, depth: int, whom: str) -> Step:
     return step
 
 
-def _call(rng: random.Random) -> Step:
+def draw_call(rng: random.Random) -> Step:
+    """A step that calls an activity."""
     name = rng.choice(("work", "work", "work", "stubborn", "plain"))
     script = [_attempt(rng) for _ in range(rng.randint(1, 3))]
     if rng.random() < 0.7:

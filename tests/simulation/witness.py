@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tests.simulation.queued import over_admitted
+from tests.simulation.queues.admissions import Admissions, Place
 
 from outlast_activities.deadlines import options_of
 from outlast_activities.deferred_attempts import DeferAttempt
@@ -17,25 +17,37 @@ from outlast_runs.start import StartRun
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import ActivityKey, Batch
-from outlast_store.schema.rows import AttemptRow, RunRow
+from outlast_store.schema.rows import AttemptRow, QueueRow, RunRow
 from outlast_watchdog.enforcement import DeclareWorkerLost
-from outlast_workflow.history.events import REGISTRY, ChildWorkflowStarted, Event, WorkflowTaskCompleted
+from outlast_workflow.history.events import (
+    REGISTRY,
+    ChildWorkflowStarted,
+    Event,
+    WorkflowDequeued,
+    WorkflowTaskCompleted,
+)
 
 
 class WitnessBatch(Batch):
     """A batch under observation."""
 
     found: ClassVar[list[str]] = []
+    admissions: ClassVar[Admissions | None] = None
+    """The witness of queues, where there are some."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._noted: list[str] = []
         self._begun: set[ActivityKey] = set()
         self._unseen: list[tuple[RunRow, list[str]]] = []
+        self._dequeued: list[RunRow] = []
+        self._places: dict[str, Place] = {}
 
     def append(self, run: RunRow, event: Event) -> int:
         if type(event) is WorkflowTaskCompleted:
             self._activated(run)
+        elif type(event) is WorkflowDequeued:
+            self._dequeued.append(run)
         return super().append(run, event)
 
     def _activated(self, run: RunRow) -> None:
@@ -102,9 +114,26 @@ class WitnessBatch(Batch):
         return super().execute(text, values)
 
     def begin(self, change: object) -> None:
+        self._look_at_change()
+        super().begin(change)
+
+    def _look_at_change(self) -> None:
+        """Judge the change that has just been applied."""
         self._look_for_begun()
         self._look_for_deferred()
-        super().begin(change)
+        if self.admissions is not None:
+            clock: Any = self._clock
+            dequeued, self._dequeued = self._dequeued, []
+            try:
+                self._noted += self.admissions.judge(self, self._places, dequeued, clock.offset_us)
+            except Exception as error:  # the journal would take it for the change's own
+                self.found.append(f"the witness of admissions has failed: {error!r}")
+                raise
+
+    def note_queue(self, row: QueueRow) -> None:
+        super().note_queue(row)
+        if self.admissions is not None:
+            self.admissions.defined(row)
 
     def _look_for_begun(self) -> None:
         """A local activity begins where its run is: after the change that begins it, whatever comes next."""
@@ -133,24 +162,10 @@ class WitnessBatch(Batch):
                     f"and is still with {row.claimed_by}"
                 )
 
-    def _given(self) -> set[str]:
-        """The queues of which this batch gives a slot, or a run with a slot, to somebody."""
-        found: set[str] = set()
-        for entry in self.run_rows.values():
-            slot, before = entry.row.slot_queue, entry.before or {}
-            if slot is not None and (
-                before.get("slot_queue") != slot
-                or (entry.row.owner_id is not None and before.get("owner_id") != entry.row.owner_id)
-            ):
-                found.add(slot)
-        return found
-
     def flush(self) -> None:
-        self._look_for_begun()
-        self._look_for_deferred()
+        self._look_at_change()
         for run, types in self._unseen:
             if run.is_open and run.wake_at is None:
                 self._noted.append(f"run {run.run_id} is put to sleep, and its code has not seen {types}")
         super().flush()
-        self._noted += over_admitted(self, self._given())
         self.found.extend(self._noted)

@@ -34,7 +34,9 @@ from tests.simulation.faults import Faults, Rates
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.outside import Outside
 from tests.simulation.process import START_US, Process, Role, SimulatedDoorbell
-from tests.simulation.queued import Queues, move_starts
+from tests.simulation.queues.admissions import Admissions
+from tests.simulation.queues.calm_lines import CalmLines, Server
+from tests.simulation.queues.stories import Queues, move_starts
 from tests.simulation.witness import WitnessBatch
 
 from outlast import RetentionPolicy
@@ -102,6 +104,7 @@ class World:
         self.sessions: list[Session] = []
         self.outside = Outside(seed)
         self.queues = Queues(seed)
+        self.admissions = Admissions(shared.real)
 
     # --- what processes ask for -------------------------------------------------------------------------------------
 
@@ -172,6 +175,8 @@ class World:
                     interval=interval,
                     threads=rng.random() < 0.5,
                     retention=retention if rng.random() < 0.7 else None,
+                    lines=self.queues.draw_lines() if number else None,
+                    twin=self.queues.draw_twin(),
                 )
             )
         if not any(role.watchdog for role in roles) or rng.random() < 0.3:
@@ -188,6 +193,12 @@ class World:
                 rng.choice([role for role in roles if role.worker]).scripts.append(session.run)
             else:
                 roles.append(Role(session.name, threads=rng.random() < 0.5, scripts=[session.run]))
+        if burst := self.queues.draw_burst(programs.QUEUES, programs.draw_call):
+            session = Session("burst", burst, self.ledger, self.queues.rng)
+            self.sessions.append(session)
+            self.queues.rng.choice(roles).scripts.append(session.run)
+        if self.queues.operator is not None:
+            self.queues.rng.choice(roles).scripts.append(self.queues.operator.run)
         # Nothing is drawn for this, so that seeds without questions are as they were.
         if "'ask'" in repr([session.plan for session in self.sessions]):
             next(role for role in roles if role.scripts).scripts.append(self.outside.run)
@@ -205,6 +216,8 @@ class World:
     async def run(self) -> None:
         """Trouble, then calm."""
         self.queues.define(self.shared.plain)
+        for row in self.queues.rows:
+            self.admissions.defined(row)
         roles = self.draw_roles()
         for role in roles:
             self.spawn(role)
@@ -215,7 +228,11 @@ class World:
         for process in self.processes:
             process.calm()
         began_at = self.loop.time()
+        lines = CalmLines(self.admissions, self.poll_s, self.hop_s)
         while not self._all_over():
+            if self.queues:
+                now_us = self.loop.elapsed_us + START_US
+                self.violations += lines.look(self.loop.time(), now_us, self._servers())
             longest = WRONG_CALM_S if self.violations else CALM_S
             if self.loop.time() - began_at > longest:
                 self.violations.append(f"after {longest:.0f} s of calm not everything has ended")
@@ -269,20 +286,33 @@ class World:
             "SELECT claimed_by FROM activity_executions WHERE status = 'running' ORDER BY run_id, activity_id"
         )
         busy = {row[0] for row in self.shared.real.execute(text)}
-        found = [one for one in self.processes if one.worker is not None and one.worker.worker_id in busy]
+        found = [one for one in self.processes if any(worker.worker_id in busy for worker in one.workers)]
         return self.rng.choice(found) if found else None
 
     def _outage_over(self, process: Process) -> None:
         process.faults.outage = False
 
     def _all_over(self) -> bool:
-        if not all(session.done for session in self.sessions):
+        operator = self.queues.operator
+        if not all(session.done for session in self.sessions) or not (operator is None or operator.done):
             return False
         text = "SELECT EXISTS (SELECT 1 FROM workflow_runs WHERE closed_at IS NULL OR cascade_at IS NOT NULL)"
         if self.shared.real.execute(text).fetchone()[0]:
             return False
         registered = {row[0] for row in self.shared.real.execute("SELECT worker_id FROM workers")}
-        return all(process.worker.worker_id in registered for process in self.processes if process.worker)
+        workers = [worker for process in self.processes for worker in process.workers]
+        return all(worker.worker_id in registered for worker in workers)
+
+    def _servers(self) -> list[Server]:
+        """The workers that are alive."""
+        registered = {row[0] for row in self.shared.real.execute("SELECT worker_id FROM workers")}
+        return [
+            Server(worker.worker_id, process.role.queues, process.role.lines)
+            for process in self.processes
+            if process.ready and not process.frozen
+            for worker in process.workers
+            if worker.worker_id in registered
+        ]
 
     def look(self) -> None:
         """The invariants hold at any moment, not only at the end."""
@@ -344,6 +374,7 @@ def _observed(world: World) -> Generator[None]:
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     WitnessBatch.found = world.violations
+    WitnessBatch.admissions = world.admissions if world.queues else None
     collecting = gc.isenabled()
     gc.disable()
 
