@@ -8,8 +8,8 @@ from typing import Unpack
 from outlast.blocking.thread import Caller
 from outlast.queues.descriptions import QueueDescription
 from outlast.queues.queues import Queues
-from outlast_store.queues.definitions import IfExists
 from outlast_workflow.options.queues import QueueOptions
+from outlast_workflow.options.validation import IfExists
 
 
 class BlockingQueues:

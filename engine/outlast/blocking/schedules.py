@@ -10,12 +10,12 @@ from outlast.blocking.handles import BlockingHandle
 from outlast.blocking.thread import Caller
 from outlast.client.schedules.definition import Schedule, ScheduleOptions
 from outlast.client.schedules.handle import DEFAULT_NEXT, ScheduleHandle
-from outlast.client.schedules.schedules import IfExists, Schedules
+from outlast.client.schedules.schedules import Schedules
 from outlast.client.schedules.update import ScheduleUpdate
 from outlast.client.schedules.views import BackfillResult, ScheduleDescription
 from outlast_schedules.changes import AppliedSchedules
 from outlast_schedules.specs.spec import Spec
-from outlast_workflow.options.validation import Seconds
+from outlast_workflow.options.validation import IfExists, Seconds
 from outlast_workflow.primitives.enums import Overlap
 
 Ts = TypeVarTuple("Ts")

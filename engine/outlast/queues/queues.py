@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from outlast.queues.descriptions import QueueDescription, queue_description
 from outlast.runtime.runtime import Runtime
@@ -11,7 +11,6 @@ from outlast_store.journal.batch import Change
 from outlast_store.queues.definitions import (
     DefineQueue,
     DeleteQueue,
-    IfExists,
     PauseQueue,
     ResumeQueue,
     UpdateQueue,
@@ -20,9 +19,7 @@ from outlast_store.reads.queues import queue_loads, unknown_queue
 from outlast_store.schema.rows import QueueRow
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.queues import Queue, QueueOptions, checked_limits
-from outlast_workflow.options.validation import validate_queue, validate_reason
-
-_IF_EXISTS: Final = ("error", "keep", "update")
+from outlast_workflow.options.validation import IfExists, check_if_exists, validate_queue, validate_reason
 
 
 class Queues:
@@ -130,8 +127,7 @@ class Queues:
             queue: The definition.
             if_exists: What to do about a queue that is defined already.
         """
-        if if_exists not in _IF_EXISTS:
-            raise InvalidOptionError(f"if_exists must be one of {', '.join(_IF_EXISTS)}", field="if_exists")
+        check_if_exists(if_exists)
         await self._apply(DefineQueue(queue, if_exists))
         return await self.describe(queue.name)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.queues import contents
@@ -22,9 +22,8 @@ from outlast_store.queues.contents import MOST_COUNTED, queue_not_found
 from outlast_store.schema.rows import QueueRow
 from outlast_workflow.errors import QueueExistsError, QueueInUseError
 from outlast_workflow.options.queues import Queue, Rate
+from outlast_workflow.options.validation import IfExists
 
-IfExists = Literal["error", "keep", "update"]
-"""What to do about a queue that is defined already."""
 FORGET_AFTER_US: Final = 60_000_000
 """How long the row of a deleted queue stays."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
@@ -19,6 +19,9 @@ E = TypeVar("E", bound=StrEnum)
 
 Seconds = float | timedelta
 """A duration as users give it: seconds or a timedelta."""
+
+IfExists = Literal["error", "keep", "update"]
+"""What to do about a queue or schedule that is there already."""
 
 MAX_SECONDS = 100 * 31_557_600
 """100 years in seconds."""
@@ -153,6 +156,16 @@ def valid_cancellation_type(value: Any) -> CancellationType:
 def valid_parent_close_policy(value: Any) -> ParentClosePolicy:
     """Return a parent close policy: terminate, abandon or request_cancel."""
     return _one_of(ParentClosePolicy, "parent close policy", value)
+
+
+def check_if_exists(value: Any) -> None:
+    """Refuse what is no :data:`IfExists`.
+
+    Raises:
+        InvalidOptionError: It is none.
+    """
+    if value not in get_args(IfExists):
+        raise _bad("if_exists", f"must be one of {', '.join(get_args(IfExists))}")
 
 
 def _one_of(kind: type[E], field: str, value: Any) -> E:

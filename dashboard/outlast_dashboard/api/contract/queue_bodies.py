@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import StrictFloat, StrictInt, WithJsonSchema
 
@@ -10,7 +10,7 @@ from outlast import Rate
 from outlast_dashboard.api.contract.fields import OwnSegment, Reason
 from outlast_dashboard.api.contract.models import Body
 from outlast_workflow.options.queues import MOST, SHORTEST_WINDOW_S
-from outlast_workflow.options.validation import MAX_SECONDS
+from outlast_workflow.options.validation import MAX_SECONDS, IfExists
 
 Number = Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST})]
 
@@ -52,7 +52,7 @@ class DefineQueueBody(UpdateQueueBody):
     """A queue: its name, and its limits."""
 
     name: OwnSegment
-    if_exists: Literal["error", "keep", "update"] = "error"
+    if_exists: IfExists = "error"
 
 
 class PauseQueueBody(Body):

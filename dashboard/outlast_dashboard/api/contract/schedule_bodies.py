@@ -14,6 +14,7 @@ from outlast_dashboard.api.contract.models import Body
 from outlast_dashboard.api.contract.start_bodies import StartOptionsBody
 from outlast_schedules.action import MOST_ID, MOST_REQUEST_ID
 from outlast_schedules.specs.calendar import spec_from
+from outlast_workflow.options.validation import IfExists
 
 SpecDocument = Annotated[
     dict[str, Any],
@@ -95,7 +96,7 @@ class CreateScheduleBody(ScheduleBody):
     schedule_id: Annotated[OwnSegment, Field(description=f"At most {MOST_ID} characters.")]
     workflow_type: OwnName
     task_queue: OwnName = "default"
-    if_exists: Literal["error", "keep", "update"] = "error"
+    if_exists: IfExists = "error"
     paused: StrictBool = False
 
 

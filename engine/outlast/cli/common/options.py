@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from outlast.text.parsing import json_value
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
 
@@ -39,6 +40,16 @@ Timeout = Annotated[
 Reason = Annotated[
     str | None, typer.Option("--reason", help="The reason, for the history.", show_default=False)
 ]
+
+Input = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="JSON", help="An argument in JSON; repeatable.", show_default=False),
+]
+
+
+def input_values(input: list[str] | None) -> list[Any]:
+    """Return the arguments that were given as JSON."""
+    return [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
 
 
 def database_url(url: str | None) -> str:

@@ -16,8 +16,8 @@ from outlast.client.client import Client
 from outlast.queues.descriptions import QueueDescription
 from outlast.text.parsing import limit, rate
 from outlast.text.wording import ago, at, capped, clock, words
-from outlast_store.queues.definitions import IfExists
 from outlast_workflow.options.queues import LIMITS
+from outlast_workflow.options.validation import IfExists
 from outlast_workflow.primitives.times import to_datetime
 
 app = typer.Typer(

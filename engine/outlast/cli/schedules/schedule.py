@@ -10,13 +10,22 @@ import typer
 from rich.text import Text
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Codec, Url
+from outlast.cli.common.options import AsJson, Codec, Input, Url, input_values
 from outlast.cli.common.output import document, show, table
+from outlast.cli.common.start_options import (
+    ExecutionTimeout,
+    Memo,
+    Priority,
+    RetryPolicy,
+    RunTimeout,
+    SearchAttributes,
+    TaskQueue,
+    start_options,
+)
 from outlast.client.client import Client
 from outlast.client.schedules.handle import ScheduleHandle
 from outlast.client.schedules.views import ScheduleDescription
-from outlast.text.attributes import attributes
-from outlast.text.parsing import duration, json_object, json_value, moment, retry_policy_of
+from outlast.text.parsing import duration, moment
 from outlast.text.wording import ago, at, clock, counted, label, words
 from outlast_schedules.specs.calendar import spec_from
 from outlast_schedules.specs.cron import Cron
@@ -109,10 +118,6 @@ MaxRuns = Annotated[
 Note = Annotated[
     str | None, typer.Option("--note", help="A note for those who look at it.", show_default=False)
 ]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option("--input", metavar="JSON", help="An argument in JSON; repeatable.", show_default=False),
-]
 Next = Annotated[int, typer.Option("--next", help="How many slots to come are shown.")]
 
 
@@ -136,45 +141,14 @@ def create(
     pause_on_failure: PausesOnFailure = None,
     max_runs: MaxRuns = None,
     note: Note = None,
-    input: Inputs = None,
-    task_queue: Annotated[
-        str, typer.Option("--task-queue", help="The task queue whose workers run its workflows.")
-    ] = DEFAULT_TASK_QUEUE,
-    execution_timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--execution-timeout",
-            metavar="TIME",
-            help="The longest time for all runs of a workflow together.",
-            show_default=False,
-        ),
-    ] = None,
-    run_timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--run-timeout", metavar="TIME", help="The longest time for each run.", show_default=False
-        ),
-    ] = None,
-    priority: Annotated[int, typer.Option("--priority", help="0 (first) to 9, for its activities.")] = 5,
-    memo: Annotated[
-        str | None,
-        typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
-    ] = None,
-    retry_policy: Annotated[
-        str | None,
-        typer.Option(
-            "--retry-policy",
-            metavar="JSON",
-            help="Start a failed run again, as in '{\"max_attempts\": 3}'.",
-            show_default=False,
-        ),
-    ] = None,
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--attribute", metavar="NAME=VALUE", help="A search attribute; repeatable.", show_default=False
-        ),
-    ] = None,
+    input: Input = None,
+    task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
+    execution_timeout: ExecutionTimeout = None,
+    run_timeout: RunTimeout = None,
+    priority: Priority = 5,
+    memo: Memo = None,
+    retry_policy: RetryPolicy = None,
+    search_attributes: SearchAttributes = None,
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     if_exists: Annotated[
         str, typer.Option("--if-exists", help="What to do if it is there already: error, keep or update.")
@@ -185,15 +159,8 @@ def create(
 ) -> None:
     """Create a schedule; its slots count from now."""
     given = locals()
-    options = StartOptions(
-        execution_timeout=duration("execution timeout", execution_timeout),
-        run_timeout=duration("run timeout", run_timeout),
-        priority=priority,
-        retry_policy=retry_policy_of(retry_policy),
-        memo=json_object("memo", memo),
-        search_attributes=attributes(attribute),
-    )
-    arguments = _arguments(input)
+    options = StartOptions(**start_options(given))
+    arguments = input_values(input)
 
     async def work(client: Client) -> None:
         fields = _fields(given, _now(client))
@@ -221,7 +188,7 @@ def update(
     pause_on_failure: PausesOnFailure = None,
     max_runs: MaxRuns = None,
     note: Note = None,
-    input: Inputs = None,
+    input: Input = None,
     url: Url = None,
     codec: Codec = None,
     json: AsJson = False,
@@ -232,7 +199,7 @@ def update(
     async def work(client: Client) -> None:
         fields = _fields(given, _now(client))
         if input:
-            fields["args"] = _arguments(input)
+            fields["args"] = input_values(input)
         handle = client.schedules.handle(schedule_id)
         await handle.update(**fields)
         await _show_one(client, handle, 3, json=json)
@@ -379,10 +346,6 @@ at_ = at
 
 def _now(client: Client) -> datetime:
     return to_datetime(client.runtime.environment.clock.now())
-
-
-def _arguments(input: Sequence[str] | None) -> list[Any]:
-    return [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
 
 
 def _fields(given: dict[str, Any], now: datetime) -> dict[str, Any]:

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import shlex
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Codec, RunId, Timeout, Url, WorkflowId
+from outlast.cli.common.options import AsJson, Codec, Input, RunId, Timeout, Url, WorkflowId, input_values
 from outlast.cli.common.output import document, show
 from outlast.cli.common.waiting import tell_lacks
 from outlast.client.client import Client
 from outlast.client.query_routing import DEFAULT_TIMEOUT_S
 from outlast.client.update_handle import WaitFor
-from outlast.text.parsing import json_value, waiting_time
+from outlast.text.parsing import waiting_time
 from outlast.text.wording import pretty
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The handler's name.", show_default=False)]
-Input = Annotated[
-    list[str] | None,
-    typer.Option("--input", metavar="JSON", help="An argument in JSON; repeatable.", show_default=False),
-]
-
-
-def arguments_of(input: list[str] | None) -> list[Any]:
-    """Return the arguments that were given as JSON."""
-    return [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
 
 
 def signal(
@@ -46,7 +37,7 @@ def signal(
     json: AsJson = False,
 ) -> None:
     """Send a signal to a workflow."""
-    arguments = arguments_of(input)
+    arguments = input_values(input)
 
     async def work(client: Client) -> None:
         await client.signal(workflow_id, name, *arguments, run_id=run_id, request_id=request_id)
@@ -70,7 +61,7 @@ def query(
     json: AsJson = False,
 ) -> None:
     """Send a query to an open or closed workflow and print its result."""
-    arguments = arguments_of(input)
+    arguments = input_values(input)
     longest = waiting_time(timeout) or DEFAULT_TIMEOUT_S
 
     async def work(client: Client) -> None:
@@ -131,7 +122,7 @@ def update(
     json: AsJson = False,
 ) -> None:
     """Send an update to a workflow and print its result."""
-    arguments = arguments_of(input)
+    arguments = input_values(input)
     longest = waiting_time(timeout)
 
     async def work(client: Client) -> None:

@@ -8,13 +8,27 @@ from typing import Annotated
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Codec, RunId, Timeout, Url, WorkflowId
+from outlast.cli.common.options import AsJson, Codec, Input, RunId, Timeout, Url, WorkflowId, input_values
 from outlast.cli.common.output import document, show
+from outlast.cli.common.start_options import (
+    ExecutionTimeout,
+    Memo,
+    PartitionKey,
+    Priority,
+    Queue,
+    RetryPolicy,
+    RunTimeout,
+    ScheduleToStartTimeout,
+    SearchAttributes,
+    StartDelay,
+    Summary,
+    TaskQueue,
+    start_options,
+)
 from outlast.cli.common.waiting import tell_lacks
 from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
-from outlast.text.attributes import attributes
-from outlast.text.parsing import duration, json_object, json_value, moment, retry_policy_of, waiting_time
+from outlast.text.parsing import duration, moment, waiting_time
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
@@ -29,85 +43,19 @@ def start(
         str | None,
         typer.Option("--id", help="The workflow id; by default a new UUID.", show_default=False),
     ] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="JSON", help="An argument in JSON; repeatable.", show_default=False),
-    ] = None,
-    task_queue: Annotated[
-        str, typer.Option("--task-queue", help="The task queue whose workers run it.")
-    ] = DEFAULT_TASK_QUEUE,
-    execution_timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--execution-timeout",
-            metavar="TIME",
-            help="The longest time for all runs together.",
-            show_default=False,
-        ),
-    ] = None,
-    run_timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--run-timeout", metavar="TIME", help="The longest time for each run.", show_default=False
-        ),
-    ] = None,
-    start_delay: Annotated[
-        str | None,
-        typer.Option(
-            "--start-delay", metavar="TIME", help="The time to wait before it starts.", show_default=False
-        ),
-    ] = None,
-    priority: Annotated[
-        int, typer.Option("--priority", help="0 (first) to 9, in its queue and for its activities.")
-    ] = 5,
-    queue: Annotated[
-        str | None,
-        typer.Option("--queue", help="The queue that decides when it begins.", show_default=False),
-    ] = None,
-    partition_key: Annotated[
-        str | None,
-        typer.Option("--partition-key", help="Its partition of the queue.", show_default=False),
-    ] = None,
-    schedule_to_start_timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--schedule-to-start-timeout",
-            metavar="TIME",
-            help="The longest time in the queue's line.",
-            show_default=False,
-        ),
-    ] = None,
-    memo: Annotated[
-        str | None,
-        typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
-    ] = None,
-    summary: Annotated[
-        str | None,
-        typer.Option(
-            "--summary",
-            metavar="TEXT",
-            help="What it does, in at most 200 characters that everybody sees.",
-            show_default=False,
-        ),
-    ] = None,
-    retry_policy: Annotated[
-        str | None,
-        typer.Option(
-            "--retry-policy",
-            metavar="JSON",
-            help="Start a failed run again, as in '{\"max_attempts\": 3}'.",
-            show_default=False,
-        ),
-    ] = None,
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--attribute",
-            metavar="NAME=VALUE",
-            help="A search attribute; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    input: Input = None,
+    task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
+    execution_timeout: ExecutionTimeout = None,
+    run_timeout: RunTimeout = None,
+    start_delay: StartDelay = None,
+    priority: Priority = 5,
+    queue: Queue = None,
+    partition_key: PartitionKey = None,
+    schedule_to_start_timeout: ScheduleToStartTimeout = None,
+    memo: Memo = None,
+    summary: Summary = None,
+    retry_policy: RetryPolicy = None,
+    search_attributes: SearchAttributes = None,
     policy: Annotated[
         str,
         typer.Option(
@@ -123,26 +71,14 @@ def start(
     json: AsJson = False,
 ) -> None:
     """Start a workflow."""
+    given = locals()
     if timeout is not None and not wait:
         raise InvalidOptionError(
             "timeout limits --wait: give both, or --execution-timeout to bound the workflow",
             field="timeout",
         )
-    options = StartOptions(
-        execution_timeout=duration("execution timeout", execution_timeout),
-        run_timeout=duration("run timeout", run_timeout),
-        start_delay=duration("start delay", start_delay),
-        priority=priority,
-        retry_policy=retry_policy_of(retry_policy),
-        memo=json_object("memo", memo),
-        search_attributes=attributes(attribute),
-        duplicate_policy=policy.replace("-", "_"),
-        summary=summary,
-        queue=queue,
-        partition_key=partition_key,
-        schedule_to_start_timeout=duration("schedule-to-start timeout", schedule_to_start_timeout),
-    )
-    arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
+    options = StartOptions(duplicate_policy=policy.replace("-", "_"), **start_options(given))
+    arguments = input_values(input)
     longest = waiting_time(timeout)
 
     async def work(client: Client) -> None:

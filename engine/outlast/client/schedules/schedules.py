@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final, Literal, TypeVarTuple, Unpack, overload
+from typing import Any, Final, TypeVarTuple, Unpack, overload
 
 from sqlalchemy import Connection
 
@@ -19,11 +19,9 @@ from outlast_schedules.specs.calendar import Calendar
 from outlast_schedules.specs.spec import Spec
 from outlast_store.reads.schedules import read_schedules
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import Seconds, integer, validate_name
+from outlast_workflow.options.validation import IfExists, Seconds, check_if_exists, integer, validate_name
 from outlast_workflow.primitives.times import to_datetime
 
-IfExists = Literal["error", "keep", "update"]
-_IF_EXISTS: Final = ("error", "keep", "update")
 _PAGE: Final = 100
 MOST_APPLIED: Final = 1_000
 
@@ -78,8 +76,7 @@ class Schedules:
             PayloadEncodeError: An argument has no JSON form; nothing was written.
             ScheduleExistsError: The id is taken.
         """
-        if if_exists not in _IF_EXISTS:
-            raise InvalidOptionError(f"if_exists must be one of {', '.join(_IF_EXISTS)}", field="if_exists")
+        check_if_exists(if_exists)
         schedule: Schedule = Schedule(schedule_id, workflow, *args, **options)
         row = schedule.to_row(self._context)
         await check_fire(self._context, [row], self._context.runtime.environment.clock.now())
