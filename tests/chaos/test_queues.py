@@ -125,7 +125,8 @@ async def test_the_witness_sees_who_exceeds_a_limit(
     seen: Database, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     journal = Journal(seen, Environment())
-    await write_queue(journal, **{limit: 1})
+    limits: dict[str, int | None] = {limit: 1}
+    await write_queue(journal, "q", **limits)
     await enqueue(journal, 2)
     await journal.apply(admit("one", 1))
     await journal.apply(admit("one", 1))
