@@ -39,8 +39,12 @@ from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_owners import read_short_histories
 from outlast_workflow.primitives.enums import ActivityStatus
 
+SPARE_PARTITIONS = 20
+"""How many more partitions are looked into than are to be served, since the first may have no head that is free."""
+EVEN_SHARES = 2
+"""How many times its even share of the room is read of each line, since lines are not equally long."""
 SPARE_HEADS = 400
-"""How many more heads are read than are wanted, all lines together, since this worker may not run the first of them."""
+"""How many more heads are read where this worker cannot run the first of them, all lines together."""
 MOST_SPARE_HEADS = 20
 FEWEST_SPARE_HEADS = 4
 
@@ -201,7 +205,7 @@ class AdmitFromQueue(BaseChange):
             dealt = deal(heads, rooms, room, kind=attrgetter("kind"), quotas=quotas)
             self._take(batch, gate, rates, dealt.chosen, admission)
             # Where the worker had the least room, or not all of a line was read, there may be more for it at once.
-            bound = dealt.left and self._is_full(admission)
+            bound = (dealt.left or cut) and self._is_full(admission)
             admission.more = bound or (cut and 0 < len(dealt.chosen) < room)
         if admission.count:
             admission.position = None
@@ -243,25 +247,54 @@ class AdmitFromQueue(BaseChange):
     ) -> tuple[dict[str, list[Head]], bool]:
         """Return what comes first in each partition, without what this worker cannot run.
 
-        Where only a part of a line was read, what comes behind it, the lower priorities of its partition, is left out.
+        Mostly it can run all of it. So no more is read at first than is likely to be taken: of as many partitions as
+        there is room for, and so much of each.
 
         Returns:
             Runs and activities by partition, and whether anything was left out.
         """
-        spare = max(FEWEST_SPARE_HEADS, min(MOST_SPARE_HEADS, SPARE_HEADS // len(pairs)))
+        near = set(list(dict.fromkeys(pair.partition for pair in pairs))[: room + SPARE_PARTITIONS])
+        first = {pair: kinds for pair, kinds in pairs.items() if pair.partition in near}
+        share = min(room, -(-EVEN_SHARES * room // len(first)))
+        found, cut, refused = self._read_heads(batch, first, quotas, share, admission)
+        if refused or (len(first) < len(pairs) and not any(found.values())):
+            spare = max(FEWEST_SPARE_HEADS, min(MOST_SPARE_HEADS, SPARE_HEADS // len(pairs)))
+            found, cut, _ = self._read_heads(batch, pairs, quotas, share + spare, admission)
+            return found, cut
+        return found, cut or len(first) < len(pairs)
+
+    def _read_heads(
+        self,
+        batch: Batch,
+        pairs: Mapping[Pair, Sequence[Kind]],
+        quotas: Mapping[Kind, int],
+        limit: int,
+        admission: Admission,
+    ) -> tuple[dict[str, list[Head]], bool, bool]:
+        """Return what comes first in each partition, without what this worker cannot run.
+
+        Where only a part of a line was read, what comes behind it, the lower priorities of its partition, is left out.
+
+        Returns:
+            Runs and activities by partition, whether anything was left out, and whether there is some that it cannot
+            run.
+        """
         # Earlier changes of this batch have admitted these, which the scan still finds.
         taken = {Kind.RUN: batch.runs_taken, Kind.ACTIVITY: batch.activities_taken}
+        limits = {kind: limit + taken[kind] for kind in quotas}
         lines_of: dict[Kind, dict[Pair, list[Head]]] = {}
-        limits = {kind: -(-room // len(pairs)) + spare + taken[kind] for kind in quotas}
-        for kind, limit in limits.items():
+        for kind, most in limits.items():
             mine = [pair for pair, kinds in pairs.items() if kind in kinds]
-            lines_of[kind] = lines.find_heads(batch, self.queue, kind, mine, limit)
+            lines_of[kind] = lines.find_heads(batch, self.queue, kind, mine, most)
         found: dict[str, list[Head]] = {}
         cut: set[str] = set()
+        refused = False
         for pair in pairs:
             heads: list[Head] = []
             if pair.partition in cut:
                 continue
+            # Up to when all of this line was read, of both kinds.
+            until = batch.now
             for kind, of_kind in lines_of.items():
                 line = of_kind.get(pair, [])
                 ready = [head for head in line if head.since <= batch.now]
@@ -270,24 +303,29 @@ class AdmitFromQueue(BaseChange):
                     admission.note_next(line[len(ready)].since)
                 elif len(line) >= limits[kind]:
                     cut.add(pair.partition)
-            heads.sort(key=attrgetter("since"))
-            found.setdefault(pair.partition, []).extend(head for head in heads if self._can_take(batch, head))
-        return found, bool(cut)
+                    until = min(until, line[-1].since)
+            heads = sorted((head for head in heads if head.since <= until), key=attrgetter("since"))
+            able = [head for head in heads if self._can_run(batch, head)]
+            refused = refused or len(able) < len(heads)
+            found.setdefault(pair.partition, []).extend(
+                head for head in able if self._stands_in_line(batch, head)
+            )
+        return found, bool(cut), refused
 
-    def _can_take(self, batch: Batch, head: Head) -> bool:
-        if head.activity_id is None:
-            run = batch.run(head.run_id)
-            in_line = run is None or run.queued_at is not None
-        else:
-            activity = batch.activity(head.run_id, head.activity_id)
-            in_line = activity is None or activity.status == ActivityStatus.PENDING
+    def _can_run(self, batch: Batch, head: Head) -> bool:
         return (
-            in_line
+            head.task_queue in self.taker.task_queues
+            and head.type in self.taker.types(head.kind)
             # What is past its deadline is the watchdog's, and keeps nobody waiting until then.
             and (head.deadline_at is None or head.deadline_at > batch.now)
-            and head.task_queue in self.taker.task_queues
-            and head.type in self.taker.types(head.kind)
         )
+
+    def _stands_in_line(self, batch: Batch, head: Head) -> bool:
+        if head.activity_id is None:
+            run = batch.run(head.run_id)
+            return run is None or run.queued_at is not None
+        activity = batch.activity(head.run_id, head.activity_id)
+        return activity is None or activity.status == ActivityStatus.PENDING
 
     def _take(
         self,

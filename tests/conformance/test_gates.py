@@ -13,7 +13,7 @@ from tests.conformance.changes import start
 from tests.queued import write_queue
 
 from outlast.runtime.schema_check import ensure_schema
-from outlast_runs.admission import Admission, AdmitFromQueue, Taker
+from outlast_runs.admission import SPARE_PARTITIONS, Admission, AdmitFromQueue, Taker
 from outlast_runs.claims import ClaimRuns, ReleaseRuns, StealRuns
 from outlast_runs.run_change import RequestCancellation, SetStartDelay, TerminateRun
 from outlast_store.database.database import Database
@@ -331,8 +331,7 @@ async def test_a_priority_waits_for_all_of_a_higher_one(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where only a part of each line is read."""
-    monkeypatch.setattr("outlast_runs.admission.FEWEST_SPARE_HEADS", 0)
-    monkeypatch.setattr("outlast_runs.admission.MOST_SPARE_HEADS", 0)
+    monkeypatch.setattr("outlast_runs.admission.EVEN_SHARES", 1)
     await write_queue(journal)
     for number in range(3):
         await enqueue(journal, f"late{number}", priority=9)
@@ -405,6 +404,16 @@ async def test_what_a_worker_cannot_run_is_left_in_line(journal: Journal, databa
     assert row_of(database, others[0].run).status == "queued"
     elsewhere = AdmitFromQueue("q", Taker("two", ["other"], workflows=TYPES, runs=100))
     assert ids(await journal.apply(elsewhere)) == ["other0", "other1", "other2"]
+
+
+async def test_partitions_whose_heads_a_worker_cannot_run_keep_it_from_no_other(journal: Journal) -> None:
+    await write_queue(journal)
+    environment = journal.committer._environment
+    for number in range(2 * SPARE_PARTITIONS):
+        given = StartOptions(queue="q", partition_key=f"p{number:02}")
+        await journal.apply(start(environment, f"other{number}", task_queue="other", options=given))
+    await enqueue(journal, "last", f"p{2 * SPARE_PARTITIONS}")
+    assert ids(await journal.apply(admit(limit=1))) == ["last"]
 
 
 async def test_the_rotation_goes_on_where_a_look_ended(journal: Journal) -> None:
