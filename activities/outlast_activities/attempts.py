@@ -28,6 +28,7 @@ import orjson
 
 from outlast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
 from outlast_store.journal.batch import Batch
+from outlast_store.queues.hold_ups import hold_up
 from outlast_store.reads.serving import Polled
 from outlast_store.reads.workers import ALL_WORKERS
 from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
@@ -336,7 +337,7 @@ def _beyond_schedule_to_close(row: ActivityRow, available_at: int) -> bool:
 
 
 def _lack(batch: Batch, row: ActivityRow) -> str | None:
-    """Return which worker an activity lacked that was ready and that nobody began."""
+    """Return what an activity lacked that was ready and that nobody began: a worker, or its turn in its queue."""
     if row.status != ActivityStatus.PENDING or row.available_at > batch.now:
         return None
     polled = batch.memo.get("polled")
@@ -344,7 +345,18 @@ def _lack(batch: Batch, row: ActivityRow) -> str | None:
         workers = [WorkerRow(*values) for values in batch.scan(ALL_WORKERS, ())]
         polled = batch.memo["polled"] = Polled.of(workers, batch.now)
     lack = polled.lack_of_activity(row.task_queue, row.activity_type)
-    return None if lack is None else lack.cause
+    if lack is not None:
+        return lack.cause
+    return None if row.queue is None else _held_up(batch, row.queue, row.partition_key or "")
+
+
+def _held_up(batch: Batch, queue: str, partition: str) -> str:
+    """Return what held up the line of a queue; read once for all activities of a batch."""
+    known: dict[tuple[str, str], str] = batch.memo.setdefault("hold_ups", {})
+    if (queue, partition) not in known:
+        found = hold_up(batch.scan, queue, partition, batch.now)
+        known[queue, partition] = found or f"it stood in the line of queue {queue!r}"
+    return known[queue, partition]
 
 
 def _timeout_failure(

@@ -23,7 +23,7 @@ class QueueDescription(View):
     """A queue: its limits (``None`` is no limit), and what is in it now.
 
     Attributes:
-        concurrency: How many of its runs may be under way at a time, over all workers.
+        concurrency: How many of its runs and activities may be under way at a time, over all workers.
         worker_concurrency: How many of them one worker may have.
         rate: How many may be admitted in any window of time.
         partition_concurrency: How many of one partition may be under way at a time, over all workers.
@@ -31,9 +31,9 @@ class QueueDescription(View):
         partition_rate: How many of one partition may be admitted in any window of time.
         paused: Whether it admits nothing.
         note: Why it was paused.
-        waiting: How many stand in its line, counted up to 10,000.
-        running: How many of its slots are held, counted up to 10,000.
-        delayed: How many have yet to join the line, counted up to 10,000.
+        waiting: How many runs and activities stand in its line, each counted up to 10,000.
+        running: How many of its slots are held, by runs and by activities, each counted up to 10,000.
+        delayed: How many have yet to join the line: runs with a start delay, and activities that will be retried.
         oldest_waiting_seconds: How long the first in its line has waited.
         partitions_waiting: How many partitions have a line, counted up to 1,000.
         next_admission_at: When its rate allows the next admission, if it allows none now.

@@ -88,7 +88,11 @@ REQUESTS: Final = Metric(
     "Signals, updates and cancel requests that reached a run",
 )
 ADMISSIONS: Final = Metric(
-    "outlast.queue.admissions", "counter", "{run}", ("queue",), "Runs that their queue admitted"
+    "outlast.queue.admissions",
+    "counter",
+    "{admission}",
+    ("queue",),
+    "Runs and attempts of activities that their queue admitted",
 )
 METRICS: Final = (
     STARTED,
@@ -136,6 +140,8 @@ class EngineMetrics:
             activities[row.run_id, row.activity_id] = row
             if row.closed_at is not None:
                 self._activity(row, row.closed_at)
+            elif row.queue is not None and row.started_at == committed.now:
+                self._admissions.add(1, {"queue": row.queue})
         for values in committed.attempts:
             attempt = AttemptRow(*values)
             row = activities[attempt.run_id, attempt.activity_id]

@@ -71,14 +71,14 @@ async def describe(
 
 
 def _description(found: StoredDescription, now: int, converter: DataConverter) -> WorkflowDescription:
-    run, workers = found.run, found.workers
+    run = found.run
     return WorkflowDescription(
         workflow_id=run.workflow_id,
         workflow_type=run.workflow_type,
         execution_timeout_seconds=seconds(run.execution_timeout),
         run_count=found.run_count,
         run=_run(found, now, converter),
-        pending_activities=tuple(_activity(row, workers, now, converter) for row in found.activities),
+        pending_activities=tuple(_activity(row, found, now, converter) for row in found.activities),
         pending_timers=tuple(
             PendingTimer(timer_id=id, fire_at=to_datetime(at), summary=summary)
             for id, at, summary in found.timers
@@ -136,11 +136,11 @@ def _run(found: StoredDescription, now: int, converter: DataConverter) -> RunDes
         attention_since=instant(run.attention_since),
         summary=run.summary,
         progress=progress(run.progress, run.run_id),
-        queue=_queue(run, found.ahead),
+        queue=_queue(run, found),
     )
 
 
-def _queue(run: RunRow, ahead: int | None) -> QueuePlace | None:
+def _queue(run: RunRow, found: StoredDescription) -> QueuePlace | None:
     if run.queue is None:
         return None
     delayed = run.status == RunStatus.QUEUED and run.queued_at is None
@@ -150,13 +150,31 @@ def _queue(run: RunRow, ahead: int | None) -> QueuePlace | None:
         queued_at=instant(run.queued_at),
         start_at=to_datetime(run.not_before) if delayed and run.not_before else None,
         start_deadline_at=instant(run.start_deadline_at),
-        ahead=ahead,
+        ahead=found.ahead,
         holds_slot=run.slot_queue is not None,
+        held_up_by=found.held_up(run.queue, run.partition_key) if run.queued_at is not None else None,
+    )
+
+
+def _queue_of_activity(row: ActivityRow, found: StoredDescription, now: int) -> QueuePlace | None:
+    if row.queue is None:
+        return None
+    pending = row.status == ActivityStatus.PENDING
+    in_line = pending and row.available_at <= now
+    return QueuePlace(
+        name=row.queue,
+        partition_key=row.partition_key or None,
+        queued_at=to_datetime(row.available_at) if in_line else None,
+        start_at=to_datetime(row.available_at) if pending and not in_line else None,
+        start_deadline_at=instant(row.schedule_to_start_deadline_at),
+        ahead=None,
+        holds_slot=not pending,
+        held_up_by=found.held_up(row.queue, row.partition_key) if in_line else None,
     )
 
 
 def _activity(
-    row: ActivityRow, workers: Mapping[str, WorkerRow], now: int, converter: DataConverter
+    row: ActivityRow, found: StoredDescription, now: int, converter: DataConverter
 ) -> PendingActivity:
     pending = row.status == ActivityStatus.PENDING
     return PendingActivity(
@@ -181,10 +199,11 @@ def _activity(
         last_failure=cause_of(stored_json(row.last_failure, row.run_id, "last failure"))
         if row.last_failure is not None
         else None,
-        worker=_worker(row.claimed_by, workers, now),
+        worker=_worker(row.claimed_by, found.workers, now),
         cancel_requested=bool(row.cancel_requested),
         summary=row.summary,
         deferred=row.is_deferred,
+        queue=_queue_of_activity(row, found, now),
     )
 
 

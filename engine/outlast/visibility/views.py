@@ -77,16 +77,18 @@ class RunProgress(View):
 
 
 class QueuePlace(View):
-    """Where a run stands in its queue.
+    """Where a run or an activity stands in its queue.
 
     Attributes:
         name: The queue.
         partition_key: Its partition there.
         queued_at: Since when it stands in line; ``None`` if it is delayed, or was admitted.
-        start_at: When a start delay ends, while it lasts.
+        start_at: When a start delay, or an activity's wait for its next attempt, ends, while it lasts.
         start_deadline_at: Until when it must have been admitted, while it stands in line.
-        ahead: How many of its partition stand before it, counted up to 1,000.
+        ahead: How many of its partition stand before it, counted up to 1,000; ``None`` for activities.
         holds_slot: Whether it was admitted and holds one of the queue's slots.
+        held_up_by: What holds up its line, while it stands there: the queue is paused, all slots are taken, or a rate
+            is used up. ``None`` where the queue has room.
     """
 
     name: str
@@ -96,6 +98,7 @@ class QueuePlace(View):
     start_deadline_at: Instant | None
     ahead: int | None
     holds_slot: bool
+    held_up_by: str | None = None
 
 
 class RunDescription(View):
@@ -179,6 +182,7 @@ class PendingActivity(View):
         summary: What the call does, as it said.
         deferred: Whether it runs without a worker, since ``started_at``, until somebody outside ends it or
             ``next_deadline_at`` passes.
+        queue: The queue that decides when its attempts begin, and where it stands there.
     """
 
     activity_id: int
@@ -204,6 +208,7 @@ class PendingActivity(View):
     cancel_requested: bool
     summary: str | None = None
     deferred: bool = False
+    queue: QueuePlace | None = None
 
 
 class PendingTimer(View):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks, select
+from outlast_store.queues.hold_ups import hold_up
 from outlast_store.reads.activities import find_open_activities
 from outlast_store.reads.attention import Need, needs_of
 from outlast_store.reads.queues import count_ahead
@@ -19,11 +21,13 @@ from outlast_store.reads.serving import Polled
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
-from outlast_workflow.primitives.enums import RunStatus
+from outlast_workflow.primitives.enums import ActivityStatus, RunStatus
 
 _RUN_COLUMNS: Final = ", ".join(f"r.{name}" for name in columns_of(tables.workflow_runs))
 MOST_UNSEEN: Final = 1000
 """How many of the signals that no workflow task has seen are counted at most."""
+MOST_LINES: Final = 20
+"""How many lines are looked at that the activities of a run stand in."""
 
 Signals = tuple[dict[str, int], dict[str, int]]
 """How many signals wait, by name: those without a handler, and those that no workflow task has seen."""
@@ -61,6 +65,17 @@ class StoredDescription:
     attention: list[Need]
     ahead: int | None = None
     """How many of its partition stand before it in the line of its queue, if it stands there."""
+    hold_ups: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """What holds up the lines in which the run or its activities stand, by queue and partition."""
+
+    def held_up(self, queue: str, partition: str | None) -> str | None:
+        """Return what holds up a line.
+
+        Args:
+            queue: The queue.
+            partition: The partition.
+        """
+        return self.hold_ups.get((queue, partition or ""))
 
 
 def describe_run(
@@ -101,10 +116,11 @@ def describe_run(
         placed = [(run_id, run.task_queue, run.workflow_type)] if is_open else []
         attention = needs_of(connection, placed, now, Polled.of(everyone, now))
         recorded = find_failures(connection, run_id, failures)
+        activities = find_open_activities(connection, run_id) if is_open else []
         return StoredDescription(
             run=run,
             run_count=run_count,
-            activities=find_open_activities(connection, run_id) if is_open else [],
+            activities=activities,
             # Timer 0 is the start delay of a queued run.
             timers=[one for one in find_open_timers(connection, run_id) if one[0]] if is_open else [],
             # A closed run may have some as well, because its close policy is applied in steps.
@@ -116,7 +132,22 @@ def describe_run(
             workers={worker.worker_id: worker for worker in everyone},
             attention=attention.get(run_id, []),
             ahead=count_ahead(connection, run) if run.queued_at is not None else None,
+            hold_ups=_hold_ups(connection, run, activities, now),
         )
+
+
+def _hold_ups(
+    connection: Connection, run: RunRow, activities: Sequence[ActivityRow], now: int
+) -> dict[tuple[str, str], str | None]:
+    lines = {
+        (row.queue, row.partition_key or "")
+        for row in activities
+        if row.queue is not None and row.status == ActivityStatus.PENDING and row.available_at <= now
+    }
+    if run.queue is not None and run.queued_at is not None:
+        lines.add((run.queue, run.partition_key or ""))
+    scan = partial(fetch, connection)
+    return {line: hold_up(scan, *line, now) for line in sorted(lines)[:MOST_LINES]}
 
 
 def _events(connection: Connection, run_id: str, seqs: Sequence[int | None]) -> dict[int, str]:

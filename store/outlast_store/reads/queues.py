@@ -28,7 +28,7 @@ class QueueLoad:
 
     Attributes:
         row: Its row.
-        waiting: How many stand in its line.
+        waiting: How many stand in its line, runs and activities.
         running: How many of its slots are held.
         delayed: How many have yet to join the line.
         oldest_waiting_at: When the first of those in the line joined it.
@@ -86,7 +86,6 @@ def queue_loads(connection: Connection, now: int, name: str | None = None) -> li
 
 _PARTS: Final = (
     contents.WAITING_RUNS,
-    contents.WAITING_ACTIVITIES,
     contents.SLOTS_OF_RUNS,
     contents.SLOTS_OF_ACTIVITIES,
     contents.DELAYED_RUNS,
@@ -96,14 +95,17 @@ _PARTS: Final = (
 def _load(connection: Connection, row: QueueRow, now: int) -> QueueLoad:
     name, scan = row.queue, partial(fetch, connection)
     parts = [(source, (name,)) for source in _PARTS]
-    runs, activities, slots, running, delayed = contents.count_up_to(scan, MOST_COUNTED, *parts)
-    load = QueueLoad(row, runs + activities, slots + running, delayed)
+    runs, slots, running, delayed = contents.count_up_to(scan, MOST_COUNTED, *parts)
+    ready, later = _pending_activities(scan, name, now)
+    load = QueueLoad(row, runs + ready, slots + running, delayed + later)
     if load.waiting:
         sqlite = connection.dialect.name == "sqlite"
         lines = [
             line
             for waiting in (contents.RUNS, contents.ACTIVITIES)
             for line in contents.find_lines(scan, waiting, name, MOST_PARTITIONS * _PRIORITIES, sqlite=sqlite)
+            # An activity that is to be retried later is not in line yet.
+            if line.since <= now
         ]
         load.partitions = min(len({line.partition for line in lines}), MOST_PARTITIONS)
         load.oldest_waiting_at = min((line.since for line in lines), default=None)
@@ -113,8 +115,20 @@ def _load(connection: Connection, row: QueueRow, now: int) -> QueueLoad:
     return load
 
 
+def _pending_activities(scan: contents.Scan, queue: str, now: int) -> tuple[int, int]:
+    """Return how many of the first 10,000 pending activities of a queue stand in line, and how many do so later."""
+    text = (
+        "SELECT count(*), coalesce(sum(CASE WHEN available_at > ? THEN 1 ELSE 0 END), 0) FROM "
+        f"(SELECT available_at FROM {contents.WAITING_ACTIVITIES} LIMIT ?) AS pending"
+    )
+    count, later = scan(text, (now, queue, MOST_COUNTED))[0]
+    return int(count) - int(later), int(later)
+
+
 def count_ahead(connection: Connection, run: RunRow) -> int:
-    """Return how many runs of its partition stand before one in the line of its queue, counted up to 1,000."""
-    source = f"{contents.WAITING_RUNS} AND partition_key = ? AND (priority, queued_at, run_id) < (?, ?, ?)"
-    values = (run.queue, run.partition_key, run.priority, run.queued_at, run.run_id)
-    return contents.count_up_to(partial(fetch, connection), MOST_AHEAD, (source, values))[0]
+    """Return how many of its partition stand before a run in the line of its queue, counted up to 1,000."""
+    place = (run.queue, run.partition_key, run.priority, run.queued_at)
+    runs = f"{contents.WAITING_RUNS} AND partition_key = ? AND (priority, queued_at, run_id) < (?, ?, ?)"
+    activities = f"{contents.WAITING_ACTIVITIES} AND partition_key = ? AND (priority, available_at) < (?, ?)"
+    parts = [(runs, (*place, run.run_id)), (activities, place)]
+    return min(sum(contents.count_up_to(partial(fetch, connection), MOST_AHEAD, *parts)), MOST_AHEAD)

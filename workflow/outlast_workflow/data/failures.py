@@ -138,7 +138,7 @@ def activity_timeout_failure(
         retry_state: Why it is not retried; None if it is.
         heartbeat_details: The payload of the last heartbeat.
         cause: The previous attempt's failure; its own causes are cut off at the second level.
-        lack: Which worker was missing, if no live worker could have started it.
+        lack: What it waited for, if nobody has started it: a worker that was missing, or room in its queue.
     """
     error = ActivityTimeoutError(
         timeout_kind=timeout_kind,

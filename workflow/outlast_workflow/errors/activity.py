@@ -60,7 +60,7 @@ class ActivityTimeoutError(ActivityError, TimeoutError):
         timeout_kind: Which deadline it was.
         deadline_at: The deadline (aware, UTC). It lies in the future only if no attempt could have started before it.
         heartbeat_details: What the last heartbeat reported.
-        lack: Which worker was missing, if no live worker could have started it.
+        lack: What it waited for, if it was never started: a worker that was missing, or room in its queue.
     """
 
     joins_cause = "; before that: "

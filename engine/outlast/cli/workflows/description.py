@@ -72,6 +72,8 @@ def _show_description(found: WorkflowDescription) -> None:
         for activity in found.pending_activities[:MOST_SHOWN]:
             if activity.last_failure is not None:
                 show(*_last_failure(activity, activity.last_failure))
+        for line in _lines(found.pending_activities, now):
+            show(line)
         for activity in found.pending_activities[:MOST_SHOWN]:
             if activity.deferred:
                 show(_outside(found.workflow_id, activity))
@@ -172,6 +174,20 @@ def _activities(activities: Sequence[PendingActivity], now: datetime) -> FittedT
             activity.worker.worker_id if activity.worker is not None else "",
         )
     return made
+
+
+def _lines(activities: Sequence[PendingActivity], now: datetime) -> list[str]:
+    """Return where activities stand in the lines of queues: of each type the one that has waited longest."""
+    waiting: dict[tuple[str, str, str | None], QueuePlace] = {}
+    for activity in activities:
+        place = activity.queue
+        if place is not None and place.queued_at is not None:
+            key = (activity.activity_type, place.name, place.partition_key)
+            known = waiting.get(key)
+            if known is None or known.queued_at is None or place.queued_at < known.queued_at:
+                waiting[key] = place
+    found = [f"  {type} in queue {_queue_words(place, now)}" for (type, *_), place in waiting.items()]
+    return found[:MOST_SHOWN]
 
 
 def _outside(workflow_id: str, activity: PendingActivity) -> str:
@@ -326,12 +342,12 @@ def _title(noun: str, number: int) -> str:
 
 
 def _queue_words(place: QueuePlace, now: datetime) -> str:
-    """Return a run's queue and where it stands there, in words."""
+    """Return the queue of a run or an activity and where it stands there, in words."""
     said = place.name if place.partition_key is None else f"{place.name}, partition {place.partition_key}"
     if place.queued_at is not None:
-        return (
-            f"{said}: in line since {at(place.queued_at, now)}, {capped(place.ahead or 0, 1_000)} before it"
-        )
+        before = "" if place.ahead is None else f", {capped(place.ahead, 1_000)} before it"
+        why = "" if place.held_up_by is None else f"; {place.held_up_by}"
+        return f"{said}: in line since {at(place.queued_at, now)}{before}{why}"
     if place.start_at is not None:
         return f"{said}: joins the line at {at(place.start_at, now)}"
     return f"{said}: admitted" if place.holds_slot else said
