@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from outlast_runs.admission import AdmitRuns
+from outlast_runs.admission import AdmitFromQueue
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import QueueRow, RunRow
 
@@ -274,7 +274,7 @@ class Judged:
         for run_id in sorted(self.after.keys() & self.before.keys() & self.moved.keys()):
             owner = self.after[run_id].owner
             if owner not in (None, self.before[run_id].owner) and not isinstance(
-                self.batch.change, AdmitRuns
+                self.batch.change, AdmitFromQueue
             ):
                 yield f"run {run_id}, which has a slot of queue {self.queue}, was given to {owner} by {self.by}"
         before, after = count_slots(self.before), count_slots(self.after)
@@ -299,11 +299,11 @@ class Judged:
         if known.limits["paused_at"] is not None or known.limits["deleted_at"] is not None:
             yield f"queue {self.queue} is paused or deleted, and has admitted {[run.run_id for run in dequeued]}"
         change = self.batch.change
-        if not isinstance(change, AdmitRuns):
+        if not isinstance(change, AdmitFromQueue):
             yield f"queue {self.queue} has admitted runs by {self.by}"
             return
         line = [one for one in self.admissions.line(self.queue) if self._could_go(one, change)]
-        rooms = self._rooms(change.worker_id, {run.run_id for run in dequeued}, offset)
+        rooms = self._rooms(change.taker.worker_id, {run.run_id for run in dequeued}, offset)
         yield from self._check_order(dequeued, line)
         yield from self._check_turns(dequeued, line, rooms)
         for run in dequeued:
@@ -312,7 +312,7 @@ class Judged:
             yield from self._check_rate("rate", None)
             yield from self._check_rate("partition_rate", partition)
 
-    def _could_go(self, waiting: Waiting, change: AdmitRuns) -> bool:
+    def _could_go(self, waiting: Waiting, change: AdmitFromQueue) -> bool:
         """Whether the change saw a run in line, and its worker runs such ones."""
         entry = self.batch.run_rows.get(waiting.run_id)
         there = entry is None or self._before(waiting.run_id, entry.before).queued_at == waiting.queued_at
@@ -320,8 +320,8 @@ class Judged:
         return (
             there
             and in_time
-            and waiting.task_queue in change.task_queues
-            and waiting.workflow_type in change.types
+            and waiting.task_queue in change.taker.task_queues
+            and waiting.workflow_type in change.taker.workflows
         )
 
     def _check_order(self, dequeued: Sequence[RunRow], line: Sequence[Waiting]) -> Iterator[str]:
