@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Command
+
+from outlast import RetryPolicy
+from outlast.cli.common.start_options import OPTIONS as START_OPTIONS
 
 NIGHTLY = ("nightly", "report", "--cron", "0 2 * * *", "--time-zone", "Europe/Zurich", "--input", '"eu"')
 
@@ -64,6 +68,82 @@ def test_it_is_fired_by_hand(outlast: Command) -> None:
     assert again == {"started": 0, "existing": 7}
 
 
+OPTIONS = (
+    *("--execution-timeout", "2h", "--run-timeout", "1h", "--start-delay", "5s", "--priority", "2"),
+    *("--queue", "reports", "--partition-key", "eu", "--schedule-to-start-timeout", "10m"),
+    *("--memo", '{"team": "blue"}', "--summary", "a report", "--retry-policy", '{"max_attempts": 3}'),
+    *("--attribute", "region=eu"),
+)
+
+
+def test_it_takes_every_option_of_a_start(outlast: Command) -> None:
+    given = {option.removeprefix("--").replace("-", "_") for option in OPTIONS if option.startswith("--")}
+    assert given == START_OPTIONS.keys()
+    outlast("queue", "define", "reports")
+    made = outlast("schedule", "create", *NIGHTLY, *OPTIONS, "--json")
+    assert made.code == 0, made.err
+    assert made.json["options"] == {
+        "execution_timeout": 7200,
+        "run_timeout": 3600,
+        "start_delay": 5,
+        "schedule_to_start_timeout": 600,
+        "priority": 2,
+        "queue": "reports",
+        "partition_key": "eu",
+        "summary": "a report",
+        "retry_policy": RetryPolicy(max_attempts=3).to_document(),
+        "search_attributes": {"region": "eu"},
+    }
+    update = ("schedule", "update", "nightly", "--type", "other", "--task-queue", "west", "--priority", "1")
+    changed = outlast(*update, "--retry-policy", "", "--run-timeout", "", "--max-runs", "none", "--json")
+    assert changed.code == 0, changed.err
+    assert (changed.json["workflow_type"], changed.json["task_queue"]) == ("other", "west")
+    assert changed.json["options"] == {
+        **made.json["options"],
+        "priority": 1,
+        "retry_policy": None,
+        "run_timeout": None,
+    }
+    assert "execution timeout 2 h" in outlast("schedule", "describe", "nightly").out
+
+
+def test_the_slots_of_a_calendar_are_shown_without_a_database(bare: Command) -> None:
+    zurich = ("--cron", "30 2 * * 1-5", "--time-zone", "Europe/Zurich", "--exclude", "* * 25 12 *")
+    slots = bare("schedule", "next", *zurich, "--next", "3", "--json").json
+    assert [slot[13:] for slot in slots] == [":30:00+00:00"] * 3
+    assert bare("schedule", "next", "--every", "1h").out.count("Z (in ") == 10
+    assert bare("schedule", "next", "--cron", "0 0 30 2 *").out == "it has no slot to come\n"
+
+
+DECLARED = """
+from outlast import Every, Schedule
+SCHEDULES = [Schedule("a", "report", spec=Every(60)), Schedule("b", "report", spec=Every({period}))]
+extra = Schedule("c", "report", spec=Every(60))
+"""
+
+
+def test_a_set_that_a_module_declares_is_applied(
+    outlast: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for number, period in enumerate((60, 61)):
+        (tmp_path / f"declared_{number}.py").write_text(DECLARED.format(period=period))
+    (tmp_path / "declared_none.py").write_text("x = 1")
+    first = outlast("schedule", "apply", "declared_0")
+    assert (first.code, first.out) == (0, "created a\ncreated b\ncreated c\n")
+    assert outlast("schedule", "apply", "declared_0").out == "nothing to change: 3 schedules as declared\n"
+    pruned = outlast("schedule", "apply", "declared_1:SCHEDULES", "--prune", "--json")
+    assert pruned.json == {"created": [], "updated": ["b"], "deleted": ["c"]}
+    for target, words in (
+        ("declared_none", "declares no schedule"),
+        ("declared_none:x", "is neither a Schedule nor a list of them"),
+        ("declared_0:y", "has no 'y'"),
+    ):
+        refused = outlast("schedule", "apply", target)
+        assert (refused.code, words in refused.err) == (2, True), refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -75,6 +155,13 @@ def test_it_is_fired_by_hand(outlast: Command) -> None:
         (["create", "a", "report", "--every", "1h", "--overlap", "maybe"], 2, "overlap must be one of skip"),
         (["update", "a", "--every", "1h"], 3, "there is no schedule 'a'"),
         (["describe", "a"], 3, "there is no schedule 'a'"),
+        (["update", "nightly"], 2, "there is nothing to change"),
+        (["update", "nightly", "--time-zone", "Europe/Paris"], 2, "give --cron as well"),
+        (["update", "nightly", "--partition-key", "eu"], 2, "needs a queue"),
+        (["update", "nightly", "--queue", "none"], 3, "none"),
+        (["next"], 2, "give the id of a schedule, or say when it would fire"),
+        (["next", "nightly", "--every", "1h"], 2, "give the id of a schedule, or say when it would fire"),
+        (["apply", "no_such_module"], 2, "there is no module"),
         (["backfill", "nightly", "2026-01-01", "2026-01-02"], 2, "has no offset"),
     ],
 )

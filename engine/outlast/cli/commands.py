@@ -120,7 +120,7 @@ COMMANDS: Final[dict[str, Listed]] = {
         "app",
     ),
     "schedule": Listed(
-        "Create, change, list, trigger or backfill schedules.",
+        "Create, apply, change, list, trigger or backfill schedules.",
         "outlast.cli.schedules.schedule",
         "app",
     ),

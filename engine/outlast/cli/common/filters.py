@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Final
 
 import typer
 
+from outlast.cli.common.added_options import Options, option, with_options
 from outlast.client.client import Client
 from outlast.text.attributes import conditions
 from outlast.text.parsing import moment
@@ -16,28 +16,23 @@ from outlast.visibility.filters import Filters, leaves_out
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.times import to_datetime
 
-
-def _option(*names: str, help: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
-
-
 _WHEN: Final = "WHEN"
-OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
+OPTIONS: Final[Options] = {
     "status": (
         list[str] | None,
-        _option("--status", help="Only runs with this status; repeatable."),
+        option("--status", help="Only runs with this status; repeatable."),
     ),
-    "type": (str | None, _option("--type", help="Only this workflow type.")),
-    "task_queue": (str | None, _option("--task-queue", help="Only this task queue.")),
-    "id": (str | None, _option("--id", help="Only the runs of this workflow id.")),
-    "id_prefix": (str | None, _option("--id-prefix", help="Only ids that start with this text.")),
-    "parent": (str | None, _option("--parent", help="Only children of this workflow id.", metavar="ID")),
-    "queue": (str | None, _option("--queue", help="Only runs of this queue.")),
-    "schedule": (str | None, _option("--schedule", help="Only what this schedule has started.")),
-    "partition_key": (str | None, _option("--partition-key", help="Only this partition of its queue.")),
+    "type": (str | None, option("--type", help="Only this workflow type.")),
+    "task_queue": (str | None, option("--task-queue", help="Only this task queue.")),
+    "id": (str | None, option("--id", help="Only the runs of this workflow id.")),
+    "id_prefix": (str | None, option("--id-prefix", help="Only ids that start with this text.")),
+    "parent": (str | None, option("--parent", help="Only children of this workflow id.", metavar="ID")),
+    "queue": (str | None, option("--queue", help="Only runs of this queue.")),
+    "schedule": (str | None, option("--schedule", help="Only what this schedule has started.")),
+    "partition_key": (str | None, option("--partition-key", help="Only this partition of its queue.")),
     "where": (
         list[str] | None,
-        _option(
+        option(
             "--where",
             help="A search attribute, as in 'amount>=5'; repeatable, and all must hold.",
             metavar="CONDITION",
@@ -45,25 +40,25 @@ OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     ),
     "created_after": (
         str | None,
-        _option("--created-after", help="Created at that time or later.", metavar=_WHEN),
+        option("--created-after", help="Created at that time or later.", metavar=_WHEN),
     ),
-    "created_before": (str | None, _option("--created-before", help="Created earlier.", metavar=_WHEN)),
+    "created_before": (str | None, option("--created-before", help="Created earlier.", metavar=_WHEN)),
     "started_after": (
         str | None,
-        _option("--started-after", help="First workflow task at that time or later.", metavar=_WHEN),
+        option("--started-after", help="First workflow task at that time or later.", metavar=_WHEN),
     ),
     "started_before": (
         str | None,
-        _option("--started-before", help="First workflow task earlier.", metavar=_WHEN),
+        option("--started-before", help="First workflow task earlier.", metavar=_WHEN),
     ),
     "closed_after": (
         str | None,
-        _option("--closed-after", help="Closed at that time or later.", metavar=_WHEN),
+        option("--closed-after", help="Closed at that time or later.", metavar=_WHEN),
     ),
-    "closed_before": (str | None, _option("--closed-before", help="Closed earlier.", metavar=_WHEN)),
+    "closed_before": (str | None, option("--closed-before", help="Closed earlier.", metavar=_WHEN)),
     "deadline_before": (
         str | None,
-        _option("--deadline-before", help="Open, with a deadline that is earlier.", metavar=_WHEN),
+        option("--deadline-before", help="Open, with a deadline that is earlier.", metavar=_WHEN),
     ),
     "attention": (bool, typer.Option("--attention", help="Only runs that need attention.")),
     "overdue": (
@@ -155,26 +150,4 @@ class Chosen:
 
 def with_filters(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of all filters. It receives their values as its argument ``chosen``."""
-    own = [
-        one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "chosen"
-    ]
-
-    def filtered(**given: Any) -> None:
-        chosen = Chosen({name: given.pop(name) for name in OPTIONS})
-        command(chosen=chosen, **given)
-
-    added = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if kind is bool else None,
-            annotation=Annotated[kind, option],
-        )
-        for name, (kind, option) in OPTIONS.items()
-    ]
-    mine = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-    filtered.__signature__ = inspect.Signature([*added, *mine])  # type: ignore[attr-defined]
-    filtered.__annotations__ = {one.name: one.annotation for one in [*added, *mine]}
-    filtered.__doc__ = command.__doc__
-    filtered.__name__ = command.__name__
-    return filtered
+    return with_options(command, "chosen", OPTIONS, Chosen)

@@ -1,103 +1,110 @@
-"""The options of a start, which commands share that start workflows, or say how they are to be started."""
+"""The options of a workflow's start, for each command that starts one or says what will be started."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import typer
 
+from outlast.cli.common.added_options import Options, option, with_options
+from outlast.client.schedules.update import StartOptionsUpdate
 from outlast.text.attributes import attributes
 from outlast.text.parsing import duration, json_object, retry_policy_of
+from outlast_workflow.options.options import StartOptions
 
 TaskQueue = Annotated[str, typer.Option("--task-queue", help="The task queue whose workers run it.")]
-ExecutionTimeout = Annotated[
-    str | None,
-    typer.Option(
-        "--execution-timeout",
-        metavar="TIME",
-        help="The longest time for all runs together.",
-        show_default=False,
+OPTIONS: Final[Options] = {
+    "execution_timeout": (
+        str | None,
+        option("--execution-timeout", metavar="TIME", help="The longest time for all runs together."),
     ),
-]
-RunTimeout = Annotated[
-    str | None,
-    typer.Option("--run-timeout", metavar="TIME", help="The longest time for each run.", show_default=False),
-]
-StartDelay = Annotated[
-    str | None,
-    typer.Option(
-        "--start-delay", metavar="TIME", help="The time to wait before it starts.", show_default=False
+    "run_timeout": (
+        str | None,
+        option("--run-timeout", metavar="TIME", help="The longest time for each run."),
     ),
-]
-Priority = Annotated[
-    int, typer.Option("--priority", help="0 (first) to 9, in its queue and for its activities.")
-]
-Queue = Annotated[
-    str | None,
-    typer.Option("--queue", help="The queue that decides when it begins.", show_default=False),
-]
-PartitionKey = Annotated[
-    str | None,
-    typer.Option("--partition-key", help="Its partition of the queue.", show_default=False),
-]
-ScheduleToStartTimeout = Annotated[
-    str | None,
-    typer.Option(
-        "--schedule-to-start-timeout",
-        metavar="TIME",
-        help="The longest time in the queue's line.",
-        show_default=False,
+    "start_delay": (
+        str | None,
+        option("--start-delay", metavar="TIME", help="The time to wait before it starts."),
     ),
-]
-Memo = Annotated[
-    str | None,
-    typer.Option("--memo", metavar="JSON", help="A JSON object to keep with it.", show_default=False),
-]
-Summary = Annotated[
-    str | None,
-    typer.Option(
-        "--summary",
-        metavar="TEXT",
-        help="What it does, in at most 200 characters that everybody sees.",
-        show_default=False,
+    "priority": (
+        int | None,
+        option("--priority", help="0 (first) to 9, in its queue and for its activities; 5 if not given."),
     ),
-]
-RetryPolicy = Annotated[
-    str | None,
-    typer.Option(
-        "--retry-policy",
-        metavar="JSON",
-        help="Start a failed run again, as in '{\"max_attempts\": 3}'.",
-        show_default=False,
+    "queue": (str | None, option("--queue", help="The queue that decides when it begins.")),
+    "partition_key": (str | None, option("--partition-key", help="Its partition of the queue.")),
+    "schedule_to_start_timeout": (
+        str | None,
+        option("--schedule-to-start-timeout", metavar="TIME", help="The longest time in the queue's line."),
     ),
-]
-SearchAttributes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--attribute", metavar="NAME=VALUE", help="A search attribute; repeatable.", show_default=False
+    "memo": (str | None, option("--memo", metavar="JSON", help="A JSON object to keep with it.")),
+    "summary": (
+        str | None,
+        option(
+            "--summary", metavar="TEXT", help="What it does, in at most 200 characters that everybody sees."
+        ),
     ),
-]
-
-_READ: Final[dict[str, Callable[[Any], Any]]] = {
-    "execution_timeout": partial(duration, "execution timeout"),
-    "run_timeout": partial(duration, "run timeout"),
-    "start_delay": partial(duration, "start delay"),
-    "schedule_to_start_timeout": partial(duration, "schedule-to-start timeout"),
-    "memo": partial(json_object, "memo"),
-    "retry_policy": retry_policy_of,
-    "search_attributes": attributes,
+    "retry_policy": (
+        str | None,
+        option(
+            "--retry-policy", metavar="JSON", help="Start a failed run again, as in '{\"max_attempts\": 3}'."
+        ),
+    ),
+    "attribute": (
+        list[str] | None,
+        option("--attribute", metavar="NAME=VALUE", help="A search attribute; repeatable."),
+    ),
 }
-"""What reads the text of an option; the others are used as they are given."""
-_FIELDS: Final = (*_READ, "priority", "queue", "partition_key", "summary")
+"""Each option's type and option, by parameter."""
+
+_DURATIONS: Final = ("execution_timeout", "run_timeout", "start_delay", "schedule_to_start_timeout")
 
 
-def start_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of :class:`outlast.StartOptions` that a command's options give.
+class GivenStartOptions:
+    """The options of a start that a command was given."""
 
-    Raises:
-        InvalidOptionError: A text cannot be read.
-    """
-    found = {name: given[name] for name in _FIELDS if given.get(name) not in (None, [])}
-    return {name: _READ[name](value) if name in _READ else value for name, value in found.items()}
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._given = {name: value for name, value in given.items() if value not in (None, [], ())}
+
+    def options(self) -> StartOptions:
+        """Return the options of a start.
+
+        Raises:
+            InvalidOptionError: One cannot be read, or is not valid.
+        """
+        return StartOptions(
+            **{_NAMES.get(name, name): _read(name, text) for name, text in self._given.items()}
+        )
+
+    def changes(self) -> StartOptionsUpdate:
+        """Return the options that were given, to change only these. An empty text takes one away.
+
+        Raises:
+            InvalidOptionError: One cannot be read.
+        """
+        found: Any = {
+            _NAMES.get(name, name): None if value in ("", [""]) else _read(name, value)
+            for name, value in self._given.items()
+        }
+        return found  # type: ignore[no-any-return]
+
+
+_NAMES: Final = {"attribute": "search_attributes"}
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in _DURATIONS:
+        words = name.replace("_", " ").replace("schedule to start", "schedule-to-start")
+        return duration(words, value)
+    if name == "memo":
+        return json_object("memo", value)
+    if name == "retry_policy":
+        return retry_policy_of(value)
+    if name == "attribute":
+        return attributes(value)
+    return value
+
+
+def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a start. It receives what was given of them as its argument ``start``."""
+    return with_options(command, "start", OPTIONS, GivenStartOptions)

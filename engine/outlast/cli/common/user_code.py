@@ -11,6 +11,7 @@ from typing import Any
 
 from outlast.cli.common.exit_codes import CommandFailedError
 from outlast.client.interceptors import Interceptor, checked_interceptors
+from outlast.client.schedules.definition import Schedule
 from outlast_activities.definitions import ActivityDefinition
 from outlast_workflow.data.converter import DataConverter, PayloadCodec
 from outlast_workflow.declare.definitions import definition_of
@@ -144,6 +145,34 @@ def _check(thing: object, target: str) -> None:
             f"{type(thing).__name__}",
             field="module",
         )
+
+
+def schedules_of(target: str) -> list[Schedule]:
+    """Return the schedules of ``module`` (all that it has, alone or in lists) or of ``module:name`` (one, or a list).
+
+    Raises:
+        InvalidOptionError: There is no such module or name, or no schedule in it.
+        CommandFailedError: The module raised an error while it was imported.
+    """
+    module_name, colon, path = target.partition(":")
+    module = import_module(module_name)
+    things = [_attribute(module, path, target)] if colon else list(vars(module).values())
+    found: dict[int, Schedule] = {}
+    for thing in things:
+        for one in thing if isinstance(thing, list | tuple | set | frozenset) else [thing]:
+            if isinstance(one, Schedule):
+                found[id(one)] = one
+            elif colon:
+                raise InvalidOptionError(
+                    f"{target!r} is neither a Schedule nor a list of them: it is (or holds) a {type(one).__name__}",
+                    field="module",
+                )
+    if not found and not colon:
+        raise InvalidOptionError(
+            f"module {module.__name__!r} declares no schedule: SCHEDULES = [Schedule('nightly', report, spec=…)]",
+            field="module",
+        )
+    return list(found.values())
 
 
 def interceptors(targets: Iterable[str]) -> tuple[Interceptor, ...]:

@@ -10,31 +10,17 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, Input, RunId, Timeout, Url, WorkflowId, input_values
 from outlast.cli.common.output import document, show
-from outlast.cli.common.start_options import (
-    ExecutionTimeout,
-    Memo,
-    PartitionKey,
-    Priority,
-    Queue,
-    RetryPolicy,
-    RunTimeout,
-    ScheduleToStartTimeout,
-    SearchAttributes,
-    StartDelay,
-    Summary,
-    TaskQueue,
-    start_options,
-)
+from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_start_options
 from outlast.cli.common.waiting import tell_lacks
 from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
 from outlast.text.parsing import duration, moment, waiting_time
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 from outlast_workflow.primitives.times import to_datetime
 
 
+@with_start_options
 def start(
     workflow_type: Annotated[
         str, typer.Argument(metavar="TYPE", help="The workflow type.", show_default=False)
@@ -45,17 +31,8 @@ def start(
     ] = None,
     input: Input = None,
     task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
-    execution_timeout: ExecutionTimeout = None,
-    run_timeout: RunTimeout = None,
-    start_delay: StartDelay = None,
-    priority: Priority = 5,
-    queue: Queue = None,
-    partition_key: PartitionKey = None,
-    schedule_to_start_timeout: ScheduleToStartTimeout = None,
-    memo: Memo = None,
-    summary: Summary = None,
-    retry_policy: RetryPolicy = None,
-    search_attributes: SearchAttributes = None,
+    *,
+    start: GivenStartOptions,
     policy: Annotated[
         str,
         typer.Option(
@@ -71,13 +48,12 @@ def start(
     json: AsJson = False,
 ) -> None:
     """Start a workflow."""
-    given = locals()
     if timeout is not None and not wait:
         raise InvalidOptionError(
             "timeout limits --wait: give both, or --execution-timeout to bound the workflow",
             field="timeout",
         )
-    options = StartOptions(duplicate_policy=policy.replace("-", "_"), **start_options(given))
+    options = start.options().replace(duplicate_policy=policy.replace("-", "_"))
     arguments = input_values(input)
     longest = waiting_time(timeout)
 

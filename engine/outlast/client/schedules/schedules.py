@@ -20,7 +20,7 @@ from outlast_schedules.specs.spec import Spec
 from outlast_store.reads.schedules import read_schedules
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import IfExists, Seconds, check_if_exists, integer, validate_name
-from outlast_workflow.primitives.times import to_datetime
+from outlast_workflow.primitives.times import from_datetime, to_datetime
 
 _PAGE: Final = 100
 MOST_APPLIED: Final = 1_000
@@ -137,9 +137,10 @@ class Schedules:
             InvalidOptionError: A value is not valid.
         """
         calendar = Calendar(spec, exclude, start_at, end_at, jitter)
-        most = integer("next", next, 0, MOST_NEXT)
         runtime = self._context.runtime
-        return await runtime.read(_slots, calendar, runtime.environment.clock.now(), most)
+        now = to_datetime(runtime.environment.clock.now())
+        # On a thread of the readers: a cron text that never fires is looked for through many years.
+        return await runtime.read(lambda _: slots_of(calendar, now, next))
 
     async def list(
         self,
@@ -174,9 +175,19 @@ class Schedules:
             after = page[-1].schedule_id
 
 
-def _slots(_connection: Connection, calendar: Calendar, after: int, most: int) -> tuple[datetime, ...]:
-    # On a thread of the readers: a cron text that never fires is looked for through many years.
-    return tuple(to_datetime(slot) for slot in islice(calendar.slots(after), most))
+def slots_of(calendar: Calendar, now: datetime, next: int) -> tuple[datetime, ...]:
+    """Return the next slots of a calendar.
+
+    Args:
+        calendar: The calendar.
+        now: They come after this instant.
+        next: How many, 0 to 1,000.
+
+    Raises:
+        InvalidOptionError: The number is out of range.
+    """
+    most = integer("next", next, 0, MOST_NEXT)
+    return tuple(to_datetime(slot) for slot in islice(calendar.slots(from_datetime(now)), most))
 
 
 def _page(

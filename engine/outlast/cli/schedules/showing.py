@@ -1,0 +1,101 @@
+"""Schedules as people read them: a table of all, and the lines of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import orjson
+from rich.text import Text
+
+from outlast.cli.common.output import show, table
+from outlast.client.schedules.views import ScheduleDescription, ScheduledOptions
+from outlast.text.wording import ago, at, clock, label, words
+from outlast_schedules.specs.calendar import spec_from
+
+_DURATIONS: Final = ("execution_timeout", "run_timeout", "start_delay", "schedule_to_start_timeout")
+_INDENT: Final = "\n" + " " * 12
+
+
+def show_table(found: Sequence[ScheduleDescription], now: datetime, *, filtered: bool) -> None:
+    """Print a table of schedules.
+
+    Args:
+        found: The schedules.
+        now: The time.
+        filtered: Whether only some were asked for.
+    """
+    if not found:
+        if filtered:
+            show("no schedule matches: `outlast schedule list` lists all")
+        else:
+            show("there are no schedules: `outlast schedule create ID TYPE --cron …` creates one")
+        return
+    made = table(
+        "SCHEDULE", "STATE", "TYPE", "WHEN", "NEXT", "STARTED", "SKIPPED", "MISSED",
+        drop=("MISSED", "SKIPPED", "TYPE"),
+    )  # fmt: skip
+    for one in found:
+        made.add_row(
+            one.schedule_id,
+            _state(one),
+            one.workflow_type,
+            one.when,
+            ago(one.next_slots[0], now) if one.next_slots else "",
+            f"{one.started:,}",
+            f"{one.skipped:,}",
+            f"{one.missed:,}",
+        )
+    show(made)
+
+
+def show_description(found: ScheduleDescription, now: datetime) -> None:
+    """Print a schedule.
+
+    Args:
+        found: The schedule.
+        now: The time.
+    """
+    state = _state(found).plain
+    lines = {
+        "schedule": found.schedule_id,
+        "state": f"{state}: {label(found.note)}" if found.note else state,
+        "starts": f"{found.workflow_type} on task queue {found.task_queue}",
+        "options": _options(found.options),
+        "when": found.when,
+        "excluded": "; ".join(str(spec_from(one)) for one in found.exclude),
+        "from": at(found.start_at, now),
+        "until": at(found.end_at, now),
+        "jitter": words(found.jitter) if found.jitter else "",
+        "overlap": found.overlap.value,
+        "catch up": f"{found.catch_up.value}, within {words(found.catch_up_window)}",
+        "on failure": "pause" if found.pause_on_failure else "",
+        "runs left": "" if found.remaining_runs is None else f"{found.remaining_runs} of {found.max_runs}",
+        "done": f"{found.started:,} started, {found.skipped:,} skipped, {found.missed:,} missed",
+        "waiting": ", ".join(clock(slot) for slot in found.buffered),
+        "next": _INDENT.join(at(slot, now) for slot in found.next_slots),
+        "last": _INDENT.join(
+            f"{clock(one.slot) if one.slot is not None else clock(one.at)} {one.outcome}"
+            + (f": {one.workflow_id}" if one.workflow_id is not None else "")
+            for one in found.recent
+        ),
+    }
+    for name, text in lines.items():
+        if text:
+            show(f"{name + ':':<12}{text}")
+
+
+def _state(found: ScheduleDescription) -> Text:
+    if found.paused:
+        return Text("paused", style="yellow")
+    return Text("active", style="green") if found.next_look_at is not None else Text("ended", style="dim")
+
+
+def _options(options: ScheduledOptions) -> str:
+    parts = []
+    for name, value in options.model_dump(exclude_defaults=True).items():
+        named = name.replace("_", " ").replace("schedule to start", "schedule-to-start")
+        text = words(value) if name in _DURATIONS else value
+        parts.append(f"{named} {orjson.dumps(text).decode() if isinstance(text, dict) else text}")
+    return ", ".join(parts)
