@@ -11,7 +11,7 @@ from outlast.visibility.filters import Filters, run_filter
 from outlast.visibility.views import Instant, View
 from outlast.visibility.workers import worker_summaries
 from outlast.watchdog import WatchdogReport
-from outlast_store.reads import overview, run_listing
+from outlast_store.reads import overview, run_listing, task_queues
 from outlast_workflow.primitives.enums import RunStatus
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, from_datetime, to_datetime
 
@@ -28,8 +28,9 @@ class TaskQueueView(View):
     """A task queue.
 
     Attributes:
-        waiting_runs: Runs that are ready and that no worker owns.
-        waiting_activities: Activities that are ready and not started.
+        waiting_runs: Runs that are ready and that no worker owns, counted up to 10,000.
+        waiting_activities: Activities that are ready and not started, counted up to 10,000.
+        running_activities: Activities that are running, of the first 10,000 of all task queues.
         oldest_waiting_seconds: How long the first of those has waited.
         workers: How many live workers serve the task queue.
     """
@@ -45,7 +46,7 @@ class TaskQueueView(View):
 async def task_queue_views(runtime: Runtime) -> list[TaskQueueView]:
     """Return the task queues that hold anything or that a live worker serves."""
     now = runtime.environment.clock.now()
-    loads = await runtime.read(overview.task_queue_loads, now)
+    loads = await runtime.read(task_queues.task_queue_loads, now)
     serving: dict[str, int] = {}
     for worker in await worker_summaries(runtime):
         if worker.alive:
@@ -53,7 +54,7 @@ async def task_queue_views(runtime: Runtime) -> list[TaskQueueView]:
                 serving[queue] = serving.get(queue, 0) + 1
     views: list[TaskQueueView] = []
     for queue in sorted({*loads, *serving}):
-        load = loads.get(queue) or overview.TaskQueueLoad(queue)
+        load = loads.get(queue) or task_queues.TaskQueueLoad(queue)
         oldest = load.oldest_waiting_at
         views.append(
             TaskQueueView(

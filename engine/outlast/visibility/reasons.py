@@ -16,7 +16,12 @@ _CAUSES = {
     Attention.OVERDUE: "a deadline or a timer passed more than 10 s ago, and no watchdog has enforced it",
     Attention.NO_POLLER: "it, or one of its activities, waits for a worker, and no live one serves its task queue",
     Attention.UNKNOWN_TYPE: "it, or one of its activities, waits for a worker, and none that lives knows its type",
-    Attention.UNKNOWN_QUEUE: "it stands in the line of a queue that is not defined: it was deleted meanwhile",
+    Attention.UNKNOWN_QUEUE: (
+        "it, or one of its activities, stands in the line of a queue that is not defined: it was deleted meanwhile"
+    ),
+    Attention.QUEUE_PAUSED: (
+        "it, or one of its activities, has waited for more than an hour in a queue that has been paused for as long"
+    ),
 }
 _REMEDIES = {
     Attention.OWNERS_KEEP_DYING: (
@@ -26,6 +31,7 @@ _REMEDIES = {
     Attention.NO_POLLER: "`outlast workers` says who is there; start a worker for that task queue",
     Attention.UNKNOWN_TYPE: "`outlast workers` says who is there; give the workflow or activity to one of them",
     Attention.UNKNOWN_QUEUE: "`outlast queue define` defines it again, or cancel the workflow",
+    Attention.QUEUE_PAUSED: "`outlast queue list` says what is paused, and why; `outlast queue resume` ends that",
 }
 
 

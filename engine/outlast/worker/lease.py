@@ -57,11 +57,13 @@ class WorkerLease:
         """Whether the lease is lost and the worker is not registered again yet."""
         self._runtime = runtime
         self._settings = settings
-        self._types = {
+        self._types: dict[str, object] = {
             "workflows": sorted(workflows),
             "activities": sorted(activities),
             "activity_slots": settings.max_concurrent_activities,
         }
+        if settings.queues is not None:
+            self._types["queues"] = sorted(settings.queues)
         self._on_lost = on_lost
         self._on_registered = on_registered
         self._lease_us = int(settings.lease_duration * MICROSECONDS_PER_SECOND)

@@ -6,31 +6,42 @@ owners keep dying. The others depend on the time and on who is polling, so they 
 ============== ======================================================================================================
 overdue        a deadline of the run or of one of its activities, or one of its timers, is past by more than ten
                watchdog intervals: nobody enforces it
-no_poller      the run, or one of its activities, has been ready for more than a minute, and no live worker serves its
-               task queue
+no_poller      the run, or one of its activities, has been ready for more than a minute, or in the line of a queue that
+               is not paused, and no live worker serves its task queue, or none of those admits from its queue
 unknown_type   the same, but live workers do serve its task queue, and none of them has that workflow or activity
-unknown_queue  the run stands in the line of a queue that is not defined: it was deleted while the run was being started
+unknown_queue  the run, or one of its activities, stands in the line of a queue that is not defined
+queue_paused   the run, or one of its activities, has stood for more than an hour in the line of a queue that has been
+               paused for more than an hour
 ============== ======================================================================================================
 
-Each is an index range over open rows, so its cost follows the number of rows that wait or are stuck, not of all rows.
+Of a run that is given, all of them are found. Runs that lack a worker are found among those that stand first, and of
+the lines of a paused queue the one that has waited longest tells of the others. So a search costs the same however
+many wait: it looks at the first thousand of each task queue and priority, and at a thousand lines of queues.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import fetch, marks
-from outlast_store.reads.serving import Lack, Polled, waiting_activities
+from outlast_store.queues.contents import ACTIVITIES, RUNS, Waiting
+from outlast_store.reads import task_queues
+from outlast_store.reads.queues import WAITING, find_heads, find_lines
+from outlast_store.reads.serving import ACTIVITY, WORKFLOW, Lack, Polled, Ready, lacks_among, ready_of
+from outlast_store.schema.rows import LOCAL
 from outlast_workflow.primitives.enums import Attention
 
 OVERDUE_AFTER_US: Final = 10 * 1_000_000
 """Ten watchdog intervals."""
 UNPOLLED_AFTER_US: Final = 60 * 1_000_000
-_LACKS: Final = frozenset({Attention.NO_POLLER.value, Attention.UNKNOWN_TYPE.value})
+PAUSED_AFTER_US: Final = 3600 * 1_000_000
+MOST_LOOKED_AT: Final = 1_000
+"""How many that are ready are looked at of each task queue and priority, and how many lines of queues in all."""
 
 Condition = tuple[str, str, str, tuple[Any, ...]]
 """A kind (as SQL), a table, a condition on its rows, and the condition's values."""
@@ -44,19 +55,6 @@ class Need:
     lack: Lack | None = None
 
 
-# The queues that have a line are found by leaps through the index of lines, one seek each.
-_UNKNOWN_QUEUE: Final = """queued_at IS NOT NULL AND queue IN (
-    WITH RECURSIVE lines (name) AS (
-        SELECT min(queue) FROM workflow_runs WHERE queued_at IS NOT NULL
-        UNION ALL
-        SELECT (SELECT min(r.queue) FROM workflow_runs AS r WHERE r.queued_at IS NOT NULL AND r.queue > lines.name)
-        FROM lines WHERE lines.name IS NOT NULL
-    )
-    SELECT name FROM lines
-    WHERE name IS NOT NULL AND name NOT IN (SELECT q.queue FROM queues AS q WHERE q.deleted_at IS NULL)
-)"""
-
-
 def overdue(now: int) -> list[Condition]:
     """Return the conditions for a deadline or a timer that is long past."""
     late = (now - OVERDUE_AFTER_US,)
@@ -68,53 +66,176 @@ def overdue(now: int) -> list[Condition]:
     ]
 
 
-def everything(now: int, polled: Polled) -> list[Condition]:
-    """Return the conditions for every kind."""
+def _in_row_or_overdue(now: int) -> list[Condition]:
+    """Return the conditions for every kind but those of workers that are missing and of paused queues."""
+    unknown = _literal(Attention.UNKNOWN_QUEUE)
     return [
         ("attention", "workflow_runs", "attention IS NOT NULL", ()),
         *overdue(now),
-        *_unserved(now, polled),
-        (_literal(Attention.UNKNOWN_QUEUE), "workflow_runs", _UNKNOWN_QUEUE, ()),
+        *((unknown, waiting.table, _of_unknown_queue(waiting), ()) for waiting in WAITING),
     ]
 
 
-def _unserved(now: int, polled: Polled) -> Iterable[Condition]:
-    since = now - UNPOLLED_AFTER_US
-    ready = "{} AND wake_at <= ? AND not_before <= ?"
-    owners: list[tuple[str, tuple[Any, ...]]] = [("owner_id IS NULL", ())]
-    if polled.live:
-        owners.append(
-            (f"owner_id IS NOT NULL AND owner_id NOT IN ({marks(polled.live)})", tuple(polled.live))
-        )
-    else:
-        owners.append(("owner_id IS NOT NULL", ()))
-    for owned, values in owners:
-        waiting = ready.format(owned), (*values, since, since)
-        yield from _without_worker("workflow_runs", "workflow_type", waiting, polled.workflows)
-    waiting = "status = 'pending' AND queue IS NULL AND available_at <= ?", (since,)
-    yield from _without_worker("activity_executions", "activity_type", waiting, polled.activities)
+def _of_unknown_queue(waiting: Waiting) -> str:
+    lines = task_queues.leap(waiting.table, "queue", waiting.condition)
+    known = "SELECT q.queue FROM queues AS q WHERE q.deleted_at IS NULL"
+    unknown = f"SELECT lines.name FROM ({lines}) AS lines WHERE lines.name NOT IN ({known})"
+    return f"{waiting.condition} AND queue IN ({unknown})"
 
 
-def _without_worker(
-    table: str, type_column: str, waiting: tuple[str, tuple[Any, ...]], served: dict[str, set[str]]
-) -> Iterable[Condition]:
-    condition, values = waiting
-    queues = tuple(served)
-    elsewhere = f" AND task_queue NOT IN ({marks(queues)})" if queues else ""
-    yield _literal(Attention.NO_POLLER), table, condition + elsewhere, (*values, *queues)
-    for queue, types in served.items():
-        names = tuple(sorted(types))
-        unknown = f" AND {type_column} NOT IN ({marks(names)})" if names else ""
-        yield (
-            _literal(Attention.UNKNOWN_TYPE),
-            table,
-            f"{condition} AND task_queue = ?{unknown}",
-            (*values, queue, *names),
-        )
+def _paused(now: int) -> list[Condition]:
+    since = (now - PAUSED_AFTER_US,) * 2
+    paused = "queue IN (SELECT q.queue FROM queues AS q WHERE q.paused_at <= ?)"
+    kind = _literal(Attention.QUEUE_PAUSED)
+    return [
+        (kind, waiting.table, f"{waiting.condition} AND {waiting.since} <= ? AND {paused}", since)
+        for waiting in WAITING
+    ]
 
 
 def _literal(kind: Attention) -> str:
     return f"'{kind.value}'"
+
+
+# --- the needs of some runs -----------------------------------------------------------------------------------------
+
+
+def needs_of(
+    connection: Connection, run_ids: Sequence[str], now: int, polled: Polled
+) -> dict[str, list[Need]]:
+    """Return why each of some open runs needs attention: kinds in order, then what it lacks.
+
+    Args:
+        connection: Where to read.
+        run_ids: Which runs: a page of them at most.
+        now: Microseconds since the epoch.
+        polled: The live workers.
+    """
+    if not run_ids:
+        return {}
+    parts: list[str] = []
+    values: list[Any] = []
+    among = f"run_id IN ({marks(run_ids)})"
+    for kind, table, condition, more in chain(_in_row_or_overdue(now), _paused(now)):
+        # By the run, and not by an index of what waits: that may be long.
+        parts.append(
+            f"SELECT run_id, {kind}, NULL, NULL, NULL, NULL FROM {table} WHERE {among} AND {condition}"
+        )
+        values += (*run_ids, *more)
+    text, more = ready_of(run_ids, now - UNPOLLED_AFTER_US)
+    found: dict[str, set[Need]] = {}
+    ready: list[Ready] = []
+    for run_id, kind, *rest in fetch(
+        connection, f"{' UNION ALL '.join(parts)} UNION ALL {text}", (*values, *more)
+    ):
+        if kind in (WORKFLOW, ACTIVITY):
+            ready.append((run_id, kind, *rest))
+        else:
+            found.setdefault(run_id, set()).add(Need(kind))
+    lacks = lacks_among(ready, polled)
+    return {
+        run_id: [
+            *sorted(found.get(run_id, ()), key=lambda need: need.kind),
+            *(Need(lack.kind, lack) for lack in lacks.get(run_id, ())),
+        ]
+        for run_id in {**found, **lacks}
+    }
+
+
+# --- which runs need attention --------------------------------------------------------------------------------------
+
+
+def find_unserved(connection: Connection, now: int, polled: Polled) -> list[str]:
+    """Return runs that lack a worker, or wait in a paused queue, as far as they stand first.
+
+    Args:
+        connection: Where to read.
+        now: Microseconds since the epoch.
+        polled: The live workers.
+    """
+    found: dict[str, None] = {}
+    for run_ids in (
+        _ready_runs(connection, now - UNPOLLED_AFTER_US, polled),
+        _runs_of_lost_workers(connection, now - UNPOLLED_AFTER_US, polled),
+        _ready_activities(connection, now - UNPOLLED_AFTER_US, polled),
+        _heads(connection, now, polled),
+    ):
+        found.update(dict.fromkeys(run_ids))
+    return list(found)
+
+
+def _ready_runs(connection: Connection, since: int, polled: Polled) -> Iterable[str]:
+    text = task_queues.ready_runs("run_id, workflow_type")
+    for name in task_queues.find_names(
+        connection, task_queues.READY_RUNS[0], "task_queue", task_queues.READY_RUNS[1]
+    ):
+        condition, types = _not_served(polled.workflows, name, "workflow_type")
+        values = (name, since, since, MOST_LOOKED_AT, *types)
+        yield from _ids(connection, f"SELECT run_id FROM ({text}) AS ready{condition}", values)
+
+
+def _ready_activities(connection: Connection, since: int, polled: Polled) -> Iterable[str]:
+    table, indexed = task_queues.WAITING_ACTIVITIES
+    text = task_queues.ready_activities("run_id, activity_type, available_at")
+    for name in task_queues.find_names(connection, table, "task_queue", indexed):
+        condition, types = _not_served(polled.activities, name.removeprefix(LOCAL), "activity_type")
+        values = (*task_queues.activity_values(name, since, MOST_LOOKED_AT), *types)
+        yield from _ids(connection, f"SELECT DISTINCT run_id FROM ({text}) AS ready{condition}", values)
+
+
+def _not_served(served: dict[str, set[str]], task_queue: str, column: str) -> tuple[str, tuple[str, ...]]:
+    """Return the condition that leaves out the types of a task queue that live workers know, and its values."""
+    types = tuple(sorted(served.get(task_queue, ())))
+    return (f" WHERE {column} NOT IN ({marks(types)})", types) if types else ("", ())
+
+
+def _runs_of_lost_workers(connection: Connection, since: int, polled: Polled) -> Iterable[str]:
+    text = (
+        "SELECT run_id, task_queue, workflow_type FROM workflow_runs WHERE owner_id = ? AND wake_at <= ? "
+        "AND not_before <= ? ORDER BY wake_at LIMIT ?"
+    )
+    for owner in task_queues.find_names(connection, "workflow_runs", "owner_id", "owner_id IS NOT NULL"):
+        if owner not in polled.live:
+            for run_id, task_queue, type in fetch(connection, text, (owner, since, since, MOST_LOOKED_AT)):
+                if polled.lack_of_workflow(task_queue, type) is not None:
+                    yield run_id
+
+
+def _heads(connection: Connection, now: int, polled: Polled) -> Iterable[str]:
+    """Return the runs that stand first in lines, or whose activities do, and that no live worker can be given."""
+    for waiting, lack_of in ((RUNS, polled.lack_of_workflow), (ACTIVITIES, polled.lack_of_activity)):
+        names = task_queues.find_names(connection, waiting.table, "queue", waiting.condition)
+        if not names:
+            continue
+        known = f"SELECT queue, paused_at FROM queues WHERE queue IN ({marks(names)}) AND deleted_at IS NULL"
+        for queue, paused_at in fetch(connection, known, tuple(names)):
+            lines = find_lines(connection, waiting, queue, max(MOST_LOOKED_AT // len(names), 1))
+            if paused_at is not None:
+                first = min(lines, key=lambda line: line.since, default=None)
+                if first is not None and max(first.since, paused_at) <= now - PAUSED_AFTER_US:
+                    yield from (head[0] for head in find_heads(connection, waiting, queue, [first]))
+                continue
+            lines = [line for line in lines if line.since <= now - UNPOLLED_AFTER_US]
+            for run_id, task_queue, type in find_heads(connection, waiting, queue, lines):
+                if lack_of(task_queue, type, queue) is not None:
+                    yield run_id
+
+
+def _ids(connection: Connection, text: str, values: tuple[Any, ...]) -> Iterable[str]:
+    return (row[0] for row in fetch(connection, text, values))
+
+
+def runs_in_need(now: int, unserved: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
+    """Return a subquery for the ids of the runs that need attention, and its values.
+
+    Args:
+        now: Microseconds since the epoch.
+        unserved: What :func:`find_unserved` has found.
+    """
+    text, values = runs_where(_in_row_or_overdue(now))
+    if unserved:
+        text += f" UNION SELECT run_id FROM workflow_runs WHERE run_id IN ({marks(unserved)})"
+    return text, (*values, *unserved)
 
 
 def runs_where(conditions: Iterable[Condition]) -> tuple[str, tuple[Any, ...]]:
@@ -125,54 +246,3 @@ def runs_where(conditions: Iterable[Condition]) -> tuple[str, tuple[Any, ...]]:
         parts.append(f"SELECT run_id FROM {table} WHERE {condition}")
         values += more
     return " UNION ".join(parts), tuple(values)
-
-
-Placed = tuple[str, str, str]
-"""A run's id, its task queue and its type."""
-
-
-def needs_of(
-    connection: Connection, runs: Sequence[Placed], now: int, polled: Polled
-) -> dict[str, list[Need]]:
-    """Return why each of some open runs needs attention, sorted by kind.
-
-    Args:
-        connection: Where to read.
-        runs: Which runs: a page of them at most.
-        now: Microseconds since the epoch.
-        polled: The live workers.
-    """
-    kinds = _kinds_of(connection, [run[0] for run in runs], everything(now, polled))
-    lacking = [run for run in runs if not _LACKS.isdisjoint(kinds.get(run[0], ()))]
-    ready = waiting_activities(connection, [run[0] for run in lacking], now - UNPOLLED_AFTER_US)
-    lacks: dict[str, list[Lack | None]] = {
-        run_id: [polled.lack_of_workflow(queue, type)] for run_id, queue, type in lacking
-    }
-    for run_id, queue, type in ready:
-        lacks[run_id].append(polled.lack_of_activity(queue, type))
-    found: dict[str, list[Need]] = {}
-    for run_id, of_run in kinds.items():
-        found[run_id] = needs = []
-        for kind in sorted(of_run):
-            matching = [lack for lack in lacks.get(run_id, ()) if lack is not None and lack.kind == kind]
-            needs += [Need(kind, lack) for lack in matching] or [Need(kind)]
-    return found
-
-
-def _kinds_of(
-    connection: Connection, run_ids: Sequence[str], conditions: Iterable[Condition]
-) -> dict[str, set[str]]:
-    if not run_ids:
-        return {}
-    parts: list[str] = []
-    values: list[Any] = []
-    among = f"run_id IN ({marks(run_ids)})"
-    for kind, table, condition, more in conditions:
-        if table != "workflow_runs":
-            condition = f"run_id IN (SELECT run_id FROM {table} WHERE {condition})"
-        parts.append(f"SELECT run_id, {kind} FROM workflow_runs WHERE {among} AND {condition}")
-        values += (*run_ids, *more)
-    found: dict[str, set[str]] = {}
-    for run_id, kind in fetch(connection, " UNION ".join(parts), tuple(values)):
-        found.setdefault(run_id, set()).add(kind)
-    return found

@@ -113,8 +113,7 @@ def describe_run(
             run_count = run.run_number
         everyone = list_workers(connection)
         is_open, run_id = run.is_open, run.run_id
-        placed = [(run_id, run.task_queue, run.workflow_type)] if is_open else []
-        attention = needs_of(connection, placed, now, Polled.of(everyone, now))
+        attention = needs_of(connection, [run_id] if is_open else [], now, Polled.of(everyone, now))
         recorded = find_failures(connection, run_id, failures)
         activities = find_open_activities(connection, run_id) if is_open else []
         return StoredDescription(

@@ -1,4 +1,4 @@
-"""The overview of a database: task queues, workflow types, deadlines that lie ahead, and timeouts enforced lately.
+"""The overview of a database: workflow types, deadlines that lie ahead, and timeouts enforced lately.
 
 Everything here is bounded: counts stop at :data:`MOST_COUNTED`, and the figures of workflow types are of the latest
 runs. So it costs the same however many runs there are.
@@ -25,53 +25,6 @@ LATEST_FAILURES: Final = 2_000
 def ping(connection: Connection) -> None:
     """Check that the database answers; raise its error if it does not."""
     fetch(connection, "SELECT 1")
-
-
-# --- task queues ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class TaskQueueLoad:
-    """What waits in a task queue, and what is running. Instants are microseconds since the epoch."""
-
-    task_queue: str
-    waiting_runs: int = 0
-    waiting_activities: int = 0
-    running_activities: int = 0
-    oldest_waiting_at: int | None = None
-
-    def note_oldest(self, at: int | None) -> None:
-        """Note that something has waited since an instant."""
-        if at is not None and (self.oldest_waiting_at is None or at < self.oldest_waiting_at):
-            self.oldest_waiting_at = at
-
-
-def task_queue_loads(connection: Connection, now: int) -> dict[str, TaskQueueLoad]:
-    """Return the load of each task queue that has any."""
-    loads: dict[str, TaskQueueLoad] = {}
-
-    def load(queue: str) -> TaskQueueLoad:
-        return loads.setdefault(queue, TaskQueueLoad(queue))
-
-    with snapshot(connection):
-        text = (
-            "SELECT task_queue, count(*), min(wake_at) FROM workflow_runs "
-            "WHERE wake_at IS NOT NULL AND owner_id IS NULL AND wake_at <= ? AND not_before <= ? GROUP BY task_queue"
-        )
-        for queue, count, since in fetch(connection, text, (now, now)):
-            load(queue).waiting_runs = count
-            load(queue).note_oldest(since)
-        text = (
-            "SELECT task_queue, count(*), min(available_at) FROM activity_executions "
-            "WHERE status = 'pending' AND queue IS NULL AND available_at <= ? GROUP BY task_queue"
-        )
-        for queue, count, since in fetch(connection, text, (now,)):
-            load(queue).waiting_activities = count
-            load(queue).note_oldest(since)
-        text = "SELECT task_queue, count(*) FROM activity_executions WHERE status = 'running' GROUP BY task_queue"
-        for queue, count in fetch(connection, text):
-            load(queue).running_activities = count
-    return loads
 
 
 # --- workflow types -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -11,7 +12,7 @@ from sqlalchemy import Connection
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import fetch, select
 from outlast_store.queues import contents
-from outlast_store.queues.contents import MOST_COUNTED, queue_not_found
+from outlast_store.queues.contents import ACTIVITIES, MOST_COUNTED, RUNS, Line, Waiting, queue_not_found
 from outlast_store.queues.rate_log import RateLog
 from outlast_store.schema import tables
 from outlast_store.schema.rows import QueueRow, RunRow
@@ -20,6 +21,8 @@ from outlast_workflow.errors import QueueNotFoundError
 MOST_PARTITIONS: Final = 1_000
 MOST_AHEAD: Final = 1_000
 _PRIORITIES: Final = 10
+_HEADS_AT_ONCE: Final = 100
+WAITING: Final = (RUNS, ACTIVITIES)
 
 
 @dataclass(slots=True)
@@ -99,13 +102,9 @@ def _load(connection: Connection, row: QueueRow, now: int) -> QueueLoad:
     ready, later = _pending_activities(scan, name, now)
     load = QueueLoad(row, runs + ready, slots + running, delayed + later)
     if load.waiting:
-        sqlite = connection.dialect.name == "sqlite"
+        # An activity that is to be retried later is not in line yet.
         lines = [
-            line
-            for waiting in (contents.RUNS, contents.ACTIVITIES)
-            for line in contents.find_lines(scan, waiting, name, MOST_PARTITIONS * _PRIORITIES, sqlite=sqlite)
-            # An activity that is to be retried later is not in line yet.
-            if line.since <= now
+            line for waiting in WAITING for line in find_lines(connection, waiting, name) if line.since <= now
         ]
         load.partitions = min(len({line.partition for line in lines}), MOST_PARTITIONS)
         load.oldest_waiting_at = min((line.since for line in lines), default=None)
@@ -123,6 +122,46 @@ def _pending_activities(scan: contents.Scan, queue: str, now: int) -> tuple[int,
     )
     count, later = scan(text, (now, queue, MOST_COUNTED))[0]
     return int(count) - int(later), int(later)
+
+
+def find_lines(
+    connection: Connection, waiting: Waiting, queue: str, most: int = MOST_PARTITIONS * _PRIORITIES
+) -> list[Line]:
+    """Return the lines of a queue, by partition and priority.
+
+    Args:
+        connection: Where to read.
+        waiting: What waits.
+        queue: The queue.
+        most: How many lines.
+    """
+    sqlite = connection.dialect.name == "sqlite"
+    return contents.find_lines(partial(fetch, connection), waiting, queue, most, sqlite=sqlite)
+
+
+def find_heads(
+    connection: Connection, waiting: Waiting, queue: str, lines: Sequence[Line]
+) -> list[tuple[str, str, str]]:
+    """Return run, task queue and type of what stands first in each of some lines.
+
+    Args:
+        connection: Where to read.
+        waiting: What waits.
+        queue: The queue.
+        lines: The lines.
+    """
+    type_column = "workflow_type" if waiting is RUNS else "activity_type"
+    head = (
+        f"SELECT * FROM (SELECT run_id, task_queue, {type_column} FROM {waiting.table} WHERE queue = ? "
+        f"AND {waiting.condition} AND partition_key = ? AND priority = ? ORDER BY {waiting.since} LIMIT 1) AS head"
+    )
+    found: list[tuple[str, str, str]] = []
+    for start in range(0, len(lines), _HEADS_AT_ONCE):
+        some = lines[start : start + _HEADS_AT_ONCE]
+        text = " UNION ALL ".join(f"{head}{place}" for place in range(len(some)))
+        values = tuple(value for line in some for value in (queue, line.partition, line.priority))
+        found += [(row[0], row[1], row[2]) for row in fetch(connection, text, values)]
+    return found
 
 
 def count_ahead(connection: Connection, run: RunRow) -> int:

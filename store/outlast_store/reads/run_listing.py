@@ -164,9 +164,7 @@ def page(
         by = _SORTED[order][0].format(id="found_id" if "found_id" in source else "run_id")
         text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {by} LIMIT ?"
         runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
-        still_open = [
-            (run.run_id, run.task_queue, run.workflow_type) for run in runs if run.closed_at is None
-        ]
+        still_open = [run.run_id for run in runs if run.closed_at is None]
         needs = attention.needs_of(connection, still_open, now, polled)
     return [(run, needs.get(run.run_id, [])) for run in runs]
 
@@ -319,13 +317,12 @@ def _where(
         parts.append(("closed_at IS NULL" if wanted.open else "closed_at IS NOT NULL", ()))
     if wanted.latest:
         parts.append(("next_run_id IS NULL", ()))
-    for chosen, conditions in (
-        (wanted.attention, attention.everything(now, polled) if wanted.attention else []),
-        (wanted.overdue, attention.overdue(now)),
-    ):
-        if chosen:
-            inner, values = attention.runs_where(conditions)
-            parts.append((f"run_id IN ({inner})", values))
+    if wanted.attention:
+        inner, values = attention.runs_in_need(now, attention.find_unserved(connection, now, polled))
+        parts.append((f"run_id IN ({inner})", values))
+    if wanted.overdue:
+        inner, values = attention.runs_where(attention.overdue(now))
+        parts.append((f"run_id IN ({inner})", values))
     text, values = _and(parts)
     return source[0], text, (*source[1], *values)
 

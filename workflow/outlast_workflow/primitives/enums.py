@@ -172,3 +172,4 @@ class Attention(StrEnum):
     NO_POLLER = "no_poller"
     OVERDUE = "overdue"
     UNKNOWN_QUEUE = "unknown_queue"
+    QUEUE_PAUSED = "queue_paused"

@@ -16,7 +16,7 @@ from outlast.cli.common.options import AsJson, Url
 from outlast.cli.common.output import attention, console, document, label_columns, left, show, status, table
 from outlast.client.client import Client
 from outlast.text.parsing import duration
-from outlast.text.wording import ago, words
+from outlast.text.wording import ago, capped, words
 from outlast.visibility.overview import (
     TaskQueueView,
     TypeView,
@@ -26,6 +26,7 @@ from outlast.visibility.overview import (
     watchdog_view,
 )
 from outlast.visibility.views import RunSummary, View
+from outlast_store.reads.task_queues import MOST_COUNTED
 from outlast_workflow.options.validation import timeout_seconds
 from outlast_workflow.primitives.times import to_datetime
 
@@ -132,9 +133,9 @@ def _task_queues(found: Overview) -> RenderableType:
         made.add_row(
             queue.task_queue,
             Text(str(queue.workers), style="" if queue.workers else "bold red"),
-            str(queue.waiting_runs),
-            str(queue.waiting_activities),
-            str(queue.running_activities),
+            capped(queue.waiting_runs, MOST_COUNTED),
+            capped(queue.waiting_activities, MOST_COUNTED),
+            capped(queue.running_activities, MOST_COUNTED),
             "" if oldest is None else words(oldest),
         )
     return _part(made, found.task_queues)
