@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import orjson
 
 from outlast_schedules.action import options_of, slot_text
+from outlast_schedules.damage import refuse_damaged, without_damage
 from outlast_schedules.due_slots import next_look
 from outlast_schedules.firing import MOST_RECENT, Start, StartingChange, end_other
-from outlast_schedules.specs.calendar import Calendar
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import InstanceRow, RunRow, ScheduleRow
@@ -92,6 +92,7 @@ class ChangeSchedule(BaseChange):
         Raises:
             ScheduleNotFoundError: There is none.
             QueueNotFoundError: The edit names a queue that nobody has defined.
+            DamagedScheduleError: It cannot be read, so it can only be paused or deleted.
         """
         before = lock_schedule(batch, self.schedule_id)
         if before is None:
@@ -100,6 +101,8 @@ class ChangeSchedule(BaseChange):
         self.edit(row, batch.now)
         if row.action != before.action:
             _check_queue_of(batch, row)
+        if row.paused_at is None:
+            refuse_damaged(row)
         _rewrite(batch, row, before)
 
 
@@ -184,7 +187,7 @@ def _created(row: ScheduleRow, now: int) -> ScheduleRow:
     row.created_at = row.updated_at = row.decided_until = now
     if row.paused_at is not None:
         row.paused_at = now
-    row.next_look_at = next_look(Calendar.from_json(row.spec), row)
+    row.next_look_at = next_look(row)
     return row
 
 
@@ -196,7 +199,7 @@ def define(batch: Batch, before: ScheduleRow, wanted: ScheduleRow) -> bool:
         before: The schedule, under its lock.
         wanted: What it is to be.
     """
-    row = before.copy()
+    row = without_damage(before).copy()
     for name in _DEFINED:
         setattr(row, name, getattr(wanted, name))
     if wanted.note is not None:
@@ -225,7 +228,7 @@ def _rewrite(batch: Batch, row: ScheduleRow, before: ScheduleRow) -> bool:
     if vars(row) == vars(before):
         return False
     row.updated_at = batch.now
-    row.next_look_at = next_look(Calendar.from_json(row.spec), row)
+    row.next_look_at = next_look(row)
     if row.buffered is not None and row.paused_at is None:
         row.next_look_at = batch.now
     return write_schedule(batch, row, before)
@@ -235,8 +238,10 @@ def pausing(note: str | None) -> Edit:
     """Return the edit that pauses a schedule with a note."""
 
     def edit(row: ScheduleRow, now: int) -> None:
+        # A further pause that says nothing leaves the reason of the first one.
+        if row.paused_at is None or note is not None:
+            row.note = note
         row.paused_at = now if row.paused_at is None else row.paused_at
-        row.note = note
 
     return edit
 
@@ -334,8 +339,14 @@ class BackfillSchedule(StartingChange):
         super().__init__(row, starts, None)
 
     def apply(self, batch: Batch) -> tuple[int, int]:
-        """Return how many were started, and how many were there already."""
+        """Return how many were started, and how many were there already.
+
+        Raises:
+            ScheduleNotFoundError: The schedule was deleted.
+        """
         self.check_queue(batch)
+        if lock_schedule(batch, self.row.schedule_id) is None:
+            raise ScheduleNotFoundError(self.row.schedule_id)
         begun = [start for start in self.starts if batch.instance(start.run.workflow_id) is None]
         for start in begun:
             start.begin(batch, (None, None))

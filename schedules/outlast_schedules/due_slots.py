@@ -93,9 +93,10 @@ def due_slots(calendar: Calendar, row: ScheduleRow, now: int) -> DueSlots:
     return found
 
 
-def next_look(calendar: Calendar, row: ScheduleRow) -> int | None:
+def next_look(row: ScheduleRow) -> int | None:
     """Return when a schedule has a slot to fire next, or ``None`` where it has none, is paused or used up."""
     if row.paused_at is not None or row.remaining_runs == 0:
         return None
+    calendar = Calendar.from_json(row.spec)
     slot, on_from = calendar.search(row.decided_until)
     return on_from if slot is None else calendar.fire_at(row.schedule_id, slot)

@@ -23,13 +23,14 @@ from outlast_store.transitions.queued_runs import add_start_timer
 from outlast_store.transitions.run_ends import Ended, open_run, request_cancel, terminate
 from outlast_store.transitions.schedules import write_schedule
 from outlast_workflow.environment import Environment
+from outlast_workflow.errors import DamagedHistoryError
 from outlast_workflow.history.events import (
     Failure,
     WorkflowCancelRequested,
     WorkflowCompleted,
     WorkflowFailed,
     WorkflowTimedOut,
-    from_json,
+    stored_event,
 )
 from outlast_workflow.primitives.enums import Overlap, RunStatus
 from outlast_workflow.primitives.payloads import Payload
@@ -152,22 +153,37 @@ class StartingChange(BaseChange):
 
     @staticmethod
     def handed_on(batch: Batch, last: RunRow | None) -> tuple[Payload | None, Failure | None]:
-        """Return the last result and the last failure that the next workflow gets from the one before it."""
+        """Return the last result and the last failure that the next workflow gets from the one before it.
+
+        One whose history cannot be read hands nothing on: it must not keep the schedule from firing.
+        """
         if last is None:
             return None, None
-        before = first_event(batch, last.run_id)
-        if last.is_open:
-            return before.last_result, before.last_failure
-        text = "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?"
-        found = batch.scan(text, (last.run_id, last.last_seq))
-        end = from_json(*found[0]) if found else None
-        if isinstance(end, WorkflowCompleted):
-            return end.result, None
-        if isinstance(end, WorkflowFailed):
-            return before.last_result, end.failure
-        if isinstance(end, WorkflowTimedOut):
-            return before.last_result, _timed_out(last, end)
+        try:
+            return _left_by(batch, last)
+        except DamagedHistoryError:
+            return None, None
+
+
+def _left_by(batch: Batch, last: RunRow) -> tuple[Payload | None, Failure | None]:
+    """Return the last result and the last failure that a run leaves.
+
+    Raises:
+        DamagedHistoryError: Its history cannot be read.
+    """
+    before = first_event(batch, last.run_id)
+    if last.is_open:
         return before.last_result, before.last_failure
+    text = "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?"
+    found = batch.scan(text, (last.run_id, last.last_seq))
+    end = stored_event(last.run_id, last.last_seq, *found[0]) if found else None
+    if isinstance(end, WorkflowCompleted):
+        return end.result, None
+    if isinstance(end, WorkflowFailed):
+        return before.last_result, end.failure
+    if isinstance(end, WorkflowTimedOut):
+        return before.last_result, _timed_out(last, end)
+    return before.last_result, before.last_failure
 
 
 def end_other(batch: Batch, run: RunRow, how: Overlap, schedule_id: str) -> None:

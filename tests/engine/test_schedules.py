@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from outlast import At, Client, Cron, Every, Overlap, RetryPolicy, Schedule, Sta
 from outlast.client.schedules.views import ScheduleDescription
 from outlast.errors import (
     ApplicationError,
+    DamagedScheduleError,
     DurableCallError,
     InvalidOptionError,
     PayloadEncodeError,
@@ -28,8 +30,12 @@ from outlast.errors import (
 )
 from outlast.testing import TestEnvironment
 from outlast_schedules import firing
+from outlast_schedules.changes import BackfillSchedule
 from outlast_schedules.due_slots import DueSlots, due_slots
+from outlast_schedules.firing import FireSchedule, Start
 from outlast_schedules.specs.calendar import Calendar
+from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.reads.schedules import find_schedule
 from outlast_store.schema.rows import ScheduleRow
 from outlast_watchdog.watchdog import TaskWatchdog
 
@@ -732,3 +738,137 @@ def test_the_list_shows_what_a_page_holds() -> None:
             assert later == ["s-248", "s-249"]
 
     TestEnvironment.run(body)
+
+
+# --- damage, and races ----------------------------------------------------------------------------------------------
+
+
+async def damage(client: Client, **columns: str) -> None:
+    """Write into the row of schedule ``s`` what nobody can read."""
+
+    class Damage(BaseChange):
+        def apply(self, batch: Batch) -> None:
+            for column, text in columns.items():
+                batch.execute(f"UPDATE schedules SET {column} = ? WHERE schedule_id = 's'", (text,))
+
+    await client.runtime.journal.apply(Damage())
+
+
+@pytest.mark.parametrize("column", ["spec", "action", "input", "overlap", "catch_up", "buffered", "recent"])
+async def test_a_damaged_schedule_says_so_and_stops_no_other(
+    in_memory: MakeEnvironment, column: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        schedules = env.client.schedules
+        handle = await schedules.create("s", told_slot, spec=Every(60))
+        other = await schedules.create("t", told_slot, spec=Every(60))
+        await damage(env.client, **{column: '{"x": ['})
+        await env.sleep(minutes=3, seconds=1)
+        assert (await other.describe()).started == 3
+        described = await handle.describe()
+        assert (described.started, described.next_slots) == (0, ())
+        assert described.trouble is not None
+        assert f"its {column} cannot be read; restore the database" in described.trouble
+        assert [(one.schedule_id, one.trouble is None) async for one in schedules.list()] == [
+            ("s", False),
+            ("t", True),
+        ]
+        assert caplog.text.count(f"its {column} cannot be read") == 1
+        for use in (handle.trigger, handle.resume, partial(handle.update, note="x")):
+            with pytest.raises(DamagedScheduleError):
+                await use()
+        with pytest.raises(DamagedScheduleError):
+            await handle.backfill(env.now() - timedelta(hours=1), env.now())
+        await handle.pause("broken")
+        assert (await handle.describe()).note == "broken"
+        # Who declares it anew heals it.
+        assert (await schedules.apply([Schedule("s", told_slot, spec=Every(60))])).updated == ["s"]
+        await handle.resume()
+        await env.sleep(minutes=1)
+        described = await handle.describe()
+        assert (described.started, described.trouble) == (1, None)
+
+
+async def test_a_schedule_whose_queue_is_gone_says_so(
+    in_memory: MakeEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        await env.client.queues.define("reports")
+        handle = await env.client.schedules.create(
+            "s", told_slot, spec=Every(60), options=StartOptions(queue="reports")
+        )
+        assert (await handle.describe()).trouble is None
+        await env.client.queues.delete("reports")
+        await env.sleep(minutes=2)
+        described = await handle.describe()
+        assert described.trouble is not None
+        assert "reports" in described.trouble
+        assert "reports" in caplog.text
+        await env.client.queues.define("reports")
+        assert (await handle.describe()).trouble is None
+
+
+@pytest.mark.parametrize("seq", [1, 3])
+async def test_a_last_workflow_that_cannot_be_read_hands_nothing_on(
+    in_memory: MakeEnvironment, seq: int
+) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(60))
+        await env.sleep(seconds=61)
+
+        class Rewrite(BaseChange):
+            def __init__(self, payload: str) -> None:
+                self.payload = payload
+
+            def apply(self, batch: Batch) -> None:
+                text = f"UPDATE history_events SET payload = {self.payload} WHERE seq = ? AND run_id = ?"
+                batch.execute(text, (seq, first.run_id))
+
+        [first] = [run async for run in env.client.list(schedule="s")]
+        await env.client.runtime.journal.apply(Rewrite("substr(payload, 2)"))
+        await env.sleep(minutes=1)
+        assert (await handle.describe()).started == 2
+        last = (await handle.describe()).last_workflow_id
+        assert last is not None
+        assert (await env.client.handle(last).result())[2] is None
+        await env.client.runtime.journal.apply(Rewrite("'{' || payload"))
+
+
+async def test_a_fire_of_a_schedule_that_was_created_anew_starts_nothing_old(engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        schedules, runtime = env.client.schedules, env.client.runtime
+        await schedules.create("s", told_slot, "old", spec=Every(60))
+        row = await runtime.read(find_schedule, "s")
+        assert row is not None
+        await schedules.handle("s").delete()
+        await env.sleep(1)
+        await schedules.create("s", told_slot, "new", spec=Every(60))
+        due = DueSlots(slots=[row.decided_until + 1], decided_until=row.decided_until + 1)
+        assert await runtime.journal.apply(FireSchedule(row, due, None, runtime.environment)) is None
+        start = Start(row, row.decided_until, "s-x", runtime.environment)
+        await schedules.handle("s").delete()
+        with pytest.raises(ScheduleNotFoundError):
+            await runtime.journal.apply(BackfillSchedule(row, [start]))
+        assert await env.client.count() == 0
+
+
+async def test_of_triggers_at_once_that_skip_one_starts(engine: MakeEnvironment) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", lasting, 1000, spec=Every(86_400))
+        skipping = [handle.trigger(overlap="skip") for _ in range(5)]
+        outcomes = await asyncio.gather(*skipping, return_exceptions=True)
+        refused = [one for one in outcomes if isinstance(one, WorkflowAlreadyStartedError)]
+        assert len(refused) == 4
+        ending = [handle.trigger(overlap="terminate_other") for _ in range(3)]
+        await asyncio.gather(*ending)
+        assert await env.client.count(open=True) == 1
+
+
+async def test_a_further_pause_without_a_note_keeps_the_reason(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(60))
+        await handle.pause("the warehouse moves")
+        await handle.pause()
+        assert (await handle.describe()).note == "the warehouse moves"
+        await handle.pause("until Monday")
+        assert (await handle.describe()).note == "until Monday"

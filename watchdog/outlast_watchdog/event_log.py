@@ -9,7 +9,7 @@ from typing import Any
 from outlast_runs.deadlines import Enforced
 from outlast_schedules.firing import FiredSlots
 from outlast_store.transitions.children import AppliedClosePolicy
-from outlast_workflow.errors import RefusedError
+from outlast_workflow.errors import OutlastError
 from outlast_workflow.primitives.times import iso
 
 logger = logging.getLogger("outlast.watchdog")
@@ -202,7 +202,7 @@ class EventLog:
             self._known.clear()
         self._known.add(key)
         # The text of a foreign error may quote what it could not read.
-        message = str(error) if isinstance(error, RefusedError) else type(error).__name__
+        message = str(error) if isinstance(error, OutlastError) else type(error).__name__
         logger.error(
             "the watchdog cannot handle a row and sets it aside: %s (%s)",
             message,

@@ -26,7 +26,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from outlast_runs.deadlines import Enforced, EnforceRunDeadline
-from outlast_schedules.action import options_of
+from outlast_schedules.damage import refuse_damaged
 from outlast_schedules.due_slots import ON_TIME_US, DueSlots, due_slots
 from outlast_schedules.firing import FiredSlots, FireSchedule
 from outlast_schedules.specs.calendar import Calendar
@@ -63,6 +63,7 @@ from outlast_watchdog.report import (
 )
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import (
+    DamagedScheduleError,
     ForkedConnectionError,
     JournalClosedError,
     OutcomeUnknownError,
@@ -135,17 +136,16 @@ async def apply_all(journal: Journal, changes: Sequence[Change[Any]]) -> list[An
 
 def _look_at(
     _connection: Connection, rows: Sequence[scans.DueSchedule], now: int
-) -> list[tuple[Calendar, DueSlots] | RefusedError]:
+) -> list[tuple[Calendar, DueSlots] | DamagedScheduleError]:
     """Return what is due in each schedule, or why it cannot be read."""
-    looks: list[tuple[Calendar, DueSlots] | RefusedError] = []
+    looks: list[tuple[Calendar, DueSlots] | DamagedScheduleError] = []
     for row in rows:
         try:
+            refuse_damaged(row.row)
             calendar = Calendar.from_json(row.row.spec)
-            _ = options_of(row.row.action)
             looks.append((calendar, due_slots(calendar, row.row, now)))
-        except Exception as error:
-            what = f"schedule {row.schedule_id} cannot be read: {type(error).__name__}"
-            looks.append(RefusedError("undecodable", what))
+        except DamagedScheduleError as error:
+            looks.append(error)
     return looks
 
 
@@ -301,7 +301,7 @@ class Pass:
         changes: list[FireSchedule] = []
         fires: dict[str, Callable[[int], int]] = {}
         for row, look in zip(rows, looks, strict=True):
-            if isinstance(look, RefusedError):
+            if isinstance(look, DamagedScheduleError):
                 self._set_aside("schedules", look, schedule_id=row.schedule_id)
                 continue
             calendar, due = look

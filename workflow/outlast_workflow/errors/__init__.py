@@ -12,6 +12,7 @@
     ├── WorkflowAlreadyBegunError              the workflow's start cannot be moved any more
     ├── ScheduleNotFoundError                  no schedule has this id
     ├── ScheduleExistsError                    the schedule id is taken
+    ├── DamagedScheduleError                   a stored value of a schedule cannot be read
     ├── UnknownWorkflowTypeError               no such workflow is registered on this worker
     ├── RefusedError                           a change found the run or activity in another state than it expected
     ├── ResetRefusedError                      the workflow cannot be reset, or not to that point
@@ -137,6 +138,7 @@ from outlast_workflow.errors.task import (
     WorkflowTaskError,
 )
 from outlast_workflow.errors.workflows import (
+    DamagedScheduleError,
     RunNotFoundError,
     ScheduleExistsError,
     ScheduleNotFoundError,
@@ -159,6 +161,7 @@ __all__ = [
     "ChildWorkflowError",
     "ContinueAsNew",
     "DamagedHistoryError",
+    "DamagedScheduleError",
     "DeferRefusedError",
     "DeleteRefusedError",
     "DurableCallError",

@@ -106,6 +106,25 @@ class ScheduleNotFoundError(OutlastError):
         self.schedule_id = schedule_id
 
 
+class DamagedScheduleError(OutlastError):
+    """A stored value of a schedule cannot be read: something else has changed the database, or a disk has.
+
+    Attributes:
+        schedule_id: The schedule.
+        what: Which value it is.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("schedule_id", "what")
+
+    def __init__(self, schedule_id: str, what: str) -> None:
+        super().__init__(
+            f"schedule {schedule_id!r} is damaged and starts nothing: its {what} cannot be read; restore the database "
+            "from a backup, or delete the schedule and create it anew"
+        )
+        self.schedule_id = schedule_id
+        self.what = what
+
+
 class ScheduleExistsError(OutlastError):
     """The schedule id is taken."""
 

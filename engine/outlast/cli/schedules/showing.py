@@ -61,6 +61,7 @@ def show_description(found: ScheduleDescription, now: datetime) -> None:
     lines = {
         "schedule": found.schedule_id,
         "state": f"{state}: {label(found.note)}" if found.note else state,
+        "trouble": found.trouble or "",
         "starts": f"{found.workflow_type} on task queue {found.task_queue}",
         "options": _options(found.options),
         "when": found.when,
@@ -89,6 +90,8 @@ def show_description(found: ScheduleDescription, now: datetime) -> None:
 def _state(found: ScheduleDescription) -> Text:
     if found.paused:
         return Text("paused", style="yellow")
+    if found.trouble is not None:
+        return Text("in trouble", style="red")
     return Text("active", style="green") if found.next_look_at is not None else Text("ended", style="dim")
 
 

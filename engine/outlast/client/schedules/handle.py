@@ -24,6 +24,7 @@ from outlast_schedules.changes import (
     pausing,
     resuming,
 )
+from outlast_schedules.damage import refuse_damaged
 from outlast_schedules.due_slots import MOST_STARTS
 from outlast_schedules.firing import Start
 from outlast_schedules.specs.calendar import Calendar
@@ -106,6 +107,7 @@ class ScheduleHandle:
             ScheduleNotFoundError: There is none.
         """
         row = await self._row()
+        refuse_damaged(row)
         edit = ScheduleEdit(self._context, self.schedule_id, fields)
         # Whatever can be wrong with the fields is found before anything is written.
         edited = row.copy()
@@ -137,6 +139,7 @@ class ScheduleHandle:
             request_id: A key of your own, at most 40 characters. Triggers with the same key start one workflow.
 
         Raises:
+            DamagedScheduleError: Something else has changed its row, which cannot be read.
             ScheduleNotFoundError: There is none.
             WorkflowAlreadyStartedError: The workflow started last is open, and ``overlap`` is ``skip``.
         """
@@ -154,13 +157,13 @@ class ScheduleHandle:
                 raise InvalidOptionError(
                     f"request id must be at most {MOST_REQUEST_ID} characters here", field="request_id"
                 )
+        workflow_id = f"{self.schedule_id}-trigger-{key}"
         found = await runtime.read(_with_latest_run, self.schedule_id)
         if found is None:
             raise ScheduleNotFoundError(self.schedule_id)
         row, latest = found
-        workflow_id = f"{self.schedule_id}-trigger-{key}"
-        change = TriggerSchedule(row, workflow_id, how, latest, environment)
-        done = await runtime.journal.apply(change)
+        refuse_damaged(row)
+        done = await runtime.journal.apply(TriggerSchedule(row, workflow_id, how, latest, environment))
         ending = runtime.run_ends.subscribe(done.run_id)
         return WorkflowHandle(self._context, workflow_id, done.run_id, None, ending, existed=not done.created)
 
@@ -187,6 +190,7 @@ class ScheduleHandle:
                 "end time must not be in the future: the schedule itself fires those slots", field="end_time"
             )
         row = await self._row()
+        refuse_damaged(row)
         after, started, existing = first - 1, 0, 0
         while True:
             slots = await runtime.read(_slots_between, row.spec, after, end)
@@ -238,7 +242,7 @@ def _check_fire(_connection: Connection, rows: Sequence[ScheduleRow], now: int) 
 
 def _described(connection: Connection, schedule_id: str, now: int, next: int) -> ScheduleDescription | None:
     row = find_schedule(connection, schedule_id)
-    return None if row is None else description(row, now, next)
+    return None if row is None else description(connection, row, now, next)
 
 
 def _with_latest_run(connection: Connection, schedule_id: str) -> tuple[ScheduleRow, str | None] | None:

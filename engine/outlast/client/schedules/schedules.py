@@ -194,4 +194,4 @@ def _page(
     connection: Connection, after: str, now: int, next: int, workflow_type: str | None, paused: bool | None
 ) -> list[ScheduleDescription]:
     rows = read_schedules(connection, after, _PAGE, workflow_type=workflow_type, paused=paused)
-    return [description(row, now, next) for row in rows]
+    return [description(connection, row, now, next) for row in rows]

@@ -7,12 +7,16 @@ from typing import Any, Final
 
 import orjson
 from pydantic import Field
+from sqlalchemy import Connection
 
 from outlast.visibility.columns import instant
 from outlast.visibility.views import Instant, View
 from outlast_schedules.action import options_of
+from outlast_schedules.damage import damaged_columns, without_damage
 from outlast_schedules.specs.calendar import Calendar
+from outlast_store.reads.queues import find_queue, unknown_queue
 from outlast_store.schema.rows import ScheduleRow
+from outlast_workflow.errors import DamagedScheduleError, OutlastError
 from outlast_workflow.primitives.enums import CatchUp, Overlap
 from outlast_workflow.primitives.times import from_iso, seconds, to_datetime
 
@@ -58,6 +62,7 @@ class ScheduleDescription(View):
     """A schedule, what it has done, and when it fires next.
 
     Attributes:
+        trouble: Why it starts nothing although it is not paused, and what to do about that; ``None`` as a rule.
         options: The options of each start.
         specs: When it fires, each as its JSON form.
         exclude: What is left out, likewise.
@@ -75,6 +80,7 @@ class ScheduleDescription(View):
     schedule_id: str
     workflow_type: str
     task_queue: str
+    trouble: str | None = None
     options: ScheduledOptions
     specs: tuple[dict[str, Any], ...]
     exclude: tuple[dict[str, Any], ...]
@@ -119,26 +125,36 @@ class BackfillResult(View):
     existing: int
 
 
-def description(row: ScheduleRow, now: int, next: int) -> ScheduleDescription:
-    """Return a schedule as people and programs are shown it.
+def description(connection: Connection, row: ScheduleRow, now: int, next: int) -> ScheduleDescription:
+    """Return a schedule as people and programs are shown it, without what cannot be read.
 
     Args:
+        connection: Where to read whether its queue is there.
         row: Its row.
         now: Microseconds since the epoch: slots before it are not to come.
         next: How many slots to come are shown.
     """
+    trouble: OutlastError | None = None
+    damaged = damaged_columns(row)
+    if damaged:
+        trouble, row = DamagedScheduleError(row.schedule_id, damaged[0]), without_damage(row)
+    options = _options(row.action)
+    if trouble is None and options.queue is not None and find_queue(connection, options.queue) is None:
+        trouble = unknown_queue(connection, options.queue)
     calendar = Calendar.from_json(row.spec)
-    live = row.paused_at is None and row.remaining_runs != 0
+    specs = () if "spec" in damaged else calendar.specs
+    live = trouble is None and row.paused_at is None and row.remaining_runs != 0
     most = next if row.remaining_runs is None else min(next, row.remaining_runs)
     slots = islice(calendar.slots(max(row.decided_until, now)), most if live else 0)
     return ScheduleDescription(
         schedule_id=row.schedule_id,
         workflow_type=row.workflow_type,
         task_queue=row.task_queue,
-        options=_options(row.action),
-        specs=tuple(spec.to_document() for spec in calendar.specs),
+        trouble=None if trouble is None else str(trouble),
+        options=options,
+        specs=tuple(spec.to_document() for spec in specs),
         exclude=tuple(spec.to_document() for spec in calendar.exclude),
-        when="; ".join(str(spec) for spec in calendar.specs),
+        when="; ".join(str(spec) for spec in specs),
         start_at=calendar.start_at,
         end_at=calendar.end_at,
         jitter=calendar.jitter,
