@@ -56,6 +56,24 @@ async def test_who_only_reads_is_shown_no_actions(served: Served) -> None:
         assert refused.status_code == 403
 
 
+async def test_a_schedule_and_its_runs_lead_to_each_other(served: Served) -> None:
+    handle = await served.client.schedules.create("a/b<c", "Report", spec=Cron("0 2 * * *"))
+    run = await handle.trigger(request_id="k")
+    await served.client.start("Report", id="another")
+    page = (await served.web.get("/schedules/a%2Fb%3Cc")).text
+    assert 'href="/?schedule=a/b%3Cc"' in page
+    listed = (await served.web.get("/", params={"schedule": "a/b<c"})).text
+    assert run.workflow_id.replace("<", "&lt;") in listed
+    assert "another" not in listed
+    assert 'href="/schedules/a%2Fb%3Cc">Schedule a/b&lt;c</a>' in listed
+    assert "schedule=a%2Fb%3Cc" in listed.partition("/bulk?")[2].partition('"')[0]
+    asked = await served.web.get("/bulk", params={"schedule": "a/b<c", "action": "cancel"})
+    assert "Cancel 1 workflow" in text_of(asked.text)
+    shown = (await served.web.get("/workflows/a%2Fb%3Cc-trigger-k")).text
+    assert 'href="/schedules/a%2Fb%3Cc">a/b&lt;c</a>' in shown
+    assert "outlast_schedule" not in text_of(shown)
+
+
 async def test_an_unknown_schedule_is_a_page_that_says_so(served: Served) -> None:
     page = await served.web.get("/schedules/unknown")
     assert page.status_code == 404

@@ -34,7 +34,7 @@ MOST_NAMED: Final = 10
 _PARAMETERS: Final = frozenset(
     {
         *("action", "status", "workflow_type", "task_queue", "queue", "partition_key", "id_prefix", "where"),
-        *("created_after", "created_before", "attention", "order", "run_id"),
+        *("schedule", "created_after", "created_before", "attention", "order", "run_id"),
     }
 )
 

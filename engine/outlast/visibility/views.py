@@ -6,13 +6,13 @@ where they are whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer
 
-from outlast_workflow.options.search_attributes import SearchValue
+from outlast_workflow.options.search_attributes import SCHEDULE_ATTRIBUTE, SearchValue
 from outlast_workflow.primitives.enums import (
     ActivityStatus,
     Attention,
@@ -101,6 +101,12 @@ class QueuePlace(View):
     held_up_by: str | None = None
 
 
+def schedule_of(search_attributes: Mapping[str, SearchValue]) -> str | None:
+    """Return the id of the schedule that started a run with these search attributes, if one did."""
+    found = search_attributes.get(SCHEDULE_ATTRIBUTE)
+    return found if isinstance(found, str) else None
+
+
 class RunDescription(View):
     """One run.
 
@@ -152,6 +158,11 @@ class RunDescription(View):
     summary: str | None = None
     progress: RunProgress | None = None
     queue: QueuePlace | None = None
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule that started the chain, if one did."""
+        return schedule_of(self.search_attributes)
 
 
 class FailureCause(View):
@@ -356,6 +367,11 @@ class RunSummary(View):
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("RunSummary")
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule that started the chain, if one did."""
+        return schedule_of(self.search_attributes)
 
 
 class RunPage(View):

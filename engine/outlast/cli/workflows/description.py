@@ -31,6 +31,7 @@ from outlast.visibility.views import (
     WorkerView,
     WorkflowDescription,
 )
+from outlast_workflow.options.search_attributes import SCHEDULE_ATTRIBUTE
 
 MOST_SHOWN = 20
 
@@ -139,8 +140,11 @@ def _summary(found: WorkflowDescription, now: datetime) -> Table:
         summary.add_row("task failures", Text(why, style="red"))
     if run.build_id is not None:
         summary.add_row("build", run.build_id)
-    if run.search_attributes:
-        summary.add_row("search attributes", orjson.dumps(run.search_attributes).decode())
+    if run.schedule is not None:
+        summary.add_row("schedule", run.schedule)
+    attributes = {name: value for name, value in run.search_attributes.items() if name != SCHEDULE_ATTRIBUTE}
+    if attributes:
+        summary.add_row("search attributes", orjson.dumps(attributes).decode())
     if run.memo is not None:
         summary.add_row("memo", orjson.dumps(run.memo).decode())
     return summary
