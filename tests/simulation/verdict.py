@@ -76,10 +76,10 @@ def check_prefixes(connection: Connection) -> Iterator[str]:
 
 
 def check_tasks(story: Story) -> Iterator[str]:
-    """The programs are deterministic, so no task of theirs may fail."""
+    """The programs are deterministic, so no task of theirs may fail, but for a queue that is not there for a while."""
     for run_id, events in story.events.items():
         for kind, _, payload in events:
-            if kind == "WorkflowTaskFailed":
+            if kind == "WorkflowTaskFailed" and payload["failure"].get("class") != "QueueNotFoundError":
                 yield f"a task of run {run_id} failed: {payload['failure'].get('message')}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tests.simulation.queues.admissions import Admissions, Place
+from tests.simulation.queues.admissions import Admissions, Key, Place
 
 from outlast_activities.deadlines import options_of
 from outlast_activities.deferred_attempts import DeferAttempt
@@ -23,7 +23,6 @@ from outlast_workflow.history.events import (
     REGISTRY,
     ChildWorkflowStarted,
     Event,
-    WorkflowDequeued,
     WorkflowTaskCompleted,
 )
 
@@ -40,14 +39,11 @@ class WitnessBatch(Batch):
         self._noted: list[str] = []
         self._begun: set[ActivityKey] = set()
         self._unseen: list[tuple[RunRow, list[str]]] = []
-        self._dequeued: list[RunRow] = []
-        self._places: dict[str, Place] = {}
+        self._places: dict[Key, Place] = {}
 
     def append(self, run: RunRow, event: Event) -> int:
         if type(event) is WorkflowTaskCompleted:
             self._activated(run)
-        elif type(event) is WorkflowDequeued:
-            self._dequeued.append(run)
         return super().append(run, event)
 
     def _activated(self, run: RunRow) -> None:
@@ -123,9 +119,8 @@ class WitnessBatch(Batch):
         self._look_for_deferred()
         if self.admissions is not None:
             clock: Any = self._clock
-            dequeued, self._dequeued = self._dequeued, []
             try:
-                self._noted += self.admissions.judge(self, self._places, dequeued, clock.offset_us)
+                self._noted += self.admissions.judge(self, self._places, clock.offset_us)
             except Exception as error:  # the journal would take it for the change's own
                 self.found.append(f"the witness of admissions has failed: {error!r}")
                 raise

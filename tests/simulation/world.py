@@ -39,7 +39,7 @@ from tests.simulation.queues.calm_lines import CalmLines, Server
 from tests.simulation.queues.stories import Queues, move_starts
 from tests.simulation.witness import WitnessBatch
 
-from outlast import RetentionPolicy
+from outlast import RetentionPolicy, Worker
 from outlast.testing import VirtualTimeError, check_database
 from outlast_store.journal import committer
 from outlast_watchdog import dead_journals
@@ -307,7 +307,7 @@ class World:
         """The workers that are alive."""
         registered = {row[0] for row in self.shared.real.execute("SELECT worker_id FROM workers")}
         return [
-            Server(worker.worker_id, process.role.queues, process.role.lines)
+            Server(worker.worker_id, process.role.queues, process.role.lines, _room_of(worker))
             for process in self.processes
             if process.ready and not process.frozen
             for worker in process.workers
@@ -343,6 +343,12 @@ class World:
         if isinstance(error, Crashed):
             return
         self.violations.append(f"nobody caught {error!r}: {context.get('message')}")
+
+
+def _room_of(worker: Worker) -> int:
+    """How many activities a worker could start now."""
+    loop_worker: Any = worker._worker
+    return (loop_worker.dispatcher.room or 0) if loop_worker is not None else 0
 
 
 class Complaints(logging.Handler):

@@ -4,33 +4,41 @@ It keeps a history of its own of every queue's limits and admissions, in a table
 transaction that is lost takes it back. A change is judged as soon as it is applied, by the limits that are in force
 then:
 
-- No slot is taken but from the line, or from a run before in the same chain that gives it back in the same change.
+- No slot is taken but by an admission, or from a run before in the same chain that gives it back in the same change.
 - A run that holds a slot gets another owner by an admission alone.
 - A count of slots that rises does not exceed its limit: of the queue, of a worker, of a partition, of a worker in one.
 - Any window of a rate's length has at most as many admissions as the rate allows: of the queue, of a partition.
 - A queue that is paused or deleted admits nothing.
-- Within a partition the order is by priority, then by when the runs joined the line.
-- Between two turns of a partition each other one has its turn that had a run in line and room all the time.
+- Within a partition the order is by priority, then by when they joined the line: that of runs, and that of activities.
+- Between two turns of a partition each other one has its turn that had somebody of the kind in line and room all the
+  time.
+
+Runs and activities hold slots of one kind: a run until its chain ends, an activity while an attempt runs.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
 
-from outlast_runs.admission import AdmitFromQueue
+from outlast_runs.admission import AdmitFromQueue, Taker
 from outlast_store.journal.batch import Batch
-from outlast_store.schema.rows import QueueRow, RunRow
+from outlast_store.queues.lines import Kind
+from outlast_store.schema.rows import QueueRow
 
 LIMITS = ("concurrency", "partition_concurrency", "worker_concurrency", "partition_worker_concurrency")
 RATES = ("rate", "partition_rate")
 SLACK = 1.02
 """A budget is used to 99 %: by how much longer than a rate's length its admissions may count, at the most."""
+
+
+Key = tuple[str, int]
+"""What holds a slot or stands in line: a run and 0, or a run and its activity."""
 
 
 class Slot(NamedTuple):
@@ -42,22 +50,31 @@ class Slot(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What a run's row says of its queue."""
+    """What a row says of its queue: which slot it holds, or since when it stands in line."""
 
     slot: Slot | None
-    queued_at: int | None
+    since: int | None
 
 
 class Waiting(NamedTuple):
-    """A run in line; the fields by which it is ordered come first."""
+    """A run or an activity in line; the fields by which it is ordered come first."""
 
     priority: int
-    queued_at: int
+    since: int
     run_id: str
+    activity_id: int
     partition: str
     task_queue: str
-    workflow_type: str
+    type: str
     deadline: int | None
+
+    @property
+    def key(self) -> Key:
+        return self.run_id, self.activity_id
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.key)
 
 
 class Admitted(NamedTuple):
@@ -68,6 +85,11 @@ class Admitted(NamedTuple):
     offset: int
 
 
+def kind_of(key: Key) -> Kind:
+    """Whether it is a run or an activity."""
+    return Kind.ACTIVITY if key[1] else Kind.RUN
+
+
 @dataclass
 class Watched:
     """What is known of a queue.
@@ -76,7 +98,7 @@ class Watched:
         limits: The columns of its row that limit something.
         since: For each rate, how many admissions there had been before those that it counts.
         admitted: All admissions.
-        passed: For each partition that waits with room, the others that have had a turn meanwhile.
+        passed: For each kind and partition that waits with room, the others that have had a turn with it meanwhile.
     """
 
     limits: dict[str, int | None]
@@ -106,7 +128,7 @@ def limits_of(row: QueueRow) -> dict[str, int | None]:
     return {name: getattr(row, name) for name in names}
 
 
-def count_slots(slots: Mapping[Any, Slot]) -> dict[str, Counter[Any]]:
+def count_slots(slots: Mapping[Key, Slot]) -> dict[str, Counter[Any]]:
     """Count slots as each limit does."""
     held = list(slots.values())
     owned = [slot for slot in held if slot.owner is not None]
@@ -166,59 +188,76 @@ class Admissions:
         known.limits = limits
         self._keep(row.queue, known)
 
-    def slots(self, queue: str) -> dict[str, Slot]:
-        """The slots of a queue, by run."""
-        text = "SELECT run_id, partition_key, owner_id FROM workflow_runs WHERE slot_queue = ?"
-        return {row[0]: Slot(queue, row[1] or "", row[2]) for row in self.real.execute(text, (queue,))}
-
-    def line(self, queue: str) -> list[Waiting]:
-        """The runs in line, in the order that holds within a partition."""
+    def slots(self, queue: str) -> dict[Key, Slot]:
+        """The slots of a queue."""
         text = (
-            "SELECT priority, queued_at, run_id, partition_key, task_queue, workflow_type, next_deadline_at "
-            "FROM workflow_runs WHERE queue = ? AND queued_at IS NOT NULL"
+            "SELECT run_id, 0, partition_key, owner_id FROM workflow_runs WHERE slot_queue = ? UNION ALL "
+            "SELECT run_id, activity_id, partition_key, claimed_by FROM activity_executions "
+            "WHERE status = 'running' AND queue = ?"
         )
-        return sorted(Waiting(*row) for row in self.real.execute(text, (queue,)))
+        rows = self.real.execute(text, (queue, queue))
+        return {(row[0], row[1]): Slot(queue, row[2] or "", row[3]) for row in rows}
+
+    def line(self, queue: str, now: int) -> list[Waiting]:
+        """What stands in line, in the order that holds within a partition.
+
+        Args:
+            queue: The queue.
+            now: The instant of who looks, in microseconds: what joins the line later is not in it.
+        """
+        text = (
+            "SELECT priority, queued_at, run_id, 0, partition_key, task_queue, workflow_type, next_deadline_at "
+            "FROM workflow_runs WHERE queue = ? AND queued_at <= ? UNION ALL "
+            "SELECT priority, available_at, run_id, activity_id, partition_key, task_queue, activity_type, "
+            "next_deadline_at FROM activity_executions WHERE queue = ? AND status = 'pending' AND available_at <= ?"
+        )
+        return sorted(Waiting(*row) for row in self.real.execute(text, (queue, now, queue, now)))
 
     # --- judging a change -------------------------------------------------------------------------------------------
 
-    def judge(
-        self, batch: Batch, seen: dict[str, Place], dequeued: Sequence[RunRow], offset: int
-    ) -> Iterator[str]:
+    def judge(self, batch: Batch, seen: dict[Key, Place], offset: int) -> Iterator[str]:
         """Say what is wrong with the change that was just applied.
 
         Args:
             batch: The batch.
-            seen: The places of its runs before that change; they are brought up to date.
-            dequeued: The runs that the change has admitted, in order.
+            seen: The places of its runs and activities before that change; they are brought up to date.
             offset: By how much the writer's clock is off, in microseconds.
         """
-        moved: dict[str, tuple[Place, Place]] = {}
-        for run_id, entry in batch.run_rows.items():
-            before = seen.get(run_id) or place_of(entry.before)
-            after = place_of(vars(entry.row))
-            if before.slot != after.slot:
-                moved[run_id] = before, after
-        names = {place.slot.queue for pair in moved.values() for place in pair if place.slot is not None}
-        for queue in sorted(names):
+        places: dict[Key, tuple[Any, Any]] = {
+            (run_id, 0): (entry, run_place) for run_id, entry in batch.run_rows.items()
+        }
+        places.update({key: (entry, activity_place) for key, entry in batch.activity_rows.items()})
+        before: dict[Key, Place] = {}
+        after: dict[Key, Place] = {}
+        for key, (entry, place) in places.items():
+            before[key] = seen.get(key) or place(entry.before)
+            after[key] = place(vars(entry.row))
+        moved = [key for key, place in after.items() if place.slot != before[key].slot]
+        slots = [place.slot for key in moved for place in (before[key], after[key]) if place.slot is not None]
+        for queue in sorted({slot.queue for slot in slots}):
             known = self.watched(queue)
             if known is not None:
-                change = Judged(self, batch, queue, known, moved, seen)
-                yield from change.check_slots([run.run_id for run in dequeued])
-                mine = [run for run in dequeued if run.queue == queue]
-                if mine:
-                    yield from change.check_admissions(mine, offset)
-                    self._keep(queue, known)
-        for run_id, entry in batch.run_rows.items():
-            seen[run_id] = place_of(vars(entry.row))
+                yield from Judged(self, batch, queue, known, before, after).check(offset)
+                self._keep(queue, known)
+        seen.update(after)
 
 
-def place_of(values: Mapping[str, Any] | None) -> Place:
+def run_place(values: Mapping[str, Any] | None) -> Place:
     """What the values of a run's row say of its queue; ``None`` where there is no row."""
     if values is None:
         return Place(None, None)
     queue = values["slot_queue"]
     slot = Slot(queue, values["partition_key"] or "", values["owner_id"]) if queue is not None else None
     return Place(slot, values["queued_at"])
+
+
+def activity_place(values: Mapping[str, Any] | None) -> Place:
+    """What the values of an activity's row say of its queue; ``None`` where there is no row."""
+    if values is None or values["queue"] is None:
+        return Place(None, None)
+    if values["status"] == "running":
+        return Place(Slot(values["queue"], values["partition_key"] or "", values["claimed_by"]), None)
+    return Place(None, values["available_at"] if values["status"] == "pending" else None)
 
 
 class Judged:
@@ -229,8 +268,8 @@ class Judged:
         batch: The batch.
         queue: The queue.
         known: What is known of the queue.
-        moved: The runs whose slots the change has changed, with their places before and after.
-        seen: The places of the batch's runs before the change.
+        before: The places of the batch's runs and activities before the change.
+        after: Their places after it.
     """
 
     def __init__(
@@ -239,44 +278,65 @@ class Judged:
         batch: Batch,
         queue: str,
         known: Watched,
-        moved: Mapping[str, tuple[Place, Place]],
-        seen: Mapping[str, Place],
+        before: Mapping[Key, Place],
+        after: Mapping[Key, Place],
     ) -> None:
-        self.admissions = admissions
         self.batch = batch
         self.queue = queue
         self.known = known
-        self.moved = moved
-        self.seen = seen
         self.by = type(batch.change).__name__
-        self.before: dict[str, Slot] = admissions.slots(queue)
+        self.line = admissions.line(queue, batch.now)
+        self.was = before
+        self.before = admissions.slots(queue)
         self.after = dict(self.before)
-        for run_id, entry in batch.run_rows.items():
-            _set(self.before, run_id, self._before(run_id, entry.before).slot, queue)
-            _set(self.after, run_id, place_of(vars(entry.row)).slot, queue)
+        for held, places in ((self.before, before), (self.after, after)):
+            for key, place in places.items():
+                if place.slot is not None and place.slot.queue == queue:
+                    held[key] = place.slot
+                else:
+                    held.pop(key, None)
+        taken = sorted(self.after.keys() - self.before.keys())
+        self.admitted = [key for key in taken if before[key].since is not None]
+        """What has gone from the line to a slot."""
+        self.taken = [key for key in taken if before[key].since is None]
 
-    def _before(self, run_id: str, values: Mapping[str, Any] | None) -> Place:
-        return self.seen.get(run_id) or place_of(values)
-
-    # --- slots ------------------------------------------------------------------------------------------------------
-
-    def check_slots(self, dequeued: Sequence[str]) -> Iterator[str]:
-        """Check who has got which slots by the change.
+    def check(self, offset: int) -> Iterator[str]:
+        """Say what is wrong with it.
 
         Args:
-            dequeued: The runs that it has admitted.
+            offset: By how much the clock is off, in microseconds.
         """
+        yield from self._check_slots()
+        change = self.batch.change
+        if not self.admitted:
+            return
+        if not isinstance(change, AdmitFromQueue):
+            yield f"queue {self.queue} has admitted {self.admitted} by {self.by}"
+            return
+        limits = self.known.limits
+        if limits["paused_at"] is not None or limits["deleted_at"] is not None:
+            yield f"queue {self.queue} is paused or deleted, and has admitted {self.admitted}"
+        line = [one for one in self.line if self._could_go(one, change.taker)]
+        yield from self._check_order(line)
+        yield from self._check_turns(line, change.taker, offset)
+        for key in self.admitted:
+            self.known.admitted.append(Admitted(self.after[key].partition, self.batch.now - offset, offset))
+            yield from self._check_rate("rate", None)
+            yield from self._check_rate("partition_rate", self.after[key].partition)
+
+    def _check_slots(self) -> Iterator[str]:
+        """Check who has got which slots."""
         given_back = self.before.keys() - self.after.keys()
-        for run_id in sorted(self.after.keys() - self.before.keys() - set(dequeued)):
-            run = self.batch.run_rows[run_id].row
-            if run.previous_run_id not in given_back:
-                yield f"run {run_id} took a slot of queue {self.queue} by {self.by}, and was not admitted"
-        for run_id in sorted(self.after.keys() & self.before.keys() & self.moved.keys()):
-            owner = self.after[run_id].owner
-            if owner not in (None, self.before[run_id].owner) and not isinstance(
+        for key in self.taken:
+            run = self.batch.run(key[0])
+            if key[1] or run is None or (run.previous_run_id, 0) not in given_back:
+                yield f"{key} took a slot of queue {self.queue} by {self.by}, and was not admitted"
+        for key in sorted(self.after.keys() & self.before.keys()):
+            owner = self.after[key].owner
+            if owner not in (None, self.before[key].owner) and not isinstance(
                 self.batch.change, AdmitFromQueue
             ):
-                yield f"run {run_id}, which has a slot of queue {self.queue}, was given to {owner} by {self.by}"
+                yield f"{key}, which has a slot of queue {self.queue}, was given to {owner} by {self.by}"
         before, after = count_slots(self.before), count_slots(self.after)
         for name in LIMITS:
             limit = self.known.limits[name]
@@ -286,61 +346,75 @@ class Judged:
                         f"queue {self.queue} has {count} slots by {self.by}, where its {name} is {limit} ({whose!r})"
                     )
 
-    # --- admissions -------------------------------------------------------------------------------------------------
+    # --- the line ---------------------------------------------------------------------------------------------------
 
-    def check_admissions(self, dequeued: Sequence[RunRow], offset: int) -> Iterator[str]:
-        """Check what the change has let out of the line, and take note of it.
-
-        Args:
-            dequeued: The runs, in order.
-            offset: By how much the clock is off, in microseconds.
-        """
-        known = self.known
-        if known.limits["paused_at"] is not None or known.limits["deleted_at"] is not None:
-            yield f"queue {self.queue} is paused or deleted, and has admitted {[run.run_id for run in dequeued]}"
-        change = self.batch.change
-        if not isinstance(change, AdmitFromQueue):
-            yield f"queue {self.queue} has admitted runs by {self.by}"
-            return
-        line = [one for one in self.admissions.line(self.queue) if self._could_go(one, change)]
-        rooms = self._rooms(change.taker.worker_id, {run.run_id for run in dequeued}, offset)
-        yield from self._check_order(dequeued, line)
-        yield from self._check_turns(dequeued, line, rooms)
-        for run in dequeued:
-            partition = run.partition_key or ""
-            known.admitted.append(Admitted(partition, self.batch.now - offset, offset))
-            yield from self._check_rate("rate", None)
-            yield from self._check_rate("partition_rate", partition)
-
-    def _could_go(self, waiting: Waiting, change: AdmitFromQueue) -> bool:
-        """Whether the change saw a run in line, and its worker runs such ones."""
-        entry = self.batch.run_rows.get(waiting.run_id)
-        there = entry is None or self._before(waiting.run_id, entry.before).queued_at == waiting.queued_at
+    def _could_go(self, waiting: Waiting, taker: Taker) -> bool:
+        """Whether the change saw it in line, and its worker runs such ones."""
+        there = waiting.key not in self.was or self.was[waiting.key].since == waiting.since
         in_time = waiting.deadline is None or waiting.deadline > self.batch.now
         return (
             there
             and in_time
-            and waiting.task_queue in change.taker.task_queues
-            and waiting.workflow_type in change.taker.workflows
+            and taker.room(waiting.kind) > 0
+            and waiting.task_queue in taker.task_queues
+            and waiting.type in taker.types(waiting.kind)
         )
 
-    def _check_order(self, dequeued: Sequence[RunRow], line: Sequence[Waiting]) -> Iterator[str]:
-        left = list(line)
-        for run in dequeued:
-            first = next((one for one in left if one.partition == (run.partition_key or "")), None)
-            if first is not None and first.run_id != run.run_id:
-                yield f"run {run.run_id} left the line of queue {self.queue} before {first.run_id}, which was before it"
-            left = [one for one in left if one.run_id != run.run_id]
+    def _check_order(self, line: Sequence[Waiting]) -> Iterator[str]:
+        left: dict[tuple[str, Kind], Waiting] = {}
+        for one in line:
+            first = left.get((one.partition, one.kind))
+            if one.key not in self.admitted:
+                left.setdefault((one.partition, one.kind), one)
+            elif first is not None:
+                yield f"{one.key} left the line of queue {self.queue} before {first.key}, which was before it"
 
-    def _rooms(self, worker_id: str, dequeued: set[str], offset: int) -> dict[str, int]:
-        """The room that each partition surely had before the first of these was admitted; others have no limit."""
-        limits = self.known.limits
-        held = count_slots({run_id: slot for run_id, slot in self.after.items() if run_id not in dequeued})
-        rooms: dict[str, int] = {}
-        entries = {entry.row.partition_key for entry in self.batch.run_rows.values()}
-        partitions = {one.partition for one in self.admissions.line(self.queue)} | {
-            one or "" for one in entries
+    def _check_turns(self, line: Sequence[Waiting], taker: Taker, offset: int) -> Iterator[str]:
+        passed = self.known.passed
+        turns = Counter(self.after[key].partition for key in self.admitted)
+        rooms = self._rooms(taker.worker_id, {one.partition for one in line}, offset)
+        served = {
+            kind: Counter(self.after[key].partition for key in self.admitted if kind_of(key) is kind)
+            for kind in Kind
         }
+        for kind in Kind:
+            waits = Counter(one.partition for one in line if one.kind is kind)
+            others_served = sum(turns.values()) > sum(served[kind].values())
+            runs_out = others_served and sum(served[kind].values()) + self._taken_over() >= taker.room(kind)
+            for known in [name for name in passed if name.startswith(f"{kind} ")]:
+                if not waits[known.removeprefix(f"{kind} ")]:
+                    del passed[known]
+            for partition, count in waits.items():
+                name = f"{kind} {partition}"
+                if min(count, rooms[partition]) <= turns[partition] or runs_out:
+                    passed.pop(name, None)
+                    continue
+                if turns[partition]:
+                    passed[name] = []
+                for other, more in served[kind].items():
+                    again = more > turns[partition] + 1 or (
+                        not turns[partition] and other in passed.get(name, ())
+                    )
+                    if other != partition and again:
+                        yield (
+                            f"partition {other!r} of queue {self.queue} had a turn again ({kind}) before "
+                            f"{partition!r}, which waited with room"
+                        )
+                if not turns[partition]:
+                    passed[name] = sorted({*passed.get(name, ()), *served[kind]})
+
+    def _taken_over(self) -> int:
+        """How many runs with slots the change has given to the worker."""
+        return sum(
+            self.after[key].owner not in (None, self.before[key].owner)
+            for key in self.after.keys() & self.before.keys()
+        )
+
+    def _rooms(self, worker_id: str, partitions: Iterable[str], offset: int) -> dict[str, int]:
+        """The room that each partition surely had before the first of these was admitted."""
+        limits = self.known.limits
+        held = count_slots({key: slot for key, slot in self.after.items() if key not in self.admitted})
+        rooms: dict[str, int] = {}
         for partition in partitions:
             room = [1 << 30]
             if limits["partition_concurrency"] is not None:
@@ -362,30 +436,6 @@ class Judged:
         since = self.batch.now - offset - per * SLACK - (max(offsets) - min(offsets))
         return limit - sum(one.at >= since for one in made)
 
-    def _check_turns(
-        self, dequeued: Sequence[RunRow], line: Sequence[Waiting], rooms: Mapping[str, int]
-    ) -> Iterator[str]:
-        passed = self.known.passed
-        waits = Counter(one.partition for one in line)
-        able = {partition: min(count, rooms[partition]) for partition, count in waits.items()}
-        for partition in list(passed):
-            if able.get(partition, 0) <= 0:
-                del passed[partition]
-        for run in dequeued:
-            mine = run.partition_key or ""
-            able[mine] = able.get(mine, 0) - 1
-            passed.pop(mine, None)
-            for partition, count in able.items():
-                if partition == mine or count <= 0:
-                    passed.pop(partition, None)
-                elif mine in passed.setdefault(partition, []):
-                    yield (
-                        f"partition {mine!r} of queue {self.queue} had a turn again ({run.run_id}) before "
-                        f"{partition!r}, which waited with room"
-                    )
-                else:
-                    passed[partition].append(mine)
-
     def _check_rate(self, rate: str, partition: str | None) -> Iterator[str]:
         """Check the window that ends with the latest admission.
 
@@ -403,10 +453,3 @@ class Judged:
         if took + max(offsets) - min(offsets) <= per:
             of = f"partition {partition!r} of " if partition is not None else ""
             yield f"{of}queue {self.queue} has admitted {limit + 1} in {took} µs, where {limit} are allowed in {per}"
-
-
-def _set(slots: dict[str, Slot], run_id: str, slot: Slot | None, queue: str) -> None:
-    if slot is not None and slot.queue == queue:
-        slots[run_id] = slot
-    else:
-        slots.pop(run_id, None)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from tests.simulation.queues.admissions import SLACK, Admissions, Waiting, Watched, count_slots
 
+from outlast_store.queues.lines import Kind
+
 EMPTY_WITHIN_S = 2.0
 HOPS = 6
 """How many answers of the database a line may wait for besides: a look, a pause after one in vain, and another."""
@@ -19,6 +21,8 @@ class Server(NamedTuple):
     task_queues: tuple[str, ...]
     lines: tuple[str, ...] | None
     """The queues that it admits from; ``None`` for all."""
+    slots: int
+    """How many more activities it has room for."""
 
 
 class CalmLines:
@@ -59,7 +63,7 @@ class CalmLines:
             patience_s = self._patience_s + SLACK * longest / 1_000_000
             if now_s - since > patience_s:
                 self._since[queue] = now_s, state
-                yield f"run {head.run_id} has waited for {patience_s:g} s of calm in queue {queue}, which has room"
+                yield f"{head.key} has waited for {patience_s:g} s of calm in queue {queue}, which has room"
 
     def _held_up_by_nothing(
         self, queue: str, known: Watched, now: int, servers: Sequence[Server]
@@ -73,13 +77,14 @@ class CalmLines:
             limit = limits[name]
             return limit is None or held[name][whose] < limit
 
-        for head in self._admissions.line(queue):
+        for head in self._admissions.line(queue, now):
             if (
                 (head.deadline is None or head.deadline > now)
                 and room("concurrency", "")
                 and room("partition_concurrency", head.partition)
                 and any(
                     head.task_queue in server.task_queues
+                    and (head.kind is Kind.RUN or server.slots > 0)
                     and (server.lines is None or queue in server.lines)
                     and room("worker_concurrency", server.worker_id)
                     and room("partition_worker_concurrency", (head.partition, server.worker_id))

@@ -1,4 +1,4 @@
-"""Queues of a simulation: half of the seeds have some, and start a part of their workflows through them.
+"""Queues of a simulation: half of the seeds have some, and start a part of their workflows and activities through them.
 
 What holds a slot of a queue waits only for queues that come after it (:data:`NAMES`), so that none waits for itself.
 Some seeds start a burst of small workflows besides, so that lines are long, and in most an operator changes limits,
@@ -114,7 +114,7 @@ class Queues:
         return NAMES.index(options["queue"]) + 1
 
     def _use_within(self, steps: list[dict[str, Any]], first: int) -> None:
-        """Start some children in queues, the first of which is one that nobody above waits in.
+        """Start some children and activities in queues, the first of which is one that nobody above waits in.
 
         Args:
             steps: What a workflow does.
@@ -122,12 +122,26 @@ class Queues:
         """
         for step in steps:
             after = first
+            if step["do"] == "call":
+                self._use_for(step, first)
             if step["do"] == "child" and first < len(NAMES) and self.rng.random() < 0.5:
                 name = self.rng.choice(NAMES[first:])
                 step["line"] = {"queue": name, "partition_key": self.rng.choice(PARTITIONS)}
                 after = NAMES.index(name) + 1
-            for inner in (step.get("steps", ()), *step.get("branches", ())):
-                self._use_within(list(inner), after)
+            cleanup = [step["cleanup"]] if "cleanup" in step else []
+            for inner in (step.get("steps", []), cleanup, *step.get("branches", ())):
+                self._use_within(inner, after)
+
+    def _use_for(self, call: dict[str, Any], first: int) -> None:
+        """Let an activity go through a queue, perhaps.
+
+        Args:
+            call: The step that calls it.
+            first: The place of the first queue that its workflow may wait for.
+        """
+        if not call["local"] and first < len(NAMES) and self.rng.random() < 0.5:
+            options = {"queue": self.rng.choice(NAMES[first:]), "partition_key": self.rng.choice(PARTITIONS)}
+            call["options"] = {**call["options"], **options}
 
     def draw_burst(self, task_queues: tuple[str, ...], call: Callable[[random.Random], Any]) -> list[Any]:
         """Many small workflows at once, or nothing: what a client does that fills lines.
@@ -150,6 +164,7 @@ class Queues:
                 steps.insert(1, {"do": "continue"})
             if kind == "call":
                 steps = [call(rng)]
+                self._use_for(steps[0], NAMES.index(name) + 1)
             options: dict[str, Any] = {"queue": name, "partition_key": rng.choice(PARTITIONS)}
             if rng.random() < 0.3:
                 options["priority"] = rng.choice((0, 9))
