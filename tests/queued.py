@@ -26,7 +26,7 @@ class WriteQueue(BaseChange):
         self.values = [limits.get(limit) for limit in LIMITS]
 
     def apply(self, batch: Batch) -> None:
-        sets = ", ".join(f"{limit} = ?" for limit in LIMITS)
+        sets = ", ".join(["updated_at = created_at + 1", *(f"{limit} = ?" for limit in LIMITS)])
         changed = batch.execute(f"UPDATE queues SET {sets} WHERE queue = ?", (*self.values, self.name))
         if not changed:
             columns = ", ".join(("queue", "created_at", "updated_at", *LIMITS))

@@ -77,10 +77,17 @@ async def leaving(policy: str) -> None:
     _ = workflow.start_child(family.napping, LONG, id=f"child to {policy}", parent_close_policy=policy)
 
 
+@workflow.defn
+async def through_a_queue() -> None:
+    """One of its activities runs, and one stands in line."""
+    narrow = programs.wait_long.with_options(queue="narrow", partition_key="t")
+    await asyncio.gather(narrow(LONG), narrow(LONG))
+
+
 async def live() -> bytes:
     """Open and closed runs, chains, families, retries, timers, requests; activities and children in each state."""
     workflows = [*programs.WORKFLOWS, *family.WORKFLOWS, noted, impatient, parenting, leaving]
-    workflows += [talkers.Collector, talkers.Deaf, answerers.Cart]
+    workflows += [through_a_queue, talkers.Collector, talkers.Deaf, answerers.Cart]
     programs.calls.clear()
     async with TestEnvironment(workflows=workflows, activities=programs.ACTIVITIES) as env:
         await _begin(env)
@@ -121,6 +128,9 @@ async def _begin(env: TestEnvironment) -> None:
         await start(programs.Sleeper.run, LONG, id=workflow_id, options=through)
     later = StartOptions(queue="slow", start_delay=MOST_S)
     await start(programs.Sleeper.run, LONG, id="delayed", options=later)
+    narrow = ("concurrency", "partition_concurrency", "worker_concurrency", "partition_worker_concurrency")
+    await write_queue(env.client.runtime.journal, "narrow", **dict.fromkeys(narrow, 1))
+    await start(through_a_queue, id="calling through a queue")
     await _schedule(env)
     for policy in ("terminate", "request_cancel", "abandon"):
         await start(leaving, policy, id=f"left to {policy}")

@@ -53,6 +53,8 @@ PLANTED: Planted = [
     (change_activity("flaky", "activity_type = 'x'"), "has activity_type='x'"),
     (change_activity("flaky", "priority = 1"), "has priority=1"),
     (change_activity("flaky", "summary = 'another'"), "has summary='another'"),
+    (change_activity("flaky", "queue = 'narrow', partition_key = NULL"), "has queue='narrow'"),
+    (change_activity("calling through a queue", "partition_key = 'u'", 2), "stands in partition 'u'"),
     (change_activity("flaky", "task_queue = 'x'"), "waits in 'x'"),
     (change_activity("flaky", "local = 1"), "waits in 'default'"),
     (change_activity("impatient", "task_queue = 'default'", 5), "waits in 'default'"),

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
-from tests.testing.planting import Planted, change_events, change_run
+from tests.testing.planting import (
+    Planted,
+    change_activity,
+    change_events,
+    change_run,
+    run_of,
+    together,
+)
+
+CALLER = "calling through a queue"
+"""Two activities of it stand in a queue that has one slot, by each limit; the first holds it."""
+
+
+def second_slot(*lifted: str) -> str:
+    """The second activity runs on the same worker, though the queue has one slot; some limits are lifted."""
+    worker = (
+        f"(SELECT claimed_by FROM activity_executions WHERE run_id = {run_of(CALLER)} AND activity_id = 1)"
+    )
+    lift = [f"UPDATE queues SET {limit} = NULL WHERE queue = 'narrow'" for limit in lifted]
+    return together(*lift, change_activity(CALLER, f"status = 'running', claimed_by = {worker}", 2))
+
 
 PLANTED: Planted = [
+    (second_slot(), "more slots than its concurrency of 1"),
+    (second_slot("concurrency"), "more slots than its partition_concurrency of 1"),
+    (second_slot("concurrency", "partition_concurrency"), "more slots than its worker_concurrency of 1"),
+    (
+        second_slot("concurrency", "partition_concurrency", "worker_concurrency"),
+        "more slots than its partition_worker_concurrency of 1",
+    ),
     (change_run("asleep", "slot_queue = 'slow'"), "has no queue, but slot_queue="),
     (change_run("asleep", "status = 'queued'"), "is queued and has no queue"),
     (change_run("admitted", "partition_key = NULL"), "has a queue, but no partition"),

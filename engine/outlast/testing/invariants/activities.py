@@ -60,7 +60,7 @@ def check_activity(
 def _as_scheduled(row: ActivityRow, seq: int, event: events.ActivityScheduled) -> list[str]:
     found = [
         f"has {name}={getattr(row, name)!r}, it was scheduled with {getattr(event, name)!r}"
-        for name in ("activity_type", "priority", "summary")
+        for name in ("activity_type", "priority", "summary", "queue")
         if getattr(row, name) != getattr(event, name)
     ]
     if (
@@ -71,6 +71,9 @@ def _as_scheduled(row: ActivityRow, seq: int, event: events.ActivityScheduled) -
         found.append(
             f"waits in {row.task_queue!r}, it was scheduled for {event.task_queue!r}, local={event.local}"
         )
+    partition = None if event.queue is None else event.partition_key or ""
+    if row.partition_key != partition:
+        found.append(f"stands in partition {row.partition_key!r}, it was scheduled for {partition!r}")
     if row.scheduled_seq != seq:
         found.append(f"has scheduled_seq={row.scheduled_seq}, its event has seq {seq}")
     if orjson.loads(row.options) != event.options.value:

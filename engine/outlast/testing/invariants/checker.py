@@ -20,7 +20,7 @@ from outlast.testing.invariants.activities import deadlines_of_activity as deadl
 from outlast.testing.invariants.attributes import check_attributes
 from outlast.testing.invariants.chains import check_chains, check_instances, is_reset, reset_point
 from outlast.testing.invariants.parents import ENDS, check_parents
-from outlast.testing.invariants.queues import check_queued, run_deadline_of
+from outlast.testing.invariants.queues import check_queued, check_slots, run_deadline_of
 from outlast.testing.invariants.requests import check_requests, check_signals_applied
 from outlast.testing.invariants.schedules import check_schedules
 from outlast.testing.invariants.waking import check_awake
@@ -31,6 +31,7 @@ from outlast_store.schema.rows import (
     AttemptRow,
     FailureRow,
     InstanceRow,
+    QueueRow,
     RequestRow,
     RunRow,
     ScheduleRow,
@@ -110,6 +111,7 @@ class _Checker:
         self.deleting = deleting
         self.instances = {row[0]: InstanceRow(*row) for row in _all(connection, tables.workflow_instances)}
         self.runs = {row[0]: RunRow(*row) for row in _all(connection, tables.workflow_runs)}
+        self.queues = {row[0]: QueueRow(*row) for row in _all(connection, tables.queues)}
         self.histories = self._histories(connection)
         self.activities: dict[str, list[ActivityRow]] = defaultdict(list)
         for row in _all(connection, tables.activity_executions):
@@ -166,6 +168,9 @@ class _Checker:
         for where, what in check_attributes(self.runs, histories, self.indexed):
             self.say(where, what)
         for where, what in check_requests(self.requests, self.runs, histories, deleting=self.deleting):
+            self.say(where, what)
+        activities = (row for rows in self.activities.values() for row in rows)
+        for where, what in check_slots(self.queues, self.runs.values(), activities):
             self.say(where, what)
         for where, what in check_schedules(self.schedules, self.runs, histories):
             self.say(where, what)
