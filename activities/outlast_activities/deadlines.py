@@ -12,16 +12,41 @@ schedule-to-close   first scheduling + timeout        never
 
 from __future__ import annotations
 
+from typing import Final
+
 from outlast_store.schema.rows import ActivityRow
 from outlast_store.transitions.run_deadlines import PassedDeadline
-from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.errors import DamagedHistoryError
+from outlast_workflow.options.options import ActivityOptions, RetryPolicy
 from outlast_workflow.primitives.enums import TimeoutKind
 from outlast_workflow.primitives.times import LAST_INSTANT
 
+UNREADABLE: Final = ActivityOptions(start_to_close_timeout=60, retry_policy=RetryPolicy(max_attempts=1))
+"""Stands for options that cannot be read: the attempt that finds that out is the last one."""
+
 
 def options_of(row: ActivityRow) -> ActivityOptions:
-    """Return the options that an activity was scheduled with."""
-    return ActivityOptions.from_snapshot(row.options)
+    """Return the options that an activity was scheduled with; :data:`UNREADABLE` if they are damaged.
+
+    So one damaged row spoils no claim of others. Whoever runs or enforces the activity checks them
+    (:func:`read_options`).
+    """
+    try:
+        return ActivityOptions.from_snapshot(row.options)
+    except Exception:
+        return UNREADABLE
+
+
+def read_options(row: ActivityRow) -> ActivityOptions:
+    """Return the options that an activity was scheduled with.
+
+    Raises:
+        DamagedHistoryError: They cannot be read.
+    """
+    options = options_of(row)
+    if options is UNREADABLE:
+        raise DamagedHistoryError(row.run_id, f"options of activity {row.activity_id}")
+    return options
 
 
 def after(instant: int, duration: int | None) -> int | None:

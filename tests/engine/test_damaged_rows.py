@@ -16,7 +16,7 @@ from tests.engine.answerers import Cart, Line
 from tests.engine.programs import add
 
 from outlast import workflow
-from outlast.errors import DamagedHistoryError, QueryFailedError, UpdateRejectedError
+from outlast.errors import DamagedHistoryError, QueryFailedError, UpdateRejectedError, WorkflowFailedError
 from outlast.testing import TestEnvironment
 from outlast_workflow.history.events import SignalReceived
 from outlast_workflow.primitives.payloads import Payload
@@ -200,3 +200,43 @@ async def test_an_activity_whose_input_cannot_be_read_fails_alone(
             assert (
                 here.worker.local.dispatcher.runner.free == here.worker.local.dispatcher.runner.max_concurrent
             )
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_an_activity_whose_options_cannot_be_read_fails_alone(
+    damage: Damage, here: TestEnvironment, elsewhere: TestEnvironment, nonsense: str
+) -> None:
+    """The others of the same claim start, and its workflow hears why it failed."""
+    async with elsewhere, elsewhere.new_worker(workflows=[adding], activities=[]):
+        handles = [await elsewhere.client.start(adding, number, id=f"a-{number}") for number in range(5)]
+        await elsewhere.sleep(5)
+        damage.do(
+            f"UPDATE activity_executions SET options = '{nonsense}' WHERE run_id = '{handles[2].run_id}'"
+        )
+        assert (await elsewhere.client.describe("a-2")).pending_activities[0].status == "pending"
+        async with here:
+            for number in (0, 1, 3, 4):
+                assert await here.client.handle(f"a-{number}").result() == number + 1
+            if nonsense == '{"x": 1}':
+                assert await here.client.handle("a-2").result() == 3, "unknown options are none"
+                return
+            with pytest.raises(WorkflowFailedError, match="options of activity 1 cannot be read"):
+                await here.client.handle("a-2").result()
+            assert (
+                here.worker.local.dispatcher.runner.free == here.worker.local.dispatcher.runner.max_concurrent
+            )
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_a_run_with_a_signal_that_cannot_be_read_is_described_all_the_same(
+    damage: Damage, elsewhere: TestEnvironment, nonsense: str
+) -> None:
+    async with elsewhere:
+        handle = await elsewhere.client.start(Cart.run, "ada", id="c")
+        await handle.signal("whole")
+        damage.begin("history_events", "NEW.type = 'SignalReceived'", "payload", nonsense)
+        await handle.signal("damaged")
+        damage.do("DROP TRIGGER damage")
+        named = {one.name: one.count for one in (await handle.describe()).pending_signals}
+        assert named["whole"] == 1
+        assert len(named) == 2, named

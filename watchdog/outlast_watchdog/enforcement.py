@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from outlast_activities.attempts import RESCUED, TIMED_OUT, close_attempt
-from outlast_activities.deadlines import options_of, passed, refresh
+from outlast_activities.deadlines import passed, read_options, refresh
 from outlast_runs.claims import release
 from outlast_runs.deadlines import Enforced, enforce_run
 from outlast_store.journal.batch import BaseChange, Batch
@@ -140,7 +140,7 @@ def _run_of(run: RunRow | None, what: str, run_id: str) -> RunRow:
 def check_readable(row: ActivityRow) -> None:
     """Refuse an activity whose row cannot be decoded before anything is written, so that only it is set aside."""
     try:
-        options_of(row)
+        read_options(row)
         for text in (row.last_failure, row.heartbeat_details):
             if text is not None:
                 orjson.loads(text)

@@ -87,14 +87,24 @@ def count_waiting_signals(
         run_id: Which run.
         most: How many of the unseen ones are counted at most, the oldest first.
     """
-    through, buffered = read_record(fetch(connection, LAST_RECORD, (run_id,)), run_id)
+    try:
+        through, buffered = read_record(fetch(connection, LAST_RECORD, (run_id,)), run_id)
+    except DamagedHistoryError:
+        return {}, {}
     text = (
         "SELECT seq, payload FROM history_events WHERE run_id = ? AND seq > ? AND type = 'SignalReceived' "
         f"ORDER BY seq LIMIT {int(most)}"
     )
     rows = fetch(connection, text, (run_id, through))
-    unseen = Counter[str](str(stored_payload(row[1], run_id, row[0]).get("name")) for row in rows)
-    return buffered, unseen
+    return buffered, Counter[str](_name_of_signal(run_id, *row) for row in rows)
+
+
+def _name_of_signal(run_id: str, seq: int, payload: str) -> str:
+    """Return the name of a signal; of one that cannot be read, that it cannot: the task that meets it says more."""
+    try:
+        return str(stored_payload(payload, run_id, seq).get("name"))
+    except DamagedHistoryError:
+        return f"(event {seq} is damaged)"
 
 
 def find_waiting_updates(connection: Connection, run_id: str) -> list[RequestRow]:

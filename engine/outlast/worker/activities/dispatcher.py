@@ -31,6 +31,7 @@ from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
 from outlast_activities.attempts import HANDED_BACK, UNWRITABLE, AttemptEnd
 from outlast_activities.changes import ClaimActivities, Claimed, ClaimLocalActivities, EndAttempt
 from outlast_activities.context import Deferred
+from outlast_activities.deadlines import read_options
 from outlast_activities.deferred_attempts import DeferAttempt
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats, Lost, why_to_stop
@@ -339,6 +340,7 @@ class ActivityDispatcher:
         row = found.row
         try:
             scheduled = stored_event(row.run_id, row.scheduled_seq, ActivityScheduled.type, found.input)
+            read_options(row)
         except DamagedHistoryError as error:
             self.release_slots(1)
             unstarted = ActivityTask(row, Payload.of(None), found.workflow_id, found.workflow_type, None)
