@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 import sqlite3
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -45,6 +46,12 @@ settings.register_profile(
 )
 settings.register_profile("exploring", settings.get_profile("outlast"), derandomize=False)
 settings.load_profile("outlast")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A run in the background ignores Ctrl-C, and what it starts would inherit that. A handler is not inherited: the
+    # programs that tests interrupt begin with Python's own.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
