@@ -197,7 +197,10 @@ class AdmitFromQueue(BaseChange):
         able = {pair: kinds for pair, kinds in pairs.items() if rooms.get(pair.partition, UNBOUNDED) > 0}
         if room > 0 and able:
             wanted = {kind for kinds in able.values() for kind in kinds}
-            quotas = {kind: self.taker.room(kind) for kind in wanted if self.taker.room(kind) > 0}
+            # In this order, so that what joined at the same time leaves in the same order everywhere.
+            quotas = {
+                kind: self.taker.room(kind) for kind in Kind if kind in wanted and self.taker.room(kind) > 0
+            }
             admission.short_of = frozenset(wanted - quotas.keys())
             if Kind.RUN in quotas:
                 quotas[Kind.RUN] -= taken_over

@@ -83,7 +83,7 @@ class ResetRun(BaseChange):
 
         Raises:
             ResetRefusedError: Another run is current by now, or the execution deadline has passed.
-            QueueNotFoundError: It would have to join the line of a queue that is gone.
+            QueueNotFoundError: It, or an activity that it has called, would have to join the line of a queue that is gone.
         """
         batch.require_locks()
         run = batch.run(self.run_id)
@@ -92,6 +92,9 @@ class ResetRun(BaseChange):
             raise RunNotFoundError(self.run_id, workflow_id=self.instances[0])
         if run.queue is not None and run.slot_queue is None:
             check_queue(batch, run.queue)
+        for _, event in self.plan.scheduled.values():
+            if event.queue is not None:
+                check_queue(batch, event.queue)
         if instance.current_run_id != run.run_id or run.next_run_id is not None:
             raise replaced_run(run.run_id, instance.current_run_id)
         if self.timeout is None and (run.execution_deadline_at or batch.now + 1) <= batch.now:
