@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from outlast.errors import OutlastError
 from outlast_dashboard.pages import bulk, login, operations, queues, run, run_actions, runs, start
 from outlast_dashboard.pages.problem import problem_page
+from outlast_dashboard.pages.schedules import form as schedule_form
 from outlast_dashboard.pages.schedules import routes as schedules
 from outlast_dashboard.pages.streaming import wants_stream
 from outlast_dashboard.problems import Problem, ProblemError, problem_of, problem_of_http, unforeseen_problem
@@ -28,7 +29,8 @@ def make_pages() -> FastAPI:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in (
         *(login.router, runs.router, bulk.router, start.router),
-        *(run.router, run_actions.router, queues.router, schedules.router, operations.router),
+        *(run.router, run_actions.router, queues.router),
+        *(schedule_form.router, schedules.router, operations.router),
     ):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))

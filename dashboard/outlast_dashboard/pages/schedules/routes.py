@@ -1,18 +1,24 @@
-"""The pages of schedules: all of them, and one with its calendar; pausing, resuming and triggering."""
+"""The pages of schedules: all of them, and one with its calendar, which is paused, triggered, backfilled, deleted."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
+from outlast.errors import OutlastError
+from outlast.text.parsing import moment
+from outlast.text.wording import counted
 from outlast_dashboard.api.contract.fields import ScheduleId
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_dashboard.encoded_paths import quoted
-from outlast_dashboard.pages.rendering import base_of
+from outlast_dashboard.pages.rendering import base_of, page
 from outlast_dashboard.pages.schedules.calendar import MOST_SLOTS, calendar_of
 from outlast_dashboard.pages.streaming import live_page
+from outlast_dashboard.problems import problem_of
 
 router = APIRouter()
 
@@ -41,7 +47,9 @@ async def schedule(request: Request, web: TheWeb, principal: Reader, schedule_id
     async def values() -> dict[str, Any]:
         now = web.now()
         found = await web.client.schedules.handle(schedule_id).describe(next=MOST_SLOTS)
-        return {"schedule": found, "days": calendar_of(found.next_slots, now), "now": now}
+        zone = ZoneInfo(found.time_zone)
+        days = calendar_of([slot.astimezone(zone) for slot in found.next_slots], now.astimezone(zone))
+        return {"schedule": found, "days": days, "now": now}
 
     path = f"{base_of(request)}/schedules/{quoted(schedule_id)}"
     return await live_page(request, web, principal, "schedule", values, path=path)
@@ -68,6 +76,39 @@ async def trigger(request: Request, web: TheWeb, _: Writer, schedule_id: Schedul
     """Start what a schedule starts, now."""
     started = await web.client.schedules.handle(schedule_id).trigger()
     return RedirectResponse(f"{base_of(request)}/workflows/{quoted(started.workflow_id)}", 303)
+
+
+@router.post("/schedules/{schedule_id}/backfill")
+async def backfill(
+    request: Request,
+    web: TheWeb,
+    principal: Writer,
+    schedule_id: ScheduleId,
+    start_time: Annotated[str, Form()],
+    end_time: Annotated[str, Form()],
+) -> Response:
+    """Start the slots of a time that has passed, and say how many there were."""
+    now = web.now()
+    try:
+        first = moment("start time", start_time, now) or now
+        end = moment("end time", end_time, now) or now
+        done = await web.client.schedules.handle(schedule_id).backfill(first, end)
+    except OutlastError as error:
+        problem = problem_of(error)
+        if problem.status >= 500 or "hx-request" not in request.headers:
+            raise
+        return page("_answer.html", request, principal, problem.status, problem=problem)
+    if "hx-request" not in request.headers:
+        return RedirectResponse(f"{base_of(request)}/?{urlencode({'schedule': schedule_id})}", 303)
+    said = f"Started {counted(done.started, 'workflow')}, {done.existing} were there already."
+    return page("_answer.html", request, principal, problem=None, shows=False, said=said)
+
+
+@router.post("/schedules/{schedule_id}/delete")
+async def delete(request: Request, web: TheWeb, _: Writer, schedule_id: ScheduleId) -> Response:
+    """Delete a schedule; what it has started stays."""
+    await web.client.schedules.handle(schedule_id).delete()
+    return RedirectResponse(f"{base_of(request)}/schedules", 303)
 
 
 def _back(request: Request, schedule_id: str) -> Response:

@@ -12,7 +12,6 @@ from rich.text import Text
 from outlast.cli.common.output import show, table
 from outlast.client.schedules.views import ScheduleDescription, ScheduledOptions
 from outlast.text.wording import ago, at, clock, label, words
-from outlast_schedules.specs.calendar import spec_from
 
 _DURATIONS: Final = ("execution_timeout", "run_timeout", "start_delay", "schedule_to_start_timeout")
 _INDENT: Final = "\n" + " " * 12
@@ -65,7 +64,7 @@ def show_description(found: ScheduleDescription, now: datetime) -> None:
         "starts": f"{found.workflow_type} on task queue {found.task_queue}",
         "options": _options(found.options),
         "when": found.when,
-        "excluded": "; ".join(str(spec_from(one)) for one in found.exclude),
+        "excluded": found.excluded,
         "from": at(found.start_at, now),
         "until": at(found.end_at, now),
         "jitter": words(found.jitter) if found.jitter else "",

@@ -13,7 +13,7 @@ from outlast.visibility.columns import instant
 from outlast.visibility.views import Instant, View
 from outlast_schedules.action import options_of
 from outlast_schedules.damage import damaged_columns, without_damage
-from outlast_schedules.specs.calendar import Calendar
+from outlast_schedules.specs.calendar import Calendar, spec_from
 from outlast_store.reads.queues import find_queue, unknown_queue
 from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.errors import DamagedScheduleError, OutlastError
@@ -108,6 +108,17 @@ class ScheduleDescription(View):
     missed: int
     created_at: Instant
     updated_at: Instant
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone of its cron texts if all have the same, and UTC otherwise."""
+        zones = {spec.get("time_zone", "UTC") for spec in self.specs if "cron" in spec}
+        return zones.pop() if len(zones) == 1 else "UTC"
+
+    @property
+    def excluded(self) -> str:
+        """What is left out, in words."""
+        return "; ".join(str(spec_from(one)) for one in self.exclude)
 
 
 _SHOWN: Final = tuple(ScheduledOptions.model_fields.keys() - {"retry_policy", "search_attributes"})
