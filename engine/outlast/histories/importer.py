@@ -36,11 +36,14 @@ OPEN_ACTIVITY = ("pending", "running")
 SAME_IN_STARTED = (
     "workflow_id",
     "workflow_type",
+    "task_queue",
+    "priority",
     "first_run_id",
     "run_number",
     "attempt",
     "previous_run_id",
     "summary",
+    "queue",
 )
 
 Progress = Callable[[str, int], None]
@@ -211,6 +214,11 @@ def _disagreements(run: dict[str, Any], first: Event, last: Event) -> Iterator[s
     for name in SAME_IN_STARTED:
         if getattr(first, name) != run[name]:
             yield name
+    # A run of a queue without a key has the empty one in its row.
+    if (first.partition_key or "") != (run["partition_key"] or "") or (run["queue"] is None) != (
+        run["partition_key"] is None
+    ):
+        yield "partition_key"
     if run["status"] != STATUS_AFTER[last.type]:
         yield "status"
     following = getattr(last, "next_run_id", None)
