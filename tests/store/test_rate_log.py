@@ -73,7 +73,7 @@ def test_a_lowered_limit_counts_what_was_admitted_before() -> None:
     log.add(0, 10)
     lowered = RateLog.from_json(3, 1_000_000, log.to_json())
     assert lowered.room(500_000) == 0
-    assert lowered.next_at(500_000) == 1_010_000
+    assert lowered.next_at(500_000) == 1_005_000
 
 
 def test_a_clock_that_is_set_back_costs_one_period() -> None:
@@ -81,14 +81,14 @@ def test_a_clock_that_is_set_back_costs_one_period() -> None:
     log.add(3_600_000_000, 2)
     assert log.room(0) == 0
     kept = RateLog.from_json(2, 1_000_000, log.to_json())
-    assert kept.next_at(0) == 1_010_000
-    assert kept.room(1_010_000) == 2
+    assert kept.next_at(0) == 1_005_000
+    assert kept.room(1_005_000) == 2
 
 
 def test_an_empty_log_is_no_text() -> None:
     log = RateLog(1, 1_000_000)
     assert log.to_json() is None
     log.add(0, 1)
-    assert log.empty_at == 1_010_000
-    assert log.room(1_010_000) == 1
+    assert log.empty_at == 1_005_000
+    assert log.room(1_005_000) == 1
     assert log.to_json() is None

@@ -1,8 +1,9 @@
 """The log of a rate: when how many were admitted, and how many more may be admitted now.
 
-In any window of the period there are at most ``limit`` admissions. The log keeps them in buckets of a hundredth of the
-period, rounded up. A bucket counts until a whole period after its end, so that no window can hold more than the limit,
-and at most a hundredth of the budget stays unused. The log has about a hundred entries, whatever the limit is.
+In any window of the period there are at most ``limit`` admissions. The log keeps them in buckets of a two-hundredth of
+the period, rounded up. A bucket counts until a whole period after its end, so that no window can hold more than the
+limit. That leaves half a per cent of the budget unused; a worker that looks a little late leaves no more than another
+half. The log has about two hundred entries at most, whatever the limit is.
 
 A bucket begins with its first admission. Instants are microseconds since the epoch, of the transactions' clocks. Where
 a clock was set back, what lies ahead counts as admitted just now: the queue then waits one period at most. For that
@@ -16,7 +17,7 @@ from typing import Final
 
 import orjson
 
-BUCKETS: Final = 100
+BUCKETS: Final = 200
 """How many buckets a period has."""
 
 Entry = tuple[int, int]

@@ -8,7 +8,8 @@ its free slots. A look reserves them, so it gets them only where activities are 
 
 Where more partitions have a line than one look sees and none of them has room, the looks go on around the rotation. A
 whole rotation that admitted nothing is followed by a pause of ten times as long as it took, so that however many
-partitions are full, it costs at most a tenth of a core.
+partitions are full, it costs at most a tenth of a core. The pause is short where one look saw all. What other processes
+write in the meantime is looked at when it ends; news of this process ends it.
 """
 
 from __future__ import annotations
@@ -39,12 +40,23 @@ JITTER: Final = 0.5
 PAUSE_PER_ROTATION: Final = 10
 """How many times as long as a rotation that admitted nothing the pause after it is."""
 LONGEST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_AFTER_ONE_S: Final = 0.02
+"""The same, where one look was the whole rotation."""
 
 
 class _Line:
     """What the admitter knows of one queue."""
 
-    __slots__ = ("again", "began_at", "has_activities", "paused_until", "position", "timer")
+    __slots__ = (
+        "again",
+        "began_at",
+        "has_activities",
+        "looks",
+        "paused_until",
+        "position",
+        "timer",
+        "waking",
+    )
 
     def __init__(self) -> None:
         self.again = False
@@ -53,8 +65,13 @@ class _Line:
         """Whether activities are known to stand in it."""
         self.position: Position | None = None
         self.began_at = 0.0
+        """When the rotation began."""
+        self.looks = 0
+        """How many looks it has had."""
         self.paused_until = 0.0
         self.timer: asyncio.TimerHandle | None = None
+        self.waking: asyncio.TimerHandle | None = None
+        """Looks again at the end of the pause, where there was a reason to look in it."""
 
 
 class Admitter:
@@ -138,9 +155,16 @@ class Admitter:
         if queue == self._looking:
             # The look under way may have missed what is there now.
             line.again = True
-        elif self._runtime.environment.clock.monotonic() >= line.paused_until:
+        elif (left := line.paused_until - self._runtime.environment.clock.monotonic()) <= 0:
             self._turns[queue] = None
             self._look()
+        elif line.waking is None:
+            line.waking = self._runtime.loop.call_later(left, self._wake, queue, line)
+
+    def _wake(self, queue: str, line: _Line) -> None:
+        """Look at a queue at the end of its pause."""
+        line.waking = None
+        self.news(queue)
 
     def _line(self, queue: str) -> _Line:
         line = self._lines.get(queue)
@@ -195,8 +219,13 @@ class Admitter:
         if line.timer is not None:
             line.timer.cancel()
             line.timer = None
+        if line.waking is not None:
+            line.waking.cancel()
+            line.waking = None
         if line.position is None:
             line.began_at = self._runtime.environment.clock.monotonic()
+            line.looks = 0
+        line.looks += 1
         taker = Taker(
             settings.worker_id,
             sorted(settings.task_queues),
@@ -267,7 +296,8 @@ class Admitter:
         clock = self._runtime.environment.clock
         if not admission.count:
             now = clock.monotonic()
-            line.paused_until = now + min(PAUSE_PER_ROTATION * (now - line.began_at), LONGEST_PAUSE_S)
+            longest = LONGEST_PAUSE_AFTER_ONE_S if line.looks == 1 else LONGEST_PAUSE_S
+            line.paused_until = now + min(PAUSE_PER_ROTATION * (now - line.began_at), longest)
         if admission.next_at is not None:
             self._later(queue, line, max(admission.next_at - clock.now(), 0) / 1_000_000)
 
@@ -282,5 +312,6 @@ class Admitter:
         """Admit nothing more."""
         self._stopped = True
         for line in self._lines.values():
-            if line.timer is not None:
-                line.timer.cancel()
+            for timer in (line.timer, line.waking):
+                if timer is not None:
+                    timer.cancel()
