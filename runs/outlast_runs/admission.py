@@ -300,6 +300,9 @@ class AdmitFromQueue(BaseChange):
             until = batch.now
             for kind, of_kind in lines_of.items():
                 line = of_kind.get(pair, [])
+                if kind is Kind.RUN and line and line[-1].since > batch.now:
+                    # All of these are in line: since they joined it the clock was set back.
+                    line = [head._replace(since=min(head.since, batch.now)) for head in line]
                 ready = [head for head in line if head.since <= batch.now]
                 heads += ready
                 if len(ready) < len(line):
