@@ -75,7 +75,6 @@ class AskQuery(BaseChange):
 
     def apply(self, batch: Batch) -> RequestKey:
         """Write the row, and return the key under which the answer will stand."""
-        queries.sweep_expired(batch)
         self.row.created_at = batch.now
         self.row.expires_at = batch.now + self.patience_us
         add(batch, self.row)

@@ -247,26 +247,6 @@ async def test_a_clock_that_is_set_back_holds_up_a_rate_for_one_period(
     assert ids(await journal.apply(admit())) == ["w2", "w3"]
 
 
-async def test_logs_of_partitions_go_when_they_have_passed(
-    journal: Journal, database: Database, set_clock: SetClock
-) -> None:
-    await write_queue(journal, partition_rate_limit=1, partition_rate_per=1_000_000)
-    await enqueue(journal, "a", "a")
-    await enqueue(journal, "b", "b")
-    await journal.apply(admit())
-    set_clock.at += 1_004_999
-    await enqueue(journal, "c", "c")
-    await journal.apply(admit())
-    text = "SELECT partition_key FROM queue_partitions ORDER BY partition_key"
-    with database.reader() as connection:
-        assert [row[0] for row in connection.exec_driver_sql(text)] == ["a", "b", "c"]
-    set_clock.at += 1
-    await enqueue(journal, "c2", "d")
-    await journal.apply(admit())
-    with database.reader() as connection:
-        assert [row[0] for row in connection.exec_driver_sql(text)] == ["c", "d"]
-
-
 @pytest.mark.parametrize("kind", ["rate", "partition_rate"])
 async def test_a_line_that_always_waits_uses_the_budget_and_no_window_has_more(
     journal: Journal, set_clock: SetClock, kind: str

@@ -27,6 +27,7 @@ from opentelemetry.metrics import MeterProvider
 from outlast_store.journal.batch import Committed
 from outlast_store.reads.due import count_open
 from outlast_watchdog.dead_journals import DeadJournals
+from outlast_watchdog.expired_rows import ExpiredRows
 from outlast_watchdog.leases_ahead import LeasesAhead
 from outlast_watchdog.metrics import MeasuringEventLog, watchdog_metrics
 from outlast_watchdog.passes import Pass, WatchedRuntime
@@ -94,6 +95,7 @@ class TaskWatchdog:
         self._metrics = watchdog_metrics(meter_provider)
         self._event_log = MeasuringEventLog(self._metrics)
         self._dead_journals = DeadJournals(client.runtime)
+        self._expired_rows = ExpiredRows(client.runtime)
         self._passing = asyncio.Lock()
         self._based_at: tuple[int, float] | None = None
         self._leases_ahead = LeasesAhead()
@@ -149,6 +151,7 @@ class TaskWatchdog:
             try:
                 report = await one.run()
                 await self._dead_journals.forget(began)
+                await self._expired_rows.forget(began)
                 if self._metrics.wants_open(self._runtime):
                     self._metrics.sampled(self._runtime, await self._runtime.read(count_open))
             except StoreError:

@@ -96,8 +96,8 @@ def read_rates(batch: Batch, gate: QueueRow, partitions: Sequence[str]) -> Rates
 def write_gate(batch: Batch, gate: QueueRow, rates: Rates, cursor: str | None, served: Sequence[str]) -> None:
     """Write the cursor and the rate logs after an admission, where they have changed.
 
-    They are written at once, so that a later admission of the same batch reads them. The logs of partitions that have
-    passed go.
+    They are written at once, so that a later admission of the same batch reads them. Logs of partitions that have
+    passed are deleted by a watchdog (:mod:`outlast_store.transitions.expired_rows`).
 
     Args:
         batch: The batch; it holds the gate.
@@ -124,5 +124,3 @@ def write_gate(batch: Batch, gate: QueueRow, rates: Rates, cursor: str | None, s
         )
         rows = [(gate.queue, partition, log.to_json(), log.empty_at) for partition, log in charged]
         batch.execute(text, tuple(chain.from_iterable(rows)))
-        text = "DELETE FROM queue_partitions WHERE queue = ? AND expires_at <= ?"
-        batch.execute(text, (gate.queue, batch.now))

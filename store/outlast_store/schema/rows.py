@@ -262,7 +262,7 @@ class QueueRow(Row):
 
 @dataclass(eq=False)
 class PartitionRow(Row):
-    """The admissions of one partition that its rate still counts, as JSON; it may go after ``expires_at``."""
+    """The admissions of one partition that its rate still counts, as JSON; it goes after ``expires_at``."""
 
     queue: str
     partition_key: str

@@ -1,7 +1,7 @@
 """The rows of queries that cross processes: one process asks by a row, another answers in it.
 
-Asking changes nothing of the run. A row is deleted when its answer was read or nobody waits any more; each new query
-sweeps the rows that have expired, so what a process that died has left does not pile up.
+Asking changes nothing of the run. A row is deleted when its answer was read or nobody waits any more. What a process
+that died has left is deleted by a watchdog (:mod:`outlast_store.transitions.expired_rows`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,6 @@ from outlast_store.transitions.requests import ANSWERED, OPEN
 
 _KEY = "first_run_id = ? AND kind = ? AND request_id = ?"
 _COLUMNS = ", ".join(f"q.{name}" for name in columns_of(tables.workflow_requests))
-
-
-def sweep_expired(batch: Batch) -> None:
-    """Delete the requests that nobody waits for any more."""
-    batch.execute("DELETE FROM workflow_requests WHERE expires_at <= ?", (batch.now,))
 
 
 def answer_query(batch: Batch, key: RequestKey, answer: str) -> bool:
