@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import Connection, Table
 
 from benchmarks.databases import opened
+from benchmarks.inputs import WORKFLOW_TYPE, argument
+from benchmarks.rows import Recorder
 from outlast_store.database.sql_text import columns_of
 from outlast_store.schema import tables
-from outlast_store.transitions.new_runs import first_run, new_instance
+from outlast_store.transitions.new_runs import first_run, new_instance, started_event
+from outlast_store.transitions.queued_runs import enter_queue
 from outlast_workflow.environment import Environment
 from outlast_workflow.options.options import StartOptions
+from outlast_workflow.primitives.payloads import Payload
 
 Values = tuple[Any, ...]
 CHUNK = 5000
@@ -73,6 +77,80 @@ def fill_runs(url: str, count: int, *, closed: bool) -> None:
                 insert(connection, kinds)
         insert(connection, kinds)
         _settle(connection)
+
+
+def fill_waiting(
+    url: str,
+    count: int,
+    *,
+    queue: str | None,
+    partition: Callable[[int], str | None] = lambda number: None,
+    workflow: str = WORKFLOW_TYPE,
+    input: Callable[[int], object] = argument,
+    copies: int = 0,
+) -> None:
+    """Add runs that wait for a worker, each with its first event, in the line of a queue or past all queues.
+
+    Args:
+        url: The database.
+        count: How many runs.
+        queue: The queue; ``None`` for runs that any worker may claim.
+        partition: The partition of each, by its number.
+        workflow: Their type.
+        input: The argument of each, by its number.
+        copies: How many copies of each stand behind all of them, without histories: so a line gets long in little time.
+    """
+    environment = Environment()
+    instances: list[Values] = []
+    runs: list[Values] = []
+    events: list[Values] = []
+    kinds = [
+        (tables.workflow_instances, instances),
+        (tables.workflow_runs, runs),
+        (tables.history_events, events),
+    ]
+    first = environment.clock.now() - count
+    with opened(url) as connection:
+        for number in range(count):
+            now = first + number
+            run = first_run(
+                run_id=environment.ids.next(),
+                workflow_id=f"waiting-{number}",
+                workflow_type=workflow,
+                task_queue="default",
+                options=StartOptions(queue=queue, partition_key=partition(number)),
+                memo=None,
+                now=now,
+                owner_id=None,
+            )
+            if queue is not None:
+                enter_queue(run, now)
+            begun = started_event(run, input=Payload.of([input(number)]), seed=1)
+            events += [(*row[:-1], row[-1].decode()) for row in Recorder(run).record(begun)]
+            instances.append(tuple(vars(new_instance(run)).values()))
+            runs.append(tuple(vars(run).values()))
+            if len(runs) == CHUNK:
+                insert(connection, kinds)
+        insert(connection, kinds)
+        if copies:
+            _copy_runs(connection, copies)
+        _settle(connection)
+
+
+def _copy_runs(connection: Connection, times: int) -> None:
+    """Insert copies of all runs, which joined their line after them."""
+    number = "CAST(number AS text)"
+    changed = {
+        "run_id": f"{number} || '-' || run_id",
+        "workflow_id": f"workflow_id || '-' || {number}",
+        "queued_at": "queued_at + number * 1000000",
+    }
+    names = columns_of(tables.workflow_runs)
+    connection.exec_driver_sql(
+        f"INSERT INTO workflow_runs ({', '.join(names)}) WITH RECURSIVE numbers (number) AS "
+        f"(SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < {times}) "
+        f"SELECT {', '.join(changed.get(name, name) for name in names)} FROM numbers CROSS JOIN workflow_runs"
+    )
 
 
 def _settle(connection: Connection) -> None:

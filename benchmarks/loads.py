@@ -2,7 +2,8 @@
 
 d: durable timers. e: signals and updates to one run, from the worker's process and from another. g: recovery from
 SIGKILL. h: memory of cached, evicted, ended and stored runs. i: what many runs in the database do to one workflow.
-j: a sync activity that computes next to the rest, and a second worker process. Every result is checked. The exit code
+j: a sync activity that computes next to the rest, and a second worker process. k: queues at work. l: admission from
+queues, alone. Every result is checked. The exit code
 is 1 if one is wrong; it never is for a missed target.
 """
 
@@ -21,10 +22,12 @@ if not __package__:  # run as a file: `benchmarks` is found from the folder abov
 from rich.console import Console
 
 from benchmarks import (
+    loads_admission,
     loads_cpu,
     loads_growth,
     loads_memory,
     loads_messages,
+    loads_queues,
     loads_recovery,
     loads_timers,
     scaling,
@@ -55,6 +58,15 @@ class Sizes:
     cpu_rounds: int = 7
     scaled: int = 4_000
     scaling_rounds: int = 3
+    backlog: int = 4_000
+    backlog_rounds: int = 5
+    slots: int = 500
+    rate: int = 200
+    windows: int = 11
+    admitted: int = 20_000
+    line: tuple[int, int] = (1_000, 1_000_000)
+    tenants: tuple[int, int] = (1_000, 10_000)
+    line_rounds: int = 25
 
 
 QUICK = Sizes(
@@ -72,6 +84,15 @@ QUICK = Sizes(
     cpu_rounds=1,
     scaled=500,
     scaling_rounds=1,
+    backlog=500,
+    backlog_rounds=1,
+    slots=100,
+    rate=50,
+    windows=4,
+    admitted=2_000,
+    line=(500, 10_000),
+    tenants=(500, 1_000),
+    line_rounds=5,
 )
 """The sizes for ``--quick``: about two minutes, to see that everything works."""
 
@@ -134,6 +155,24 @@ def _two_processes(databases: Databases, backend: Backend, sizes: Sizes) -> Figu
     return Figure("j", backend, words, ratio, "×", 1.0, at_least=True, details=details)
 
 
+def queues(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Measure load k."""
+    return [
+        *loads_queues.throughput(databases, backend, sizes.backlog, sizes.backlog_rounds),
+        *loads_queues.slots(databases, backend, sizes.slots),
+        *loads_queues.rate(databases, backend, sizes.rate, sizes.windows),
+    ]
+
+
+def admission(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Measure load l."""
+    return [
+        *loads_admission.alone(databases, backend, sizes.admitted),
+        *loads_admission.lines(databases, backend, sizes.line, sizes.line_rounds),
+        *loads_admission.tenants(databases, backend, sizes.tenants, sizes.line_rounds),
+    ]
+
+
 LOADS: dict[str, Load] = {
     "d": timers,
     "e": messages,
@@ -141,6 +180,8 @@ LOADS: dict[str, Load] = {
     "h": memory,
     "i": growth,
     "j": processor,
+    "k": queues,
+    "l": admission,
 }
 
 

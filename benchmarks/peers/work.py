@@ -18,12 +18,19 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
 
+IN_A_QUEUE = 50
+"""How many workflows of the queue may be under way at a time."""
+
 
 class Engine(Protocol):
     """What the workloads need of an engine."""
 
     async def one_step(self, number: int) -> int:
         """Run a workflow with one step, from its start to its result."""
+        ...
+
+    async def queued(self, number: int) -> int:
+        """Run the same workflow through a queue that admits :data:`IN_A_QUEUE` at a time."""
         ...
 
     async def sequence(self, steps: int) -> int:
@@ -91,6 +98,10 @@ async def outlast(url: str) -> AsyncGenerator[Engine]:
             found: int = await self.client.execute(one, number)
             return found
 
+        async def queued(self, number: int) -> int:
+            found: int = await self.client.execute(one, number, options=face.StartOptions(queue="queue"))
+            return found
+
         async def sequence(self, steps: int) -> int:
             found: int = await self.client.execute(many, steps)
             return found
@@ -108,6 +119,7 @@ async def outlast(url: str) -> AsyncGenerator[Engine]:
 
     tuning.tune_process()
     async with face.Client.connect(url) as client:
+        await client.queues.define("queue", concurrency=IN_A_QUEUE)
         worker = face.Worker(
             client,
             workflows=[one, many, wide, listener],
@@ -170,6 +182,11 @@ async def dbos(url: str) -> AsyncGenerator[Engine]:
         async def one_step(self, number: int) -> int:
             return await run(one, number)
 
+        async def queued(self, number: int) -> int:
+            handle = await api.enqueue_workflow_async("queue", one, number)
+            found: int = await handle.get_result()
+            return found
+
         async def sequence(self, steps: int) -> int:
             return await run(many, steps)
 
@@ -184,6 +201,7 @@ async def dbos(url: str) -> AsyncGenerator[Engine]:
             return found
 
     api.launch()
+    await api.register_queue_async("queue", concurrency=IN_A_QUEUE)
     try:
         yield Made()
     finally:
@@ -204,7 +222,7 @@ async def temporal(_url: str, *, sandboxed: bool = False) -> AsyncGenerator[Engi
 # --- the workloads --------------------------------------------------------------------------------------------------
 
 
-async def in_flight(engine: Engine, number: int, at_once: int) -> list[float]:
+async def in_flight(run: Callable[[int], Awaitable[int]], number: int, at_once: int) -> list[float]:
     """Run workflows with one step, some at a time; return how long each took."""
     took: list[float] = []
     left = iter(range(number))
@@ -212,7 +230,7 @@ async def in_flight(engine: Engine, number: int, at_once: int) -> list[float]:
     async def lane() -> None:
         for index in left:
             began = time.perf_counter()
-            assert await engine.one_step(index) == index
+            assert await run(index) == index
             took.append(time.perf_counter() - began)
 
     await asyncio.gather(*[lane() for _ in range(at_once)])
@@ -234,11 +252,12 @@ async def measure(name: str, url: str, workload: str, number: int, at_once: int)
         "messages": lambda engine: engine.messages(number),
     }
     async with engines[name](url) as engine:
-        await in_flight(engine, 20, min(at_once, 20))
+        many = {"in_flight": engine.one_step, "queued": engine.queued}
+        await in_flight(many.get(workload, engine.one_step), 20, min(at_once, 20))
         took: list[float] = []
         cpu, began = time.process_time(), time.perf_counter()
-        if workload == "in_flight":
-            took = await in_flight(engine, number, at_once)
+        if workload in many:
+            took = await in_flight(many[workload], number, at_once)
         else:
             found = await alone[workload](engine)
             assert found == (number * (number - 1) // 2 if workload == "fan_out" else number), found

@@ -11,7 +11,7 @@ from benchmarks.databases import Databases
 from benchmarks.measuring import WrongResultError
 
 
-@pytest.mark.parametrize("name", ["in_flight", "sequence", "fan_out", "messages"])
+@pytest.mark.parametrize("name", ["in_flight", "queued", "sequence", "fan_out", "messages"])
 def test_a_workload_is_measured(tmp_path: Path, name: str) -> None:
     with Databases(tmp_path) as databases:
         work = beside.Workload("some", name, 20, 20, 5)

@@ -27,6 +27,15 @@ TINY = loads.Sizes(
     cpu_rounds=1,
     scaled=20,
     scaling_rounds=1,
+    backlog=20,
+    backlog_rounds=1,
+    slots=6,
+    rate=10,
+    windows=2,
+    admitted=200,
+    line=(200, 800),
+    tenants=(450, 900),
+    line_rounds=1,
 )
 
 
@@ -39,7 +48,7 @@ def run(folder: Path, database: str, only: str) -> list[dict[str, Any]]:
     return figures
 
 
-@pytest.mark.parametrize(("load", "figures"), [("d", 2), ("e", 6), ("g", 1), ("h", 5), ("j", 2)])
+@pytest.mark.parametrize(("load", "figures"), [("d", 2), ("e", 6), ("g", 1), ("h", 5), ("j", 2), ("k", 7)])
 def test_a_load_is_measured_on_sqlite(tmp_path: Path, load: str, figures: int) -> None:
     assert len(run(tmp_path, "sqlite", load)) == figures
 
@@ -63,6 +72,13 @@ def test_a_workflow_costs_the_same_however_many_runs_there_are(tmp_path: Path, i
         (0, 0, 0, 0),
     ]
     invariants.clear()  # its rows were put there without a history
+
+
+def test_a_look_at_a_queue_asks_the_same_however_much_waits(tmp_path: Path, invariants: list[str]) -> None:
+    figures = run(tmp_path, "sqlite", "l")
+    assert len(figures) == 6
+    assert [one["value"] for one in figures if "statements" in one["what"]] == [0, 0]
+    invariants.clear()  # most of its rows were put there without a history
 
 
 def test_a_target_is_the_most_or_the_least() -> None:
