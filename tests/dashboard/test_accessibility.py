@@ -28,6 +28,9 @@ PAGES = [
         "/nothing",
         "/schedules",
         "/schedules/nightly",
+        "/schedules/nightly/edit",
+        "/new-schedule",
+        "/?schedule=nightly",
     ),
     *("/workflows/importing", "/workflows/again", "/workflows/late", "/workflows/stopped"),
     *("/workflows/importing?view=groups", "/workflows/importing?zoom=0-500&order=oldest"),
@@ -163,6 +166,38 @@ def test_a_run_is_found_and_signalled_by_keyboard_alone(browser: Browser, addres
     expect(page.locator("#action-signal .handler .answer")).to_have_text("Signal say was accepted.")
     expect(page.locator(".lead .badge")).to_have_text("completed")
     page.goto("about:blank")
+    context.close()
+
+
+def test_a_schedule_is_paused_and_deleted_by_keyboard_alone(browser: Browser, address: str) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{address}/new-schedule")
+    for words, text in (
+        ("Schedule id; its workflows' ids begin with it", "typed"),
+        ("Workflow type", "Report"),
+    ):
+        page.get_by_label(words).focus()
+        page.keyboard.type(text)
+    page.get_by_label("When it fires, one spec a line").focus()
+    page.keyboard.type("every 6h")
+    walk_to(page, "Create it")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="typed")).to_be_visible()
+    walk_to(page, "Pause")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("the warehouse moves")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="the warehouse moves")).to_be_visible()
+    walk_to(page, "More")
+    page.keyboard.press("Enter")
+    walk_to(page, "Delete …")
+    page.keyboard.press("Enter")
+    walk_to(page, "Delete the schedule")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="All schedules")).to_be_visible()
+    expect(page.get_by_role("link", name="typed")).to_have_count(0)
     context.close()
 
 

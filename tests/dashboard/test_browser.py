@@ -279,3 +279,57 @@ def test_a_page_is_live_though_its_scripts_come_late(
         expect(page.locator("#live")).to_have_text("live")
         page.goto("about:blank")
         context.close()
+
+
+def test_a_schedule_lives_from_its_form_to_its_end(database_url: str, page: Page, tmp_path: Path) -> None:
+    """Created, watched, paused with a note, triggered, backfilled and deleted, on a desk and on a phone."""
+    control = tmp_path / "control"
+    control.write_text("10")
+    hostile = "<script>alert(1)</script> the warehouse moves"
+    with working(database_url, control), served(database_url, tmp_path, tokens=False) as (address, _):
+        page.goto(f"{address}/schedules")
+        page.get_by_role("link", name="Create a schedule").click()
+        page.get_by_label("Schedule id").fill("nightly/<b>eu</b>")
+        page.get_by_label("Workflow type").fill("Journey")
+        page.get_by_label("Arguments").fill("[1]")
+        page.get_by_label("When it fires").fill("0 2 * * *\nevery 12h")
+        page.get_by_label("Time zone of the cron texts").fill("Europe/Zurich")
+        page.get_by_role("button", name="Show when it fires").click()
+        expect(page.locator(".preview li")).to_have_count(10)
+        shot(page, "schedule-form")
+        page.get_by_role("button", name="Create it").click()
+        expect(page.get_by_role("heading", name="nightly/<b>eu</b>")).to_be_visible()
+        expect(page.locator("#live")).to_have_text("live")
+        # Two weeks: every night at two, and every twelve hours.
+        expect(page.locator(".calendar li").nth(1)).to_contain_text("02:00")
+        shot(page, "schedule")
+
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.locator("#action-pause > summary").click()
+        page.get_by_label("Note").fill(hostile)
+        page.get_by_role("button", name="Pause it").click()
+        expect(page.get_by_role("status").filter(has_text=hostile)).to_be_visible()
+        expect(page.locator(".calendar li").nth(1)).to_contain_text("none")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        shot(page, "schedule-paused-phone")
+
+        # A schedule that is paused can be fired by hand.
+        page.get_by_role("button", name="Start one now").click()
+        expect(page.get_by_role("heading", name="nightly/<b>eu</b>-trigger-")).to_be_visible()
+        page.locator(".facts").get_by_role("link", name="nightly/<b>eu</b>", exact=True).click()
+        expect(page.get_by_text("triggered", exact=True)).to_be_visible()
+        page.locator("#action-more > summary").click()
+        page.get_by_text("Backfill …").click()
+        page.get_by_label("From").fill("2026-11-01T00:00:00Z")
+        page.get_by_label("Until, not included").fill("2026-11-03T00:00:00Z")
+        page.get_by_role("button", name="Start these slots").click()
+        expect(page.locator("#action-more .said")).to_have_text("Started 6 workflows, 0 were there already.")
+        shot(page, "schedule-backfilled-phone")
+        page.get_by_text("Delete …").click()
+        page.get_by_role("button", name="Delete the schedule").click()
+        expect(page.get_by_text("There is no schedule")).to_be_visible()
+
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(f"{address}/?schedule=nightly%2F%3Cb%3Eeu%3C%2Fb%3E")
+        expect(page.locator("tr[id^=row-]")).to_have_count(7)
+        shot(page, "schedule-runs")
