@@ -333,3 +333,4 @@ def test_a_schedule_lives_from_its_form_to_its_end(database_url: str, page: Page
         page.goto(f"{address}/?schedule=nightly%2F%3Cb%3Eeu%3C%2Fb%3E")
         expect(page.locator("tr[id^=row-]")).to_have_count(7)
         shot(page, "schedule-runs")
+        page.goto("about:blank")

@@ -68,6 +68,15 @@ def test_the_page_shows_the_program_and_the_way_to_the_browser(page: Path) -> No
     assert any(commands[at : at + 3] == COMMANDS for at in range(len(commands)))
 
 
+def test_the_page_shows_the_nightly_import_as_it_stands() -> None:
+    program = (ROOT / "examples" / "nightly_import.py").read_text()
+    (shown,) = re.findall(
+        r'^```python title="examples/nightly_import.py"\n(.*?)^```', PAGES[1].read_text(), re.M | re.S
+    )
+    assert shown == program
+    assert len([line for line in program.splitlines() if line]) <= 30
+
+
 def test_both_pages_show_the_same_output() -> None:
     shown = [
         re.findall(r"^\$ python examples/quickstart.py\n\d.*?^```", page.read_text(), re.M | re.S)

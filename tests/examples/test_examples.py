@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from examples import (
@@ -13,18 +14,27 @@ from examples import (
     approval,
     approval_webhook,
     fan_out_import,
+    nightly_import,
     nightly_report,
     order_saga,
     polling,
 )
 
-from outlast import UpdateRejectedError, WorkflowCancelledError, WorkflowClosedError, WorkflowFailedError
+from outlast import (
+    Rate,
+    UpdateRejectedError,
+    WorkflowCancelledError,
+    WorkflowClosedError,
+    WorkflowFailedError,
+    activity,
+)
+from outlast.blocking import Client
 from outlast.testing import TestEnvironment, VirtualLoop
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "examples").glob("[!_]*.py"))
-# tests/docs/test_quickstart.py runs the quickstart, and kills it.
-NAMES = [path.stem for path in PATHS if path.stem != "quickstart"]
+# tests/docs/test_quickstart.py runs the quickstart, and kills it; the nightly import runs until it is stopped.
+NAMES = [path.stem for path in PATHS if path.stem not in ("quickstart", "nightly_import")]
 SAID = {
     "agent_loop": "who was Ada: 3 pages of the archive, 3 pages of the library, 3 pages of the web",
     "approval": "expired after 3 mails",
@@ -200,3 +210,40 @@ async def test_the_nightly_report_knows_the_night_before(max_cached: int) -> Non
         assert runs == ["report-nz-2026-01-01T13:00:00Z", "report-nz-2026-01-02T13:00:00Z"]
         first, second = [await env.client.handle(run).result() for run in runs]
         assert second.endswith(f"before {first.split()[2]}")
+
+
+async def test_the_nightly_import_asks_for_each_key_no_faster_than_it_may(max_cached: int) -> None:
+    asked: dict[str, list[float]] = {"key-1": [], "key-2": []}
+
+    @activity.defn(name="fetch", queue="api", start_to_close_timeout=30)
+    async def fetch(api_key: str, page: int) -> int:
+        asked[api_key].append(env.now().timestamp())
+        return await nightly_import.fetch(api_key, page)
+
+    env = TestEnvironment(
+        workflows=[nightly_import.import_orders], activities=[fetch], max_cached_workflows=max_cached
+    )
+    async with env:
+        await env.client.queues.define("api", partition_rate=Rate(10, per=1))
+        await env.client.schedules.apply(nightly_import.SCHEDULES)
+        await env.sleep(hours=2)
+        assert await env.client.handle("import-key-1-2026-01-01T01:00:00Z").result() == 270
+        assert await env.client.count(status="completed") == 2
+    for times in asked.values():
+        assert len(times) == 40
+        assert all(later - one >= 1 for one, later in zip(times, times[10:], strict=False))
+    assert abs(asked["key-1"][-1] - asked["key-2"][-1]) < 1, "the keys do not wait for each other"
+
+
+def test_the_nightly_import_runs_as_it_stands(tmp_path: Path) -> None:
+    program = subprocess.Popen([sys.executable, str(ROOT / "examples" / "nightly_import.py")], cwd=tmp_path)
+    try:
+        with Client.connect(f"sqlite:///{tmp_path}/imports.db") as client:
+            while len(list(client.schedules.list())) < 2:
+                assert program.poll() is None
+            described = client.schedules.handle("import-key-2").describe(next=1)
+            assert described.next_slots[0].astimezone(ZoneInfo("Europe/Zurich")).hour == 2
+            assert client.schedules.handle("import-key-1").trigger().result() == 270
+    finally:
+        program.terminate()
+        program.wait()
