@@ -92,6 +92,8 @@ class ActivityInfo:
     heartbeat_details: tuple[Any, ...]
     priority: int
     task_token: str
+    queue: str | None = None
+    partition_key: str | None = None
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("ActivityInfo")
@@ -296,6 +298,8 @@ def _info_of(task: ActivityTask, converter: DataConverter) -> ActivityInfo:
         heartbeat_details=details,
         priority=row.priority,
         task_token=make_token(task.key),
+        queue=row.queue,
+        partition_key=row.partition_key or None,
     )
 
 

@@ -83,7 +83,7 @@ class ResetRun(BaseChange):
 
         Raises:
             ResetRefusedError: Another run is current by now, or the execution deadline has passed.
-            QueueNotFoundError: It, or an activity that it has called, would have to join the line of a queue that is gone.
+            QueueNotFoundError: It, or an activity that it called, would have to join the line of a queue that is gone.
         """
         batch.require_locks()
         run = batch.run(self.run_id)

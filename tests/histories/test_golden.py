@@ -59,6 +59,8 @@ def test_every_type_of_event_is_in_some_history() -> None:
         ("ActivityScheduled", "headers"),
         ("ActivityScheduled", "local"),
         ("ActivityScheduled", "summary"),
+        ("ActivityScheduled", "queue"),
+        ("ActivityScheduled", "partition_key"),
         ("ChildWorkflowScheduled", "summary"),
         ("TimerScheduled", "summary"),
         ("WorkflowStarted", "summary"),

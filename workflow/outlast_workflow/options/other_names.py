@@ -86,7 +86,10 @@ _ADVICE: Final = {
     "id": "starts and children take it",
     "first_execution_run_id": "give run_id; a handle that `start` returned follows its own chain",
     "workflow": "the next run has the same workflow; to start another one use workflow.start_child",
-    "max_task_queue_activities_per_second": "max_activities_per_second limits what one worker starts",
+    "max_task_queue_activities_per_second": (
+        "a queue limits all workers: client.queues.define('api', rate=Rate(100, per=1)), @activity.defn(queue='api'); "
+        "max_activities_per_second limits what one worker starts"
+    ),
     "max_concurrent_workflow_tasks": "workflow tasks run one after another; several processes share them",
     "max_concurrent_local_activities": "local activities have a hundred slots of their own",
     "activity_executor": "a plain def runs in a thread; @activity.defn(executor='process') takes a process",
@@ -105,7 +108,10 @@ _ADVICE: Final = {
     "acks_late": "always so: an attempt whose worker died runs elsewhere",
     "ignore_result": "a result is part of the history; return None to keep none",
     "soft_time_limit": "activity.heartbeat raises when start_to_close_timeout has passed, and the handler may clean up",
-    "rate_limit": "Worker(max_activities_per_second=…) limits what one worker starts",
+    "rate_limit": (
+        "client.queues.define('api', rate=Rate(100, per=1)) and @activity.defn(queue='api') limit all workers; "
+        "Worker(max_activities_per_second=…) limits what one worker starts"
+    ),
     "queues": "give task_queue a list",
     "task_queues": "give task_queue a list",
     "tasks": "give activities, and workflows",
