@@ -18,9 +18,10 @@ from outlast.errors import (
     QueueNotFoundError,
     WorkflowTerminatedError,
 )
-from outlast.histories.retention import Retention, RetentionPolicy, RetentionReport
+from outlast.histories.retention import Retention, RetentionReport
+from outlast.histories.retention_policy import RetentionPolicy
 from outlast.testing import TestEnvironment
-from outlast_store.database.sql_text import fetch
+from outlast_store.database.sql_text import fetch, marks
 from outlast_store.schema import tables
 
 DAY = 24 * 3600.0
@@ -75,14 +76,13 @@ async def load(client: Client) -> tuple[int, int, int]:
 async def rows_of(client: Client, workflow_id: str) -> list[str]:
     """The tables that have something of a workflow."""
     runs = [run.run_id async for run in client.list(workflow_id=workflow_id)]
-    return [
-        table.name
-        for table in tables.TABLES
-        if "run_id" in table.columns
-        and await client.runtime.read(
-            fetch, f"SELECT 1 FROM {table.name} WHERE run_id IN ({', '.join('?' * len(runs))})", tuple(runs)
-        )
-    ]
+    found: list[str] = []
+    for table in tables.TABLES:
+        if "run_id" in table.columns:
+            text = f"SELECT 1 FROM {table.name} WHERE run_id IN ({marks(runs)}) LIMIT 1"
+            if await client.runtime.read(fetch, text, tuple(runs)):
+                found.append(table.name)
+    return found
 
 
 @pytest.mark.parametrize("place", PLACES)
