@@ -79,7 +79,7 @@ def check_tasks(story: Story) -> Iterator[str]:
     """The programs are deterministic, so no task of theirs may fail, but for a queue that is not there for a while."""
     for run_id, events in story.events.items():
         for kind, _, payload in events:
-            if kind == "WorkflowTaskFailed" and payload["failure"].get("class") != "QueueNotFoundError":
+            if kind == "WorkflowTaskFailed" and payload["failure"].get("type") != "QueueNotFoundError":
                 yield f"a task of run {run_id} failed: {payload['failure'].get('message')}"
 
 

@@ -367,7 +367,8 @@ class Complaints(logging.Handler):
             return
         if record.name == "outlast.failures":
             return  # what the programs do wrong
-        if self.world.rates.full and ("StoreError" in record.getMessage() or "is full" in repr(error)):
+        said = f"{record.getMessage()} {error!r}"
+        if self.world.rates.full and ("StoreError" in said or "is full" in said):
             return  # a full disk is not the engine's fault
         self.world.violations.append(f"an error was logged: {record.getMessage()} ({error!r})")
 

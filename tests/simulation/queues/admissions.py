@@ -5,7 +5,8 @@ transaction that is lost takes it back. A change is judged as soon as it is appl
 then:
 
 - No slot is taken but by an admission, or from a run before in the same chain that gives it back in the same change.
-- A run that holds a slot gets another owner by an admission alone.
+- A run that holds a slot gets another owner by an admission alone, and an activity leaves its worker in its slot only
+  when it is deferred.
 - A count of slots that rises does not exceed its limit: of the queue, of a worker, of a partition, of a worker in one.
 - Any window of a rate's length has at most as many admissions as the rate allows: of the queue, of a partition.
 - A queue that is paused or deleted admits nothing.
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from outlast_activities.deferred_attempts import DeferAttempt
 from outlast_runs.admission import AdmitFromQueue, Taker
 from outlast_store.journal.batch import Batch
 from outlast_store.queues.lines import Kind
@@ -331,12 +333,15 @@ class Judged:
             run = self.batch.run(key[0])
             if key[1] or run is None or (run.previous_run_id, 0) not in given_back:
                 yield f"{key} took a slot of queue {self.queue} by {self.by}, and was not admitted"
+        deferred = isinstance(self.batch.change, DeferAttempt)
         for key in sorted(self.after.keys() & self.before.keys()):
             owner = self.after[key].owner
             if owner not in (None, self.before[key].owner) and not isinstance(
                 self.batch.change, AdmitFromQueue
             ):
                 yield f"{key}, which has a slot of queue {self.queue}, was given to {owner} by {self.by}"
+            if key[1] and owner is None and self.before[key].owner and not deferred:
+                yield f"{key} has nobody who runs it, and keeps its slot of queue {self.queue} by {self.by}"
         before, after = count_slots(self.before), count_slots(self.after)
         for name in LIMITS:
             limit = self.known.limits[name]

@@ -39,10 +39,10 @@ def draw_limits(rng: random.Random, name: str) -> Limits:
     return {
         "concurrency": rng.choice((1, 2, 3)) if name == "narrow" else rng.choice((None, None, 2, 4)),
         "worker_concurrency": rng.choice((None, None, 1, 2)),
-        "rate": rng.choice((None, None, None, *RATES)),
+        "rate": rng.choice((None, None, *RATES)),
         "partition_concurrency": rng.choice((None, None, 1)),
         "partition_worker_concurrency": rng.choice((None, None, 1)),
-        "partition_rate": rng.choice((None, None, None, *PARTITION_RATES)),
+        "partition_rate": rng.choice((None, None, *PARTITION_RATES)),
     }
 
 
@@ -73,10 +73,12 @@ class Queues:
         self.rng = rng = random.Random(f"queues of {seed}")
         self.rows: list[QueueRow] = []
         self.operator: Operator | None = None
+        self.busy = rng.choice(NAMES)
+        """The queue that has the burst, if there is one, and most of the operator's attention."""
         if rng.random() < 0.5:
             self.rows = [row_of(Queue(name, **draw_limits(rng, name))) for name in NAMES]
             if rng.random() < 0.6:
-                self.operator = Operator(rng)
+                self.operator = Operator(rng, self.busy)
 
     def __bool__(self) -> bool:
         return bool(self.rows)
@@ -151,9 +153,9 @@ class Queues:
             call: Draws a step that calls an activity.
         """
         rng = self.rng
-        if not self.rows or rng.random() < 0.6:
+        if not self.rows or rng.random() < 0.5:
             return []
-        name = rng.choice(NAMES)
+        name = self.busy
         plan: list[Any] = []
         for number in range(rng.choice((4, 6, 9))):
             kind = rng.choice(("nothing", "sleep", "sleep", "continue", "call"))
@@ -196,19 +198,20 @@ class Operator:
 
     Args:
         rng: What it does is drawn from this.
+        busy: The queue that it looks after most.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, busy: str) -> None:
         self.plan: list[tuple[float, str, str, Limits]] = []
         self.place = 0
         for _ in range(rng.choice((2, 4, 8))):
-            name = rng.choice(NAMES)
+            name = rng.choice((*NAMES, busy, busy, busy))
             verb = rng.choice(("update", "update", "update", "pause", "resume", "delete"))
             limits = draw_limits(rng, name)
             if verb == "update":
                 changed = rng.sample(sorted(limits), rng.choice((1, 1, 3, 6)))
                 limits = {limit: limits[limit] for limit in changed}
-            self.plan.append((rng.choice((0, 0.1, 0.7, 2)), verb, name, limits))
+            self.plan.append((rng.choice((0, 0.3, 0.7, 1.5)), verb, name, limits))
         self.plan += [(0.5, "resume", name, {}) for name in NAMES]
 
     @property
