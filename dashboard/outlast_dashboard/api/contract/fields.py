@@ -86,30 +86,11 @@ SearchAttributes = Annotated[
     ),
 ]
 
-WorkflowId = Annotated[
-    str,
-    Path(description="The workflow id, percent-encoded."),
-    AfterValidator(decoded),
-    WithJsonSchema(_SEGMENT),
-]
-HandlerName = Annotated[
-    str,
-    Path(description="The handler's name, percent-encoded."),
-    AfterValidator(decoded),
-    WithJsonSchema(_SEGMENT),
-]
-QueueName = Annotated[
-    str,
-    Path(description="The queue's name, percent-encoded."),
-    AfterValidator(decoded),
-    WithJsonSchema(_SEGMENT),
-]
-ScheduleId = Annotated[
-    str,
-    Path(description="The schedule's id, percent-encoded."),
-    AfterValidator(decoded),
-    WithJsonSchema(_SEGMENT),
-]
+_Decoded = Annotated[str, AfterValidator(decoded), WithJsonSchema(_SEGMENT)]
+WorkflowId = Annotated[_Decoded, Path(description="The workflow id, percent-encoded.")]
+HandlerName = Annotated[_Decoded, Path(description="The handler's name, percent-encoded.")]
+QueueName = Annotated[_Decoded, Path(description="The queue's name, percent-encoded.")]
+ScheduleId = Annotated[_Decoded, Path(description="The schedule's id, percent-encoded.")]
 RunId = Annotated[
     str | None,
     Query(description="A run of the workflow; by default the current one."),
