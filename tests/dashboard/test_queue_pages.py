@@ -8,6 +8,8 @@ import re
 from tests.dashboard.conftest import Served
 
 from outlast import Rate, StartOptions
+from outlast_dashboard.pages.queues import MOST_PARTITIONS
+from outlast_workflow.options.queues import LIMITS
 
 
 def text_of(page: str) -> str:
@@ -128,3 +130,60 @@ async def test_the_start_of_a_run_is_moved_on_its_page(served: Served) -> None:
     await (await served.client.start("Greeting", "x", id="over")).result()
     late = await served.web.post("/workflows/over/start-delay", data={"start": "1h"})
     assert late.status_code == 409
+
+
+async def test_a_queue_is_defined_changed_and_deleted_on_pages(served: Served) -> None:
+    web = served.web
+    assert 'href="/define-queue"' in (await web.get("/queues")).text
+    limits = {"concurrency": "10", "rate": "20/s", "partition_rate": "3/1.5s", "partition_concurrency": ""}
+    wrong = await web.post("/define-queue", data={"name": "a/b", **limits, "rate": "often"})
+    assert wrong.status_code == 422
+    assert "rate must be like 20/s" in html.unescape(wrong.text)
+    assert 'value="3/1.5s"' in wrong.text, "nothing typed is lost"
+    made = await web.post("/define-queue", data={"name": "a/b", **limits})
+    assert (made.status_code, made.headers["location"]) == (303, "/queues/a%2Fb")
+    again = await web.post("/define-queue", data={"name": "a/b", **limits})
+    assert again.status_code == 409
+    found = await served.client.queues.describe("a/b")
+    assert found.limits_in_words == "10 at a time, 20 per 1 s; a partition: 3 per 1.5 s"
+    form = (await web.get("/queues/a%2Fb/limits")).text
+    kept = dict(re.findall(r'<input name="(\w+)" value="([^"]*)"', form))
+    assert kept == {
+        **dict.fromkeys(LIMITS, ""),
+        "concurrency": "10",
+        "rate": "20/1s",
+        "partition_rate": "3/1.5s",
+    }
+    too_much = await web.post("/queues/a%2Fb/limits", data={**kept, "partition_concurrency": "11"})
+    assert too_much.status_code == 422
+    assert (await served.client.queues.describe("a/b")).limits_in_words == found.limits_in_words
+    changed = await web.post(
+        "/queues/a%2Fb/limits", data={**kept, "concurrency": "", "worker_concurrency": "2"}
+    )
+    assert changed.headers["location"] == "/queues/a%2Fb"
+    assert (await served.client.queues.describe("a/b")).limits_in_words.startswith("2 a worker, 20 per 1 s")
+    await served.client.start("Waiting", id="w", options=StartOptions(queue="a/b"))
+    refused = await web.post("/queues/a%2Fb/delete")
+    assert refused.status_code == 409
+    await served.client.handle("w").terminate()
+    gone = await web.post("/queues/a%2Fb/delete")
+    assert (gone.status_code, gone.headers["location"]) == (303, "/queues")
+    assert await served.client.queues.list() == []
+    for path in ("/define-queue", "/queues/a%2Fb/limits", "/queues/a%2Fb/delete"):
+        assert (await web.post(path, headers=served.bearing("reader"))).status_code == 403
+
+
+async def test_the_partitions_that_have_waited_longest_lead_to_their_runs(served: Served) -> None:
+    await queue_of_three(served)
+    options = StartOptions(queue="mails")
+    await served.client.start("Waiting", id="without", options=options)
+    page = html.unescape((await served.web.get("/queues/mails")).text)
+    assert 'href="/?queue=mails&partition_key=t/1">t/1</a>' in page
+    assert 'href="/?queue=mails&partition_key=t/1&status=queued">2</a>' in page
+    assert 'href="/?queue=mails&status=running">0</a>' in page
+    assert text_of(page).index("t/1") < text_of(page).index("t-2") < text_of(page).index("without a key")
+    for number in range(MOST_PARTITIONS):
+        more = StartOptions(queue="mails", partition_key=f"p-{number}")
+        await served.client.start("Waiting", id=f"p-{number}", options=more)
+    page = (await served.web.get("/queues/mails")).text
+    assert f"the {MOST_PARTITIONS} that have waited longest of {MOST_PARTITIONS + 3}" in text_of(page)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from outlast import Client, StartOptions, workflow
+from outlast import Client, RetentionPolicy, StartOptions, workflow
 from outlast.errors import (
     DeleteRefusedError,
     InvalidHistoryError,
@@ -19,10 +19,8 @@ from outlast.errors import (
     WorkflowTerminatedError,
 )
 from outlast.histories.retention import Retention, RetentionReport
-from outlast.histories.retention_policy import RetentionPolicy
 from outlast.testing import TestEnvironment
-from outlast_store.database.sql_text import fetch, marks
-from outlast_store.schema import tables
+from outlast_store.database.sql_text import fetch
 
 DAY = 24 * 3600.0
 PLACES = ("in line", "delayed", "holding a slot")
@@ -71,18 +69,6 @@ async def load(client: Client) -> tuple[int, int, int]:
     """How many of the queue wait, are delayed, and hold a slot."""
     found = await client.queues.describe("q")
     return found.waiting, found.delayed, found.running
-
-
-async def rows_of(client: Client, workflow_id: str) -> list[str]:
-    """The tables that have something of a workflow."""
-    runs = [run.run_id async for run in client.list(workflow_id=workflow_id)]
-    found: list[str] = []
-    for table in tables.TABLES:
-        if "run_id" in table.columns:
-            text = f"SELECT 1 FROM {table.name} WHERE run_id IN ({marks(runs)}) LIMIT 1"
-            if await client.runtime.read(fetch, text, tuple(runs)):
-                found.append(table.name)
-    return found
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -124,6 +124,53 @@ def _pending_activities(scan: contents.Scan, queue: str, now: int) -> tuple[int,
     return int(count) - int(later), int(later)
 
 
+@dataclass(slots=True)
+class PartitionLoad:
+    """A partition that has a line: how many wait and hold a slot, up to 1,000, and since when the first one waits."""
+
+    partition: str
+    waiting: int
+    running: int
+    oldest_waiting_at: int
+
+
+def partition_loads(connection: Connection, name: str, now: int, most: int) -> list[PartitionLoad]:
+    """Return the partitions of a queue that have waited longest, among the first thousand that have a line.
+
+    Args:
+        connection: Where to read.
+        name: The queue.
+        now: Microseconds since the epoch.
+        most: How many partitions.
+    """
+    with snapshot(connection):
+        oldest: dict[str, int] = {}
+        for line in (line for waiting in WAITING for line in find_lines(connection, waiting, name)):
+            if line.since <= now:
+                oldest[line.partition] = min(line.since, oldest.get(line.partition, line.since))
+        chosen = sorted(oldest, key=lambda partition: (oldest[partition], partition))[:most]
+        if not chosen:
+            return []
+        parts = [
+            (f"{source} AND partition_key = ?", (name, partition))
+            for partition in chosen
+            for source in _OF_PARTITION
+        ]
+        counts = contents.count_up_to(partial(fetch, connection), MOST_AHEAD, *parts)
+    return [
+        PartitionLoad(partition, sum(counts[at : at + 2]), sum(counts[at + 2 : at + 4]), oldest[partition])
+        for at, partition in zip(range(0, len(counts), len(_OF_PARTITION)), chosen, strict=True)
+    ]
+
+
+_OF_PARTITION: Final = (
+    contents.WAITING_RUNS,
+    contents.WAITING_ACTIVITIES,
+    contents.SLOTS_OF_RUNS,
+    contents.SLOTS_OF_ACTIVITIES,
+)
+
+
 def find_lines(
     connection: Connection, waiting: Waiting, queue: str, most: int = MOST_PARTITIONS * _PRIORITIES
 ) -> list[Line]:
