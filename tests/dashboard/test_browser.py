@@ -9,7 +9,7 @@ from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.dashboard.browsing import ask, served, working
 
 from outlast import Client, StartOptions
@@ -120,6 +120,63 @@ def test_a_run_is_watched_live_through_heartbeat_retry_timeout_and_continue_as_n
         expect(page.locator(".lead .badge")).to_have_text("cancelled")
         assert described(database_url, "journey/1").run.status == "cancelled"
         page.goto("about:blank")  # before the server goes
+
+
+def test_a_queue_is_led_from_its_definition_to_its_deletion(
+    database_url: str, page: Page, tmp_path: Path
+) -> None:
+    name, tenant = "mails/eu-central-1", "tenant-with-a-long-name-" + "x" * 80
+    control = tmp_path / "control"
+    control.write_text("0")
+
+    async def begin(client: Client) -> None:
+        for number in range(3):
+            options = StartOptions(queue=name, partition_key=tenant)
+            await client.start("Journey", 1, id=f"q-{number}", options=options)
+
+    def cell(label: str) -> Locator:
+        return page.get_by_role("region", name="Now").locator(f"td[data-label='{label}']")
+
+    with working(database_url, control), served(database_url, tmp_path, tokens=False) as (address, _):
+        page.goto(f"{address}/queues")
+        expect(page.get_by_text("No queue is defined")).to_be_visible()
+        page.get_by_role("link", name="Define a queue").click()
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Under way, over all workers").first.fill("1")
+        page.get_by_label("Admitted in any window").first.fill("100/s")
+        page.get_by_role("button", name="Define it").click()
+        expect(page.get_by_role("heading", name=name)).to_be_visible()
+        ask(database_url, begin)
+        expect(cell("Waiting")).to_have_text("2")
+        expect(cell("Running")).to_have_text("1")
+        shot(page, "queue")
+        page.get_by_role("region", name="Partitions").get_by_role("link", name=tenant).click()
+        expect(page.get_by_label("Partition")).to_have_value(tenant)
+        expect(page.get_by_role("link", name="q-2")).to_be_visible()
+        page.go_back()
+        page.locator("#action-pause > summary").click()
+        page.get_by_label("Note").fill("the provider is down")
+        page.get_by_role("button", name="Pause it").click()
+        expect(page.get_by_text("the provider is down")).to_be_visible()
+        ask(database_url, lambda client: client.handle("q-0").signal("say", "done"))
+        expect(cell("Running")).to_have_text("0")
+        expect(cell("Waiting")).to_have_text("2")
+        page.get_by_role("link", name="Change limits").click()
+        page.get_by_label("Under way, over all workers").first.fill("2")
+        page.get_by_role("button", name="Change the limits").click()
+        expect(page.get_by_role("region", name="Limits")).to_contain_text("2 at a time")
+        page.get_by_role("button", name="Resume").click()
+        expect(cell("Running")).to_have_text("2")
+        expect(cell("Waiting")).to_have_text("0")
+        for number in (1, 2):
+            ask(database_url, lambda client, id=f"q-{number}": client.handle(id).signal("say", "done"))  # type: ignore[misc]
+        page.goto(f"{address}/queues")
+        page.get_by_role("link", name=name).click()
+        expect(cell("Running")).to_have_text("0")
+        page.locator("#action-delete > summary").click()
+        page.get_by_role("button", name="Delete it now").click()
+        expect(page.get_by_text("No queue is defined")).to_be_visible()
+        page.goto("about:blank")
 
 
 def say(page: Page, word: str) -> None:
