@@ -32,7 +32,8 @@ def test_a_queue_is_defined_updated_and_deleted(outlast: Command) -> None:
 def test_people_see_limits_and_why_a_queue_is_paused(outlast: Command) -> None:
     outlast("queue", "define", "emails", *LIMITS, *PARTITIONS)
     outlast("queue", "define", "gpu")
-    assert outlast("queue", "pause", "emails", "--note", "the provider is down").out == "paused\n"
+    note = "the \x1b[31mprovider\nis down"
+    assert outlast("queue", "pause", "emails", "--note", note).out == "paused\n"
     listed = outlast("queue", "list").out.splitlines()
     assert listed[0].split() == [
         "QUEUE", "STATE", "WAITING", "RUNNING", "DELAYED", "OLDEST", "PARTITIONS", "LIMITS",
@@ -42,7 +43,7 @@ def test_people_see_limits_and_why_a_queue_is_paused(outlast: Command) -> None:
     assert listed[1].endswith(limits)
     assert listed[2].split() == ["gpu", "open", "0", "0", "0", "0"]
     shown = outlast("queue", "describe", "emails").out
-    assert "the provider is down" in shown
+    assert "the [31mprovider is down\n" in shown
     assert limits in shown
     assert [one["name"] for one in outlast("queue", "list", "--json").lines] == ["emails", "gpu"]
     assert outlast("queue", "resume", "emails").out == "resumed\n"

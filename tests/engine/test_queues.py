@@ -112,13 +112,19 @@ async def test_a_raised_limit_and_a_resume_admit_at_once(engine: MakeEnvironment
         await asyncio.gather(*(handle.result() for handle in handles))
 
 
-async def test_a_worker_defines_its_queues_unless_they_are_there(database_url: str) -> None:
+async def test_a_worker_defines_its_queues_unless_they_are_there(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "outlast.client")
     async with TestEnvironment(workflows=[nap], activities=[], url=database_url) as env:
         await env.client.queues.define("mails", concurrency=7)
         chosen: list[str | Queue] = [Queue("mails", concurrency=1), Queue("gpu", concurrency=2), "imports"]
         async with Worker(env.client, workflows=[nap], queues=chosen, task_queue="other"):
             found = {queue.name: queue.concurrency for queue in await env.client.queues.list()}
         assert found == {"mails": 7, "gpu": 2}
+    assert "queue mails is defined already and keeps its limits" in caplog.text
+    assert "(it has concurrency 7; given: concurrency 1)" in caplog.text
+    assert "queue gpu" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -207,3 +213,42 @@ async def test_a_deletion_and_starts_at_once_leave_no_run_without_its_queue(engi
         assert await client.count(attention=True) == 0
         for queue in await client.queues.list():
             await client.handle(queue.name).result()
+
+
+class Overwrite(BaseChange):
+    """Write into the rows of queue ``mails`` what nobody can read, or what no check allows."""
+
+    def __init__(self, **columns: Any) -> None:
+        self.columns = columns
+
+    def apply(self, batch: Batch) -> None:
+        for column, value in self.columns.items():
+            batch.execute(f"UPDATE queues SET {column} = ? WHERE queue = 'mails'", (value,))
+
+
+async def test_a_damaged_log_of_a_rate_costs_one_period(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[nap], activities=[]) as env:
+        client = env.client
+        await client.queues.define("mails", rate=Rate(2, per=60))
+        await client.runtime.journal.apply(Overwrite(rate_log='{"x'))
+        handle = await client.start(nap, 0.0, id="first", options=queued())
+        await env.sleep(50)
+        [seen] = await client.queues.list()
+        assert (seen.waiting, seen.running) == (1, 0)
+        assert seen.next_admission_at is not None
+        await env.sleep(12)
+        assert await handle.result() == "first"
+
+
+async def test_a_queue_that_nothing_can_be_admitted_from_says_why_once(
+    in_memory: MakeEnvironment, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with in_memory(workflows=[nap], activities=[]) as env:
+        client = env.client
+        await client.queues.define("mails", rate=Rate(2, per=60))
+        with monkeypatch.context() as broken:
+            broken.setattr("outlast_runs.admission.read_rates", None)
+            handle = await client.start(nap, 0.0, id="first", options=queued())
+            await env.sleep(5)
+        assert caplog.text.count("nothing can be admitted from queue mails") == 1
+        assert await handle.result() == "first"

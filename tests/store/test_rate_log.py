@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,6 +84,17 @@ def test_a_clock_that_is_set_back_costs_one_period() -> None:
     kept = RateLog.from_json(2, 1_000_000, log.to_json())
     assert kept.next_at(0) == 1_005_000
     assert kept.room(1_005_000) == 2
+
+
+@pytest.mark.parametrize("text", ["{", "5", "null", '"ab"', '[["a", 1]]', "[[1]]", "[[1, 2, 3]]", "[1]"])
+def test_a_log_that_cannot_be_read_counts_as_used_up_just_now(text: str) -> None:
+    log = RateLog.from_json(2, 1_000_000, text)
+    assert log.room(0) == 0
+    assert log.brought_back
+    following = log.next_at(0)
+    assert following is not None
+    assert following == 1_000_000 + log.bucket
+    assert RateLog.from_json(2, 1_000_000, log.to_json()).room(following) == 2
 
 
 def test_an_empty_log_is_no_text() -> None:

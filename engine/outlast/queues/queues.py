@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -14,12 +15,15 @@ from outlast_store.queues.definitions import (
     PauseQueue,
     ResumeQueue,
     UpdateQueue,
+    definition_of,
 )
 from outlast_store.reads.queues import queue_loads, unknown_queue
 from outlast_store.schema.rows import QueueRow
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.queues import Queue, QueueOptions, checked_limits
 from outlast_workflow.options.validation import IfExists, check_if_exists, validate_queue, validate_reason
+
+logger = logging.getLogger("outlast.client")
 
 
 class Queues:
@@ -128,8 +132,22 @@ class Queues:
             if_exists: What to do about a queue that is defined already.
         """
         check_if_exists(if_exists)
-        await self._apply(DefineQueue(queue, if_exists))
+        kept = definition_of(await self._apply(DefineQueue(queue, if_exists)))
+        if kept != queue:
+            # Two programs may each take their own limits for those that hold.
+            logger.info(
+                "queue %s is defined already and keeps its limits, which are others than those given here "
+                "(it has %s; given: %s): `outlast queue update` changes them",
+                queue.name,
+                _in_words(kept),
+                _in_words(queue),
+                extra={"queue": queue.name},
+            )
         return await self.describe(queue.name)
 
-    async def _apply(self, change: Change[QueueRow]) -> Any:
+    async def _apply(self, change: Change[QueueRow]) -> QueueRow:
         return await self._runtime.journal.apply(change)
+
+
+def _in_words(queue: Queue) -> str:
+    return ", ".join(f"{name} {limit}" for name, limit in queue.limits.items() if limit is not None) or "none"

@@ -19,7 +19,7 @@ from outlast_workflow.primitives.value_object import Value
 MOST_SPECS: Final = 100
 MOST_EXCLUDED: Final = 1_000
 """How many slots that are excluded one search passes over."""
-MOST_SEARCHES: Final = 100
+MOST_SEARCHES: Final = 40
 """After how many searches in a row that find nothing a schedule counts as one that never fires."""
 VERSION: Final = 1
 

@@ -17,6 +17,8 @@ from typing import Final
 
 import orjson
 
+from outlast_workflow.primitives.times import LAST_INSTANT
+
 BUCKETS: Final = 200
 """How many buckets a period has."""
 
@@ -50,9 +52,14 @@ class RateLog:
         Args:
             limit: How many admissions any window may hold.
             per: The length of the window, in microseconds.
-            text: The row's text; ``None`` for an empty log.
+            text: The row's text; ``None`` for an empty log. One that cannot be read counts as used up just now.
         """
-        return cls(limit, per, orjson.loads(text) if text else ())
+        try:
+            entries = [(int(end), int(count)) for end, count in orjson.loads(text or "[]")]
+        except (TypeError, ValueError):
+            # Nobody knows any more what was admitted. It may have been all of it, just now, and no more.
+            entries = [(LAST_INSTANT, limit)]
+        return cls(limit, per, entries)
 
     def to_json(self) -> str | None:
         """Return the log as a row keeps it."""

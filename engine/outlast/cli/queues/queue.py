@@ -15,7 +15,7 @@ from outlast.cli.common.output import document, show, table
 from outlast.client.client import Client
 from outlast.queues.descriptions import QueueDescription
 from outlast.text.parsing import limit, rate
-from outlast.text.wording import ago, at, capped, clock, words
+from outlast.text.wording import ago, at, capped, clock, label, words
 from outlast_workflow.options.queues import LIMITS
 from outlast_workflow.options.validation import IfExists
 from outlast_workflow.primitives.times import to_datetime
@@ -219,7 +219,7 @@ def _show_description(queue: QueueDescription, now: datetime) -> None:
     state = "open" if queue.paused_at is None else f"paused {ago(queue.paused_at, now)}"
     lines = {
         "queue": queue.name,
-        "state": f"{state}: {queue.note}" if queue.note else state,
+        "state": f"{state}: {label(queue.note)}" if queue.note else state,
         "limits": queue.limits_in_words or "none",
         "waiting": waiting + (f" in {partitions} partitions, the oldest for {oldest}" if oldest else ""),
         "running": running,

@@ -29,6 +29,7 @@ from outlast.worker.settings import WorkerSettings
 from outlast_runs.admission import Admission, AdmitFromQueue, Position, Taker
 from outlast_store.queues.lines import Kind
 from outlast_store.schema.rows import ActivityRow, RunRow
+from outlast_workflow.errors import StoreError
 from outlast_workflow.primitives.enums import ActivityStatus
 
 logger = logging.getLogger("outlast.worker")
@@ -50,6 +51,7 @@ class _Line:
     __slots__ = (
         "again",
         "began_at",
+        "failed",
         "has_activities",
         "looks",
         "paused_until",
@@ -68,6 +70,8 @@ class _Line:
         """When the rotation began."""
         self.looks = 0
         """How many looks it has had."""
+        self.failed = False
+        """Whether the last look failed."""
         self.paused_until = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.waking: asyncio.TimerHandle | None = None
@@ -256,11 +260,27 @@ class Admitter:
         self._looking = None
         if admission is None:
             line.position = None
-            logger.debug("nothing could be admitted from queue %s: %s", queue, error)
+            self._failed(queue, line, error)
         else:
+            line.failed = False
             self._admitted(queue, line, admission)
         self._dispatcher.start_admitted(admission.activities if admission is not None else (), slots)
         self._look()
+
+    def _failed(self, queue: str, line: _Line, error: BaseException | None) -> None:
+        """Look again in a while. Log why nothing can be admitted: once, where it is not the database that is away."""
+        self._later(queue, line, LONGEST_PAUSE_S)
+        if line.failed or isinstance(error, StoreError):
+            logger.debug("nothing could be admitted from queue %s: %s", queue, error)
+            return
+        line.failed = True
+        logger.error(
+            "nothing can be admitted from queue %s, which is tried again every second: %s",
+            queue,
+            type(error).__name__,
+            extra={"queue": queue},
+            exc_info=error,
+        )
 
     def _admitted(self, queue: str, line: _Line, admission: Admission) -> None:
         for run in admission.runs:
