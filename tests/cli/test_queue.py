@@ -94,5 +94,6 @@ def test_a_workflow_is_started_in_a_queue_and_described_there(outlast: Command) 
     assert "mails, partition t-7: in line since" in shown
     assert "1 before it" in shown
     assert outlast("queue", "describe", "mails", "--json").json["waiting"] == 2
+    assert "2 in 1 partition, the oldest for" in outlast("queue", "describe", "mails").out
     refused = outlast("queue", "delete", "mails")
     assert (refused.code, "2 in it wait and 0 hold a slot" in refused.err) == (1, True)

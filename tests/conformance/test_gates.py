@@ -23,6 +23,7 @@ from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.journal.journal import Journal
 from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.queues.lines import PAIRS
+from outlast_store.reads.queues import queue_loads
 from outlast_store.reads.runs import find_run
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RunRow
@@ -245,6 +246,17 @@ async def test_a_clock_that_is_set_back_holds_up_a_rate_for_one_period(
     assert held_up.next_at == set_clock.at + 10_050_000
     set_clock.at += 10_050_000
     assert ids(await journal.apply(admit())) == ["w2", "w3"]
+
+
+async def test_a_run_in_line_is_told_after_the_clock_was_set_back(
+    journal: Journal, database: Database, set_clock: SetClock
+) -> None:
+    await write_queue(journal)
+    await enqueue(journal, "w", "p")
+    set_clock.at -= 3_600_000_000
+    with database.reader() as connection:
+        [load] = queue_loads(connection, set_clock.at)
+    assert (load.waiting, load.partitions) == (1, 1)
 
 
 @pytest.mark.parametrize("kind", ["rate", "partition_rate"])

@@ -102,9 +102,12 @@ def _load(connection: Connection, row: QueueRow, now: int) -> QueueLoad:
     ready, later = _pending_activities(scan, name, now)
     load = QueueLoad(row, runs + ready, slots + running, delayed + later)
     if load.waiting:
-        # An activity that is to be retried later is not in line yet.
+        # An activity that is to be retried later is not in line yet. A run is, also where the clock was set back.
         lines = [
-            line for waiting in WAITING for line in find_lines(connection, waiting, name) if line.since <= now
+            line
+            for waiting in WAITING
+            for line in find_lines(connection, waiting, name)
+            if waiting is RUNS or line.since <= now
         ]
         load.partitions = min(len({line.partition for line in lines}), MOST_PARTITIONS)
         load.oldest_waiting_at = min((line.since for line in lines), default=None)

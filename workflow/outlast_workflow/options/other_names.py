@@ -145,7 +145,7 @@ _OF_QUEUES: Final = {
     "queue_partition_key": "partition_key",
     "delay_seconds": "start_delay",
 }
-"""What is called so where a queue may be given, and perhaps otherwise elsewhere."""
+"""What these names mean where a queue may be given. Elsewhere some of them mean something else."""
 
 
 def refuse_unknown(what: str, unknown: Mapping[str, Any], known: Iterable[str]) -> NoReturn:

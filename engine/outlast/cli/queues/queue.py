@@ -216,12 +216,13 @@ def _load(queue: QueueDescription) -> tuple[str, ...]:
 
 def _show_description(queue: QueueDescription, now: datetime) -> None:
     waiting, running, delayed, oldest, partitions = _load(queue)
+    lines_in = "1 partition" if queue.partitions_waiting == 1 else f"{partitions} partitions"
     state = "open" if queue.paused_at is None else f"paused {ago(queue.paused_at, now)}"
     lines = {
         "queue": queue.name,
         "state": f"{state}: {label(queue.note)}" if queue.note else state,
         "limits": queue.limits_in_words or "none",
-        "waiting": waiting + (f" in {partitions} partitions, the oldest for {oldest}" if oldest else ""),
+        "waiting": waiting + (f" in {lines_in}, the oldest for {oldest}" if oldest else ""),
         "running": running,
         "delayed": delayed,
         "next admission": at(queue.next_admission_at, now),
