@@ -6,7 +6,8 @@ sees the definition before a change or the one after it. No process keeps a copy
 **A deleted queue** stays for a minute as a row with ``deleted_at``. It is refused while anything waits in the queue or
 holds a slot, which is counted under the gate. A start reads the row without the lock, so one that was under way may
 commit after the deletion: its run waits, is shown as in need of attention, and goes on when somebody defines the queue
-again. One that is defined again within that minute keeps the log of its rate, so that no window exceeds the limit.
+again. One that is defined again within that minute keeps the logs of its rates, those of its partitions too, so that no
+window exceeds the limit.
 """
 
 from __future__ import annotations
@@ -227,7 +228,6 @@ class DeleteQueue(QueueChange):
         if waiting or running:
             raise QueueInUseError(self.name, waiting=waiting, running=running)
         _forget_deleted(batch)
-        batch.execute("DELETE FROM queue_partitions WHERE queue = ?", (self.name,))
         return self._write(batch, row, deleted_at=batch.now)
 
 
@@ -261,4 +261,7 @@ def _waits(row: Mapping[str, Any], name: str) -> bool:
 
 def _forget_deleted(batch: Batch) -> None:
     """Delete the rows of queues that were deleted long enough ago, for no start can have read them before that."""
-    batch.execute("DELETE FROM queues WHERE deleted_at <= ?", (batch.now - FORGET_AFTER_US,))
+    before = batch.now - FORGET_AFTER_US
+    gone = "SELECT queue FROM queues WHERE deleted_at <= ?"
+    batch.execute(f"DELETE FROM queue_partitions WHERE queue IN ({gone})", (before,))
+    batch.execute("DELETE FROM queues WHERE deleted_at <= ?", (before,))
