@@ -13,6 +13,7 @@ from tests.simulation.queues.admissions import Admissions, Key, Place
 
 from outlast_activities.deadlines import options_of
 from outlast_activities.deferred_attempts import DeferAttempt
+from outlast_runs.admission import AdmitFromQueue
 from outlast_runs.start import StartRun
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.sql_text import Values
@@ -94,6 +95,9 @@ class WitnessBatch(Batch):
             self._noted.append(f"{where} timed out ({attempt.timeout_kind}) before its time was over")
 
     def execute(self, text: str, values: Values) -> int:
+        if self.admissions is not None and isinstance(self.change, AdmitFromQueue):
+            clock: Any = self._clock
+            self.admissions.wrote(self.change.queue, self.now - clock.offset_us, clock.offset_us)
         if isinstance(self.change, DeclareWorkerLost):
             text_of_lease = "SELECT lease_expires_at, lease_duration FROM workers WHERE worker_id = ?"
             rows = self.scan(text_of_lease, values[:1])

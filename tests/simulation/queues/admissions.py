@@ -100,12 +100,15 @@ class Watched:
         limits: The columns of its row that limit something.
         since: For each rate, how many admissions there had been before those that it counts.
         admitted: All admissions.
+        writers: When a rate's log was written, and by how much the writer's clock was off. Who admits nothing writes it,
+            too, where it lies ahead of its clock.
         passed: For each kind and partition that waits with room, the others that have had a turn with it meanwhile.
     """
 
     limits: dict[str, int | None]
     since: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RATES, 0))
     admitted: list[Admitted] = field(default_factory=list)
+    writers: list[tuple[int, int]] = field(default_factory=list)
     passed: dict[str, list[str]] = field(default_factory=dict)
 
     def within(self, rate: str, partition: str | None = None) -> list[Admitted]:
@@ -189,6 +192,19 @@ class Admissions:
                 known.since[rate] = len(known.admitted)
         known.limits = limits
         self._keep(row.queue, known)
+
+    def wrote(self, queue: str, at: int, offset: int) -> None:
+        """Take note of who has written the log of a rate.
+
+        Args:
+            queue: The queue.
+            at: When it really was, in microseconds.
+            offset: By how much the writer's clock is off.
+        """
+        known = self.watched(queue)
+        if known is not None:
+            known.writers.append((at, offset))
+            self._keep(queue, known)
 
     def slots(self, queue: str) -> dict[Key, Slot]:
         """The slots of a queue."""
@@ -437,7 +453,7 @@ class Judged:
         assert limit is not None
         assert per is not None
         made = [one for one in self.known.admitted if one.partition == partition]
-        offsets = [offset, *(one.offset for one in made)]
+        offsets = [offset, *(one.offset for one in made), *(off for _, off in self.known.writers)]
         since = self.batch.now - offset - per * SLACK - (max(offsets) - min(offsets))
         return limit - sum(one.at >= since for one in made)
 
@@ -445,7 +461,7 @@ class Judged:
         """Check the window that ends with the latest admission.
 
         Clocks that differ by some time may make a window shorter by as much: an admission counts from the clock of
-        who wrote it.
+        who wrote it, or has written the log since.
         """
         limit, per = self.known.limits[f"{rate}_limit"], self.known.limits[f"{rate}_per"]
         if limit is None or per is None:
@@ -453,7 +469,8 @@ class Judged:
         window = self.known.within(rate, partition)[-limit - 1 :]
         if len(window) <= limit:
             return
-        offsets = [one.offset for one in window]
+        writers = [offset for at, offset in self.known.writers if window[0].at <= at <= window[-1].at]
+        offsets = [*writers, *(one.offset for one in window)]
         took = window[-1].at - window[0].at
         if took + max(offsets) - min(offsets) <= per:
             of = f"partition {partition!r} of " if partition is not None else ""
