@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.rows import latest_row
-from tests.simulation import programs
+from tests.simulation import programs, scheduled
 
 from outlast import Client, StartOptions, UpdateHandle
 from outlast.errors import (
@@ -23,6 +23,7 @@ from outlast.errors import (
     RequestTimeoutError,
     ResetRefusedError,
     RunNotFoundError,
+    ScheduleNotFoundError,
     StructuralLimitError,
     UpdateFailedError,
     UpdateRejectedError,
@@ -35,6 +36,8 @@ from outlast.errors import (
 from outlast_workflow.errors import JournalClosedError, StoreError
 from outlast_workflow.options.options import RetryPolicy
 
+ASKED_AGAIN = ("start", "cancel", "terminate", "result", "query", "schedule")
+"""What may be asked for once more: it does the same again, or nothing."""
 UNKNOWN, DONE, REFUSED = "unknown", "done", "refused"
 
 
@@ -156,6 +159,7 @@ class Session:
                 UpdateRejectedError,
                 ResetRefusedError,
                 InvalidOptionError,
+                ScheduleNotFoundError,
             ) as error:
                 if request.state != DONE:
                     request.state, request.problem = REFUSED, type(error).__name__
@@ -175,7 +179,7 @@ class Session:
 
     @staticmethod
     def _may_ask_again(request: Request) -> bool:
-        return request.key is not None or request.kind in ("start", "cancel", "terminate", "result", "query")
+        return request.key is not None or request.kind in ASKED_AGAIN
 
     async def _ask(self, client: Client, action: Action, request: Request) -> None:
         kind, workflow_id = request.kind, request.workflow_id
@@ -214,6 +218,8 @@ class Session:
             await client.handle(workflow_id).cancel("simulated")
         elif kind == "terminate":
             await client.handle(workflow_id).terminate("simulated")
+        elif kind == "schedule":
+            await scheduled.ask(client, action)
         elif kind == "set_start_delay":
             await client.handle(workflow_id).set_start_delay(action["delay"])
         elif kind == "reset":

@@ -24,7 +24,8 @@ from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import JournalClosedError, OutlastError
 
-START_US = 1_767_225_600_000_000
+START_US = 1_792_889_995_000_000
+"""Five seconds before clocks in Zurich are put back."""
 CONVERTER = DataConverter()
 LIMITS = StructuralLimits()
 
@@ -59,6 +60,13 @@ class SimulatedClock:
     def __init__(self, loop: SimulationLoop, skew_us: int) -> None:
         self._loop = loop
         self.skew_us = START_US + skew_us
+        self.set_by_us = 0
+        """By how much it has been set, forward and back, in all."""
+
+    def set_by(self, by_us: int) -> None:
+        """Set it forward, or back."""
+        self.skew_us += by_us
+        self.set_by_us += abs(by_us)
 
     @property
     def offset_us(self) -> int:
@@ -372,6 +380,7 @@ ENFORCING = frozenset(
         "DeleteChainStep",
         "EnforceActivityDeadline",
         "FailFromOutside",
+        "FireSchedule",
         "FireTimers",
         "DeclareWorkerLost",
         "ReleaseLostRuns",
@@ -390,6 +399,7 @@ MAY_COME_TWICE = frozenset(
         "EndAttempt",
         "EnforceActivityDeadline",
         "EnforceRunDeadline",
+        "FireSchedule",
         "FireTimers",
         "DeclareWorkerLost",
         "ReleaseLostRuns",

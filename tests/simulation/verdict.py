@@ -12,6 +12,7 @@ from tests.simulation.asked import check_queries, check_updates
 from tests.simulation.clients import DONE, REFUSED, Ledger, Request
 from tests.simulation.process import CONVERTER, LIMITS
 from tests.simulation.programs import UNHEARD, Executions, Program
+from tests.simulation.scheduled import Schedules, check_schedules, started_by_schedules
 from tests.simulation.story import Story
 
 from outlast.testing import check_database
@@ -35,6 +36,7 @@ def judge(
     connection: Connection,
     ledger: Ledger,
     executions: Executions,
+    schedules: Schedules,
     exports: Path | None = None,
     *,
     alive: Sequence[object] = (),
@@ -47,6 +49,7 @@ def judge(
         f"workflow {workflow_id} never ends: run {run_id} is open" for workflow_id, run_id in story.open
     ]
     found += check_tasks(story)
+    found += check_schedules(connection, story, schedules)
     found += check_starts(story, ledger)
     found += check_signals(story, ledger)
     found += check_requests(story, ledger)
@@ -105,8 +108,9 @@ def check_starts(story: Story, ledger: Ledger) -> Iterator[str]:
                 yield f"the start of {workflow_id} was refused ({request.problem}), though nobody else started it"
             if len(chains) != 1 and request.state == DONE and request.tries == 1:
                 yield f"{workflow_id} was started once and has {len(chains)} chains"
-    for workflow_id in story.chains_of:
-        if "/" not in workflow_id and workflow_id not in asked:
+    scheduled = started_by_schedules(story)
+    for workflow_id, chains in story.chains_of.items():
+        if "/" not in workflow_id and workflow_id not in asked and not scheduled.keys() & set(chains):
             yield f"{workflow_id} is there, and nobody started it"
 
 

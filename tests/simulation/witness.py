@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tests.simulation.queues.admissions import Admissions, Key, Place
+from tests.simulation.scheduled import Watched
 
 from outlast_activities.deadlines import options_of
 from outlast_activities.deferred_attempts import DeferAttempt
@@ -41,6 +42,8 @@ class WitnessBatch(Batch):
         self._begun: set[ActivityKey] = set()
         self._unseen: list[tuple[RunRow, list[str]]] = []
         self._places: dict[Key, Place] = {}
+        self._watched: list[Watched] = []
+        """What the change at work has written of schedules."""
 
     def append(self, run: RunRow, event: Event) -> int:
         if type(event) is WorkflowTaskCompleted:
@@ -98,6 +101,12 @@ class WitnessBatch(Batch):
         if self.admissions is not None and isinstance(self.change, AdmitFromQueue):
             clock: Any = self._clock
             self.admissions.wrote(self.change.queue, self.now - clock.offset_us, clock.offset_us)
+        if text.startswith("UPDATE schedules"):
+            watched = Watched(self, values)
+            changed = super().execute(text, values)
+            if changed:
+                self._watched.append(watched)
+            return changed
         if isinstance(self.change, DeclareWorkerLost):
             text_of_lease = "SELECT lease_expires_at, lease_duration FROM workers WHERE worker_id = ?"
             rows = self.scan(text_of_lease, values[:1])
@@ -119,6 +128,7 @@ class WitnessBatch(Batch):
 
     def _look_at_change(self) -> None:
         """Judge the change that has just been applied."""
+        self._look_at_schedules()
         self._look_for_begun()
         self._look_for_deferred()
         if self.admissions is not None:
@@ -133,6 +143,11 @@ class WitnessBatch(Batch):
         super().note_queue(row)
         if self.admissions is not None:
             self.admissions.defined(row)
+
+    def _look_at_schedules(self) -> None:
+        for watched in self._watched:
+            self._noted += watched.wrong()
+        self._watched.clear()
 
     def _look_for_begun(self) -> None:
         """A local activity begins where its run is: after the change that begins it, whatever comes next."""

@@ -37,10 +37,12 @@ from tests.simulation.process import START_US, Process, Role, SimulatedDoorbell
 from tests.simulation.queues.admissions import Admissions
 from tests.simulation.queues.calm_lines import CalmLines, Server
 from tests.simulation.queues.stories import Queues, move_starts
+from tests.simulation.scheduled import ON_TIME_US, Schedules, over
 from tests.simulation.witness import WitnessBatch
 
 from outlast import RetentionPolicy, Worker
 from outlast.testing import VirtualTimeError, check_database
+from outlast_schedules import due_slots
 from outlast_store.journal import committer
 from outlast_watchdog import dead_journals
 
@@ -105,6 +107,7 @@ class World:
         self.outside = Outside(seed)
         self.queues = Queues(seed)
         self.admissions = Admissions(shared.real)
+        self.schedules = Schedules(seed)
 
     # --- what processes ask for -------------------------------------------------------------------------------------
 
@@ -187,6 +190,7 @@ class World:
         for number, plan in enumerate(draw_plans(rng, clients)):
             self.queues.use(plan)
             move_starts(self.seed, plan)
+            self.schedules.use(plan, bool(self.queues.rows))
             session = Session(f"client-{number}", plan, self.ledger, random.Random(rng.getrandbits(64)))
             self.sessions.append(session)
             if rng.random() < 0.5:  # in a worker's process, so that starts are eager
@@ -277,7 +281,7 @@ class World:
             self.loop.call_later(rng.choice((0.1, 2.0, 6.0)), self._outage_over, process)
         else:
             by = rng.choice((-2_000_000, -100_000, 100_000, 2_000_000))
-            process.clock.skew_us += by
+            process.clock.set_by(by)
             self.note(process, f"has its clock set by {by} µs")
 
     def _busy(self) -> Process | None:
@@ -298,6 +302,8 @@ class World:
             return False
         text = "SELECT EXISTS (SELECT 1 FROM workflow_runs WHERE closed_at IS NULL OR cascade_at IS NOT NULL)"
         if self.shared.real.execute(text).fetchone()[0]:
+            return False
+        if not over(self.shared.real):
             return False
         registered = {row[0] for row in self.shared.real.execute("SELECT worker_id FROM workers")}
         workers = [worker for process in self.processes for worker in process.workers]
@@ -323,7 +329,9 @@ class World:
     def _judge(self, calm_at: int) -> None:
         plain = self.shared.plain
         alive = [process.clock for process in self.processes]
-        self.violations += verdict.judge(plain, self.ledger, programs.executions, self.exports, alive=alive)
+        self.violations += verdict.judge(
+            plain, self.ledger, programs.executions, self.schedules, self.exports, alive=alive
+        )
         self.violations += self.outside.wrong
         if self.seed % REPLAYED == 0:
             self.violations += verdict.check_prefixes(plain)
@@ -394,6 +402,7 @@ def _observed(world: World) -> Generator[None]:
     try:
         with (
             patch.object(committer, "Batch", WitnessBatch),
+            patch.object(due_slots, "ON_TIME_US", ON_TIME_US),
             patch.multiple(dead_journals, POLL_EVERY_S=FORGOTTEN_AFTER_S, GONE_AFTER_S=FORGOTTEN_AFTER_S),
         ):
             yield

@@ -1,9 +1,9 @@
 """Planted bugs: each makes one function of the engine wrong, as somebody might. The simulation must see every one."""
 
-from tests.simulation.bugs import activities, chains, journal, ownership, queues
+from tests.simulation.bugs import activities, chains, journal, ownership, queues, schedules
 from tests.simulation.bugs.planting import BUGS, planted
 
-__all__ = ["BUGS", "WITHIN", "activities", "chains", "journal", "ownership", "planted", "queues"]
+__all__ = ["BUGS", "WITHIN", "activities", "chains", "journal", "ownership", "planted", "queues", "schedules"]
 
 WITHIN = 320
 """Each is seen by one of so many seeds."""
