@@ -52,7 +52,7 @@ def buffers_forget(stack: ExitStack) -> None:
 @bug
 def pauses_are_not_looked_at(stack: ExitStack) -> None:
     """A watchdog that saw a schedule before it was paused fires it all the same."""
-    right = changes.write_schedule
+    right = schedules.write_schedule
 
     def wrong(batch: Batch, row: ScheduleRow, before: ScheduleRow) -> bool:
         written = right(batch, row, before)
@@ -67,7 +67,7 @@ def pauses_are_not_looked_at(stack: ExitStack) -> None:
 @bug
 def triggers_count_as_slots(stack: ExitStack) -> None:
     """What is started by hand is counted as a slot, and uses one up."""
-    right = changes.write_schedule
+    right = schedules.write_schedule
 
     def wrong(batch: Batch, row: ScheduleRow, before: ScheduleRow) -> bool:
         if isinstance(batch.change, changes.TriggerSchedule):
