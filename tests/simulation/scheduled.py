@@ -238,14 +238,12 @@ class Watched:
     def _started(self) -> list[int]:
         """The slots whose workflows the change has started."""
         found: list[int] = []
-        slots = {start.instance.workflow_id: start.slot for start in self.change.starts}  # type: ignore[attr-defined]
+        change = self.change
+        assert isinstance(change, FireSchedule)
+        slots = {start.instance.workflow_id: start.slot for start in change.starts}
         for run_id in self.batch.run_rows.keys() - self.known:
-            for _, event, change in self.batch.appended(run_id):
-                if (
-                    change is self.change
-                    and isinstance(event, WorkflowStarted)
-                    and event.schedule is not None
-                ):
+            for _, event, by in self.batch.appended(run_id):
+                if by is change and isinstance(event, WorkflowStarted) and event.schedule is not None:
                     found.append(slots.get(event.workflow_id, -1))
         return sorted(found)
 
