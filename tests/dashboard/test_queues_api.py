@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.dashboard.conftest import Served
 
 from outlast import StartOptions
@@ -51,46 +50,44 @@ async def test_what_is_there_already_is_refused_kept_or_updated(served: Served) 
     assert updated.json()["concurrency"] is None
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("get", "", None),
-        ("patch", "", {"concurrency": 1}),
-        ("post", "/pause", {}),
-        ("post", "/resume", {}),
-        ("delete", "", None),
-    ],
+REQUESTS: tuple[tuple[str, str, Any], ...] = (
+    ("get", "", None),
+    ("patch", "", {"concurrency": 1}),
+    ("post", "/pause", {}),
+    ("post", "/resume", {}),
+    ("delete", "", None),
 )
-async def test_an_unknown_queue_is_not_found_and_told_with_names_like_it(
-    served: Served, method: str, path: str, body: Any
-) -> None:
+
+
+async def test_an_unknown_queue_is_not_found_and_told_with_names_like_it(served: Served) -> None:
     await served.web.post("/api/queues", json={"name": "emails"})
-    more = {} if body is None else {"json": body}
-    answer = await served.web.request(method, f"/api/queues/emials{path}", **more)
-    assert (answer.status_code, answer.json()["type"]) == (404, "urn:outlast:problem:queue-not-found")
-    assert answer.json()["facts"] == {"name": "emials", "similar": ["emails"]}
+    for method, path, body in REQUESTS:
+        more = {} if body is None else {"json": body}
+        answer = await served.web.request(method, f"/api/queues/emials{path}", **more)
+        told = answer.status_code, answer.json()["type"]
+        assert told == (404, "urn:outlast:problem:queue-not-found"), (method, path)
+        assert answer.json()["facts"] == {"name": "emials", "similar": ["emails"]}
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"name": "outlast_x"}, "queue"),
-        ({"name": ".."}, "queue"),
-        ({"name": "a", "concurrency": 0}, "concurrency"),
-        ({"name": "a", "concurrency": 1.5}, "body.concurrency"),
-        ({"name": "a", "rate": {"limit": 1, "per_seconds": 0}}, "per"),
-        ({"name": "a", "rate": {"limit": 1}}, "body.rate.per_seconds"),
-        ({"name": "a", "concurrency": 1, "partition_concurrency": 2}, "partition_concurrency"),
-        ({"name": "a", "limit": 5}, "body.limit"),
-        ({"concurrency": 5}, "body.name"),
-        ({"name": "a", "if_exists": "maybe"}, "body.if_exists"),
-    ],
-    ids=str,
+BAD_LIMITS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"name": "outlast_x"}, "queue"),
+    ({"name": ".."}, "queue"),
+    ({"name": "a", "concurrency": 0}, "concurrency"),
+    ({"name": "a", "concurrency": 1.5}, "body.concurrency"),
+    ({"name": "a", "rate": {"limit": 1, "per_seconds": 0}}, "per"),
+    ({"name": "a", "rate": {"limit": 1}}, "body.rate.per_seconds"),
+    ({"name": "a", "concurrency": 1, "partition_concurrency": 2}, "partition_concurrency"),
+    ({"name": "a", "limit": 5}, "body.limit"),
+    ({"concurrency": 5}, "body.name"),
+    ({"name": "a", "if_exists": "maybe"}, "body.if_exists"),
 )
-async def test_bad_limits_are_refused_and_named(served: Served, body: dict[str, Any], field: str) -> None:
-    answer = await served.web.post("/api/queues", json=body)
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["field"] == field
+
+
+async def test_bad_limits_are_refused_and_named(served: Served) -> None:
+    for body, field in BAD_LIMITS:
+        answer = await served.web.post("/api/queues", json=body)
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["field"] == field, body
     assert (await served.web.get("/api/queues")).json() == []
 
 

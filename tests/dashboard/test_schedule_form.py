@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.dashboard.conftest import Served
 from tests.dashboard.test_queue_pages import text_of
 
@@ -98,35 +97,33 @@ async def test_the_form_shows_when_it_would_fire(served: Served) -> None:
     assert [one async for one in served.client.schedules.list()] == []
 
 
-@pytest.mark.parametrize(
-    ("typed", "field"),
-    [
-        ({"when": ""}, "when"),
-        ({"when": "61 * * * *"}, "when"),
-        ({"when": "every soon"}, "when"),
-        ({"when": "at yesterday"}, "when"),
-        ({"when": "0 0 30 2 *"}, "when"),
-        ({"time_zone": "Europe/Nowhere"}, "time_zone"),
-        ({"exclude": "nonsense"}, "exclude"),
-        ({"id": ".."}, "id"),
-        ({"start_at": "soon"}, "start_at"),
-        ({"jitter": "soon"}, "jitter"),
-        ({"max_runs": "many"}, "max_runs"),
-        ({"args": "{}"}, "args"),
-        ({"memo": "[]"}, "memo"),
-        ({"partition_key": "eu"}, "partition_key"),
-        ({"queue": "nowhere"}, None),
-        ({"overlap": "maybe"}, "overlap"),
-    ],
+MISTAKES: tuple[tuple[dict[str, Any], str | None], ...] = (
+    ({"when": ""}, "when"),
+    ({"when": "61 * * * *"}, "when"),
+    ({"when": "every soon"}, "when"),
+    ({"when": "at yesterday"}, "when"),
+    ({"when": "0 0 30 2 *"}, "when"),
+    ({"time_zone": "Europe/Nowhere"}, "time_zone"),
+    ({"exclude": "nonsense"}, "exclude"),
+    ({"id": ".."}, "id"),
+    ({"start_at": "soon"}, "start_at"),
+    ({"jitter": "soon"}, "jitter"),
+    ({"max_runs": "many"}, "max_runs"),
+    ({"args": "{}"}, "args"),
+    ({"memo": "[]"}, "memo"),
+    ({"partition_key": "eu"}, "partition_key"),
+    ({"queue": "nowhere"}, None),
+    ({"overlap": "maybe"}, "overlap"),
 )
-async def test_a_mistake_is_told_at_its_field_and_keeps_what_was_typed(
-    served: Served, typed: dict[str, Any], field: str | None
-) -> None:
-    refused = await served.web.post("/new-schedule", data={**TYPED, **typed})
-    assert refused.status_code in (404, 422), refused.text
-    if field is not None:
-        assert f'id="{field}-wrong"' in refused.text, text_of(refused.text)
-    assert "&lt;i&gt;ask Ada&lt;/i&gt;" in refused.text
+
+
+async def test_a_mistake_is_told_at_its_field_and_keeps_what_was_typed(served: Served) -> None:
+    for typed, field in MISTAKES:
+        refused = await served.web.post("/new-schedule", data={**TYPED, **typed})
+        assert refused.status_code in (404, 422), refused.text
+        if field is not None:
+            assert f'id="{field}-wrong"' in refused.text, (typed, text_of(refused.text))
+        assert "&lt;i&gt;ask Ada&lt;/i&gt;" in refused.text, typed
     assert [one async for one in served.client.schedules.list()] == []
 
 
