@@ -36,7 +36,7 @@ async def test_a_schedule_is_created_and_changed_by_its_form(served: Served) -> 
     assert (made.status_code, made.headers["location"]) == (303, "/schedules/a%2Fb%3Cc"), text_of(made.text)
     handle = served.client.schedules.handle("a/b<c")
     described = await handle.describe()
-    assert described.when == "0 2 * * 1-5 (Europe/Zurich); every 21600 s, 600 s later"
+    assert described.when == "0 2 * * 1-5 (Europe/Zurich); every 6 h, 10 min later"
     assert (described.options.queue, described.max_runs, described.note) == ("reports", 9, "<i>ask Ada</i>")
     page = (await served.web.get("/schedules/a%2Fb%3Cc/edit")).text
     assert "0 2 * * 1-5\nevery 6h offset 10m</textarea>" in page

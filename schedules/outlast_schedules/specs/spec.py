@@ -78,8 +78,8 @@ class Every(Spec):
         return {"every": self.period, **({"offset": self.offset} if self.offset else {})}
 
     def __str__(self) -> str:
-        later = f", {self.offset:g} s later" if self.offset else ""
-        return f"every {self.period:g} s{later}"
+        later = f", {_in_words(self.offset)} later" if self.offset else ""
+        return f"every {_in_words(self.period)}{later}"
 
 
 class At(Spec):
@@ -121,6 +121,14 @@ class At(Spec):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return At, self.instants
+
+
+def _in_words(seconds: float) -> str:
+    """Return a duration in the largest unit of which it is a multiple."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds % size == 0:
+            return f"{seconds // size:g} {unit}"
+    return f"{seconds:g} s"
 
 
 def instant_of(field: str, moment: Any) -> int:
