@@ -26,6 +26,16 @@ async def hang() -> None:
     await asyncio.sleep(3600)
 
 
+@activity.defn(start_to_close_timeout=30, queue="mails")
+async def mail(number: int) -> int:
+    return number
+
+
+@workflow.defn
+async def mailing(number: int) -> int:
+    return await mail.with_options(partition_key="t-7")(number)
+
+
 @activity.defn(start_to_close_timeout=3600)
 def ask() -> dict[str, Any]:
     activity.heartbeat(activity.info().task_token)
@@ -107,8 +117,8 @@ class Ledger:
         return self.entries[place]
 
 
-EVERYTHING = [Doubling, fail, sleep_long, hanging, asking, broken, Ledger, double, hang, ask]
-WORKFLOWS = [Doubling, fail, sleep_long, hanging, asking, broken, Ledger]
-ACTIVITIES = [double, hang, ask]
+EVERYTHING = [Doubling, fail, sleep_long, hanging, asking, mailing, broken, Ledger, double, hang, mail, ask]
+WORKFLOWS = [Doubling, fail, sleep_long, hanging, asking, mailing, broken, Ledger]
+ACTIVITIES = [double, hang, mail, ask]
 BORROWED = add.name  # what a module imports is not what it defines
 NUMBER = 7

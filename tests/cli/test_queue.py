@@ -97,3 +97,25 @@ def test_a_workflow_is_started_in_a_queue_and_described_there(outlast: Command) 
     assert "2 in 1 partition, the oldest for" in outlast("queue", "describe", "mails").out
     refused = outlast("queue", "delete", "mails")
     assert (refused.code, "2 in it wait and 0 hold a slot" in refused.err) == (1, True)
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_activity_in_line_is_described_with_what_holds_it_up(outlast: Command) -> None:
+    outlast("queue", "define", "mails")
+    outlast("queue", "pause", "mails")
+    outlast("start", "mailing", "--id", "a", "--input", "7")
+    while not outlast("describe", "a", "--json").json["pending_activities"]:
+        pass
+    (waiting,) = outlast("describe", "a", "--json").json["pending_activities"]
+    assert waiting["queue"]["name"] == "mails"
+    assert waiting["queue"]["partition_key"] == "t-7"
+    assert waiting["queue"]["held_up_by"] == "its queue 'mails' is paused"
+    shown = " ".join(outlast("describe", "a").out.split())
+    assert "mail in queue mails, partition t-7: in line since" in shown
+    assert "; its queue 'mails' is paused" in shown
+    described = outlast("queue", "describe", "mails")
+    assert "1 (1 of them activities) in 1 partition," in " ".join(described.out.split())
+    refused = outlast("queue", "delete", "mails")
+    assert (refused.code, "1 in it wait and 0 hold a slot" in refused.err) == (1, True)
+    outlast("queue", "resume", "mails")
+    assert outlast("result", "a", "--json").json["result"] == 7

@@ -6,9 +6,11 @@ import html
 import re
 
 from tests.dashboard.conftest import Served
+from tests.store.activity_rows import activity_row
 
 from outlast import Rate, StartOptions
 from outlast_dashboard.pages.queues import MOST_PARTITIONS
+from outlast_store.schema import tables
 from outlast_workflow.options.queues import LIMITS
 
 
@@ -187,3 +189,32 @@ async def test_the_partitions_that_have_waited_longest_lead_to_their_runs(served
         await served.client.start("Waiting", id=f"p-{number}", options=more)
     page = (await served.web.get("/queues/mails")).text
     assert f"the {MOST_PARTITIONS} that have waited longest of {MOST_PARTITIONS + 3}" in text_of(page)
+
+
+async def test_the_page_of_a_run_says_where_its_activities_stand(served: Served) -> None:
+    """Nobody works here: the row is made as a workflow task makes it, but without its events."""
+    await served.client.queues.define("stripe/x")
+    await served.client.queues.pause("stripe/x")
+    handle = await served.client.start("Waiting", id="w")
+    assert handle.run_id is not None
+    row = activity_row(
+        handle.run_id,
+        queue="stripe/x",
+        partition_key="key<1>",
+        available_at=served.client.runtime.environment.clock.now(),
+    )
+    with served.client.runtime.database.writer() as connection:
+        connection.execute(tables.activity_executions.insert(), [row])
+        connection.commit()
+    page = (await served.web.get("/workflows/w")).text
+    assert 'queue <a href="/queues/stripe%2Fx">stripe/x</a> <span class="soft">key&lt;1&gt;</span>' in page
+    assert "its queue &#39;stripe/x&#39; is paused" in page
+    of_queue = text_of((await served.web.get("/queues/stripe%2Fx")).text)
+    assert "1 1 activities" in of_queue
+    described = (await served.web.get("/api/queues/stripe%2Fx")).json()
+    assert (described["waiting"], described["waiting_activities"]) == (1, 1)
+    (waiting,) = (await served.web.get("/api/workflows/w")).json()["pending_activities"]
+    assert waiting["queue"]["held_up_by"] == "its queue 'stripe/x' is paused"
+    with served.client.runtime.database.writer() as connection:
+        connection.execute(tables.activity_executions.delete())
+        connection.commit()

@@ -33,6 +33,8 @@ class QueueDescription(View):
         note: Why it was paused.
         waiting: How many runs and activities stand in its line, each counted up to 10,000.
         running: How many of its slots are held, by runs and by activities, each counted up to 10,000.
+        waiting_activities: How many of those in line are activities.
+        running_activities: How many of the slots are held by activities.
         delayed: How many have yet to join the line: runs with a start delay, and activities that will be retried.
         oldest_waiting_seconds: How long the first in its line has waited.
         partitions_waiting: How many partitions have a line, counted up to 1,000.
@@ -53,6 +55,8 @@ class QueueDescription(View):
     updated_at: Instant
     waiting: int
     running: int
+    waiting_activities: int
+    running_activities: int
     delayed: int
     oldest_waiting_seconds: float | None
     partitions_waiting: int
@@ -99,6 +103,8 @@ def queue_description(load: QueueLoad, now: int) -> QueueDescription:
         updated_at=to_datetime(row.updated_at),
         waiting=load.waiting,
         running=load.running,
+        waiting_activities=load.waiting_activities,
+        running_activities=load.running_activities,
         delayed=load.delayed,
         oldest_waiting_seconds=None if oldest is None else max(0, now - oldest) / MICROSECONDS_PER_SECOND,
         partitions_waiting=load.partitions,

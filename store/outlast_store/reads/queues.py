@@ -33,6 +33,8 @@ class QueueLoad:
         row: Its row.
         waiting: How many stand in its line, runs and activities.
         running: How many of its slots are held.
+        waiting_activities: How many of those that stand in line are activities.
+        running_activities: How many of the slots are held by activities.
         delayed: How many have yet to join the line.
         oldest_waiting_at: When the first of those in the line joined it.
         partitions: How many partitions have a line.
@@ -46,6 +48,8 @@ class QueueLoad:
     oldest_waiting_at: int | None = None
     partitions: int = 0
     next_admission_at: int | None = None
+    waiting_activities: int = 0
+    running_activities: int = 0
 
 
 def list_queues(connection: Connection) -> list[QueueRow]:
@@ -101,6 +105,7 @@ def _load(connection: Connection, row: QueueRow, now: int) -> QueueLoad:
     runs, slots, running, delayed = contents.count_up_to(scan, MOST_COUNTED, *parts)
     ready, later = _pending_activities(scan, name, now)
     load = QueueLoad(row, runs + ready, slots + running, delayed + later)
+    load.waiting_activities, load.running_activities = ready, running
     if load.waiting:
         # An activity that is to be retried later is not in line yet. A run is, also where the clock was set back.
         lines = [

@@ -203,6 +203,11 @@ def _show_table(found: Sequence[QueueDescription]) -> None:
     show(made)
 
 
+def _of_them(activities: int) -> str:
+    """Return how many of what is counted are activities, in words; nothing where none is."""
+    return f" ({capped(activities, 10_000)} of them activities)" if activities else ""
+
+
 def _load(queue: QueueDescription) -> tuple[str, ...]:
     oldest = queue.oldest_waiting_seconds
     return (
@@ -222,8 +227,10 @@ def _show_description(queue: QueueDescription, now: datetime) -> None:
         "queue": queue.name,
         "state": f"{state}: {label(queue.note)}" if queue.note else state,
         "limits": queue.limits_in_words or "none",
-        "waiting": waiting + (f" in {lines_in}, the oldest for {oldest}" if oldest else ""),
-        "running": running,
+        "waiting": waiting
+        + _of_them(queue.waiting_activities)
+        + (f" in {lines_in}, the oldest for {oldest}" if oldest else ""),
+        "running": running + _of_them(queue.running_activities),
         "delayed": delayed,
         "next admission": at(queue.next_admission_at, now),
         "defined": clock(queue.created_at),
