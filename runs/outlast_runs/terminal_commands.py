@@ -11,7 +11,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.new_runs import add_next_run, first_event, new_seed, next_run, started_event
 from outlast_store.transitions.requests import end_start_delay, move_signals, unapplied_signals
-from outlast_store.transitions.run_ends import close_run, retry_run, run_failure
+from outlast_store.transitions.run_ends import cancelled_failure, close_run, retry_run, run_failure
 from outlast_workflow.data.failures import message_of
 from outlast_workflow.history.events import (
     Event,
@@ -56,14 +56,7 @@ def end_run(batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: Eve
             batch, run, command, RunStatus.CONTINUED_AS_NEW, by="continued_as_new", nothing_open=nothing_open
         )
     elif isinstance(command, WorkflowCancelled):
-        failure = run_failure(
-            batch,
-            run,
-            FailureCategory.CANCELLED,
-            PropagationKind.CANCELLED,
-            exception_class="CancelledError",
-            message=command.reason or "the workflow was cancelled",
-        )
+        failure = cancelled_failure(batch, run, command.reason or "the workflow was cancelled")
         close_run(
             batch,
             run,

@@ -143,6 +143,18 @@ def run_failure(
     )
 
 
+def cancelled_failure(batch: Batch, run: RunRow, message: str) -> FailureRow:
+    """Return the failure row of a run that ends as cancelled.
+
+    Args:
+        batch: The batch.
+        run: The run.
+        message: Why.
+    """
+    category, propagation = FailureCategory.CANCELLED, PropagationKind.CANCELLED
+    return run_failure(batch, run, category, propagation, exception_class="CancelledError", message=message)
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A run that is closed, as :func:`open_run` found or left it.
@@ -292,14 +304,7 @@ def request_cancel(batch: Batch, run: RunRow, event: Event) -> bool:
     run.cancel_requested_at = batch.now
     if run.status == RunStatus.QUEUED and run.started_at is None:
         reason: str | None = getattr(event, "reason", None)
-        failure = run_failure(
-            batch,
-            run,
-            FailureCategory.CANCELLED,
-            PropagationKind.CANCELLED,
-            exception_class="CancelledError",
-            message=reason or "the workflow was cancelled while it was queued",
-        )
+        failure = cancelled_failure(batch, run, reason or "the workflow was cancelled while it was queued")
         ended = WorkflowCancelled(reason, by="queue")
         close_run(batch, run, ended, RunStatus.CANCELLED, by="cancelled", failure=failure)
         return True

@@ -100,8 +100,8 @@ class Watched:
         limits: The columns of its row that limit something.
         since: For each rate, how many admissions there had been before those that it counts.
         admitted: All admissions.
-        writers: When a rate's log was written, and by how much the writer's clock was off. Who admits nothing writes it,
-            too, where it lies ahead of its clock.
+        writers: When a rate's log was written, and by how much the writer's clock was off. Who admits nothing writes
+            it, too, where it lies ahead of its clock.
         passed: For each kind and partition that waits with room, the others that have had a turn with it meanwhile.
     """
 
