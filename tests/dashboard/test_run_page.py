@@ -13,8 +13,8 @@ from tests.dashboard.conftest import Served
 from outlast import StartOptions
 from outlast.errors import WorkflowFailedError
 from outlast_dashboard.notifications import ChangeSignal
-from outlast_dashboard.pages.handler_menus import arguments_of
-from outlast_dashboard.pages.run_choice import RunChoice
+from outlast_dashboard.pages.run.handler_menus import arguments_of
+from outlast_dashboard.pages.runs.choice import RunChoice
 from outlast_workflow.errors import InvalidOptionError
 
 IN_PLACE = {"hx-request": "true"}

@@ -13,8 +13,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from outlast.errors import OutlastError
-from outlast_dashboard.pages import bulk, login, operations, queues, run, run_actions, runs, start
+from outlast_dashboard.pages import login, operations, queues, start
 from outlast_dashboard.pages.problem import problem_page
+from outlast_dashboard.pages.run import actions, page
+from outlast_dashboard.pages.runs import bulk, listing
 from outlast_dashboard.pages.schedules import form as schedule_form
 from outlast_dashboard.pages.schedules import routes as schedules
 from outlast_dashboard.pages.streaming import wants_stream
@@ -28,8 +30,8 @@ def make_pages() -> FastAPI:
     """Return the application of the pages, which serves all control planes of the process."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in (
-        *(login.router, runs.router, bulk.router, start.router),
-        *(run.router, run_actions.router, queues.router),
+        *(login.router, listing.router, bulk.router, start.router),
+        *(page.router, actions.router, queues.router),
         *(schedule_form.router, schedules.router, operations.router),
     ):
         app.include_router(router)

@@ -14,7 +14,7 @@ from outlast.histories.history_pages import HistoryEvent
 from outlast.text.event_gists import Gist, gist, kind_of, types_of
 from outlast_dashboard.api.contract.models import EventView
 from outlast_dashboard.api.contract.redaction import event_view
-from outlast_dashboard.pages.run_choice import RunChoice
+from outlast_dashboard.pages.runs.choice import RunChoice
 from outlast_dashboard.security.principals import Principal
 from outlast_store.reads.activities import find_activities
 from outlast_store.reads.histories import read_event_slice

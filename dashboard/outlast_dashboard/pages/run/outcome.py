@@ -14,7 +14,7 @@ from outlast.visibility.describe import cause_of
 from outlast.visibility.views import FailureCause
 from outlast_dashboard.api.contract.redaction import event_view
 from outlast_dashboard.pages.rendering import pretty
-from outlast_dashboard.pages.run_history import MOST_SHOWN_BYTES
+from outlast_dashboard.pages.run.history import MOST_SHOWN_BYTES
 from outlast_dashboard.security.principals import Principal
 from outlast_store.reads.histories import find_event
 from outlast_store.schema.rows import RunRow

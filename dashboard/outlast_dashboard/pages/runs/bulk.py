@@ -20,7 +20,7 @@ from outlast_dashboard.api.routes.bulk import Action, BulkBody, BulkReport, carr
 from outlast_dashboard.authorization import TheWeb, Writer
 from outlast_dashboard.pages.forms import arguments
 from outlast_dashboard.pages.rendering import page
-from outlast_dashboard.pages.run_filters import ChosenRuns
+from outlast_dashboard.pages.runs.filters import ChosenRuns
 from outlast_dashboard.problems import Problem, ProblemError
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web

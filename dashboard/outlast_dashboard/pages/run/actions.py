@@ -20,8 +20,8 @@ from outlast_dashboard.api.contract.redaction import HIDDEN
 from outlast_dashboard.authorization import Reader, TheWeb, Writer, check
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.pages.forms import arguments
-from outlast_dashboard.pages.handler_menus import MessageKind, arguments_of, find_menu
 from outlast_dashboard.pages.rendering import base_of, page
+from outlast_dashboard.pages.run.handler_menus import MessageKind, arguments_of, find_menu
 from outlast_dashboard.problems import problem_of
 from outlast_dashboard.security.principals import Principal, Scope
 

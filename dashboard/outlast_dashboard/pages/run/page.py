@@ -15,16 +15,16 @@ from outlast.visibility.describe import cause_of
 from outlast_dashboard.api.contract.fields import WorkflowId
 from outlast_dashboard.api.contract.redaction import description, event_view
 from outlast_dashboard.authorization import Reader, TheWeb
-from outlast_dashboard.pages.run_choice import MOST_SEQ, Chosen, RunChoice
-from outlast_dashboard.pages.run_history import history_of, read_slice
-from outlast_dashboard.pages.run_outcome import outcome_of
-from outlast_dashboard.pages.run_work import (
+from outlast_dashboard.pages.run.history import history_of, read_slice
+from outlast_dashboard.pages.run.outcome import outcome_of
+from outlast_dashboard.pages.run.work import (
     is_told_above,
     most_pressing,
     open_activities,
     others,
     run_deadlines,
 )
+from outlast_dashboard.pages.runs.choice import MOST_SEQ, Chosen, RunChoice
 from outlast_dashboard.pages.streaming import live_page
 from outlast_dashboard.pages.timeline.drawing import parts_of, timeline
 from outlast_dashboard.pages.timeline.folding import fold

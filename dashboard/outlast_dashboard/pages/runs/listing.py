@@ -20,7 +20,7 @@ from outlast_dashboard.authorization import Reader, TheWeb
 from outlast_dashboard.pages.forms import field_of
 from outlast_dashboard.pages.known import known_names
 from outlast_dashboard.pages.rendering import page
-from outlast_dashboard.pages.run_filters import PERIODS, Choice, Chosen, ChosenRuns
+from outlast_dashboard.pages.runs.filters import PERIODS, Choice, Chosen, ChosenRuns
 from outlast_dashboard.pages.streaming import live_page
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web

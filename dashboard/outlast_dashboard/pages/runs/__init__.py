@@ -1,0 +1,1 @@
+"""The list of runs: its filters, what is chosen in it, and one action on many."""
