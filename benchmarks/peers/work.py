@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
 
-IN_A_QUEUE = 50
+IN_A_QUEUE = 100
 """How many workflows of the queue may be under way at a time."""
 
 

@@ -128,9 +128,22 @@ class AdmitFromQueue(BaseChange):
         queue: The queue.
         taker: The worker that admits.
         position: Where a look goes on that admitted nothing (:attr:`Admission.position`).
+        hints: Partitions in which something has begun to wait or has ended: where one look does not see all lines,
+            theirs are seen after those whose turn it is.
+        only_hints: Whether to look at no others.
     """
 
-    def __init__(self, queue: str, taker: Taker, position: Position | None = None) -> None:
+    def __init__(
+        self,
+        queue: str,
+        taker: Taker,
+        position: Position | None = None,
+        *,
+        hints: Sequence[str] = (),
+        only_hints: bool = False,
+    ) -> None:
+        self.hints = hints
+        self.only_hints = only_hints
         self.queue = queue
         self.gates = (queue,)
         self.taker = taker
@@ -187,7 +200,7 @@ class AdmitFromQueue(BaseChange):
             if room <= 0:
                 return
         pairs = self._pairs(batch, gate, admission)
-        if admission.position is None:
+        if admission.position is None and not self.only_hints:
             admission.waiting = frozenset(kind for kinds in pairs.values() for kind in kinds)
         partitions = list(dict.fromkeys(pair.partition for pair in pairs))
         rates = read_rates(batch, gate, partitions)
@@ -210,9 +223,9 @@ class AdmitFromQueue(BaseChange):
             # Where the worker had the least room, or not all of a line was read, there may be more for it at once.
             bound = (dealt.left or cut) and self._is_full(admission)
             admission.more = bound or (cut and 0 < len(dealt.chosen) < room)
-        if admission.count:
+        if admission.count or room <= 0:
             admission.position = None
-        elif (partitions_back := rates.brought_back()) is not None:
+        if not admission.count and (partitions_back := rates.brought_back()) is not None:
             write_gate(batch, gate, rates, None, partitions_back)
         if pairs:
             admission.note_next(rates.next_at(batch.now))
@@ -228,8 +241,10 @@ class AdmitFromQueue(BaseChange):
 
     def _pairs(self, batch: Batch, gate: QueueRow, admission: Admission) -> dict[Pair, list[Kind]]:
         """Return the next lines of the rotation, and what is in them."""
-        wrapped, after = self.position if self.position is not None else (False, gate.cursor)
         kinds = [kind for kind in Kind if self.taker.types(kind)]
+        if self.only_hints:
+            return lines.find_pairs_of(batch, self.queue, kinds, self.hints)
+        wrapped, after = self.position if self.position is not None else (False, gate.cursor)
         pairs = lines.find_pairs(batch, self.queue, kinds, after, until=gate.cursor if wrapped else None)
         if len(pairs) < PAIRS and not wrapped and gate.cursor is not None:
             # The rotation goes on from the beginning, up to where it began.
@@ -238,6 +253,9 @@ class AdmitFromQueue(BaseChange):
             pairs.update(list(more.items())[: PAIRS - len(pairs)])
         if len(pairs) >= PAIRS:
             admission.position = wrapped, next(reversed(pairs)).partition
+            seen = {pair.partition for pair in pairs}
+            hidden = [partition for partition in self.hints if partition not in seen]
+            pairs.update(lines.find_pairs_of(batch, self.queue, kinds, hidden))
         return pairs
 
     def _heads(

@@ -434,6 +434,24 @@ async def test_the_rotation_goes_on_where_a_look_ended(journal: Journal) -> None
         position = found.position
     assert ids(found) == [f"{hidden}-1"]
     assert looks == 2
+    # Who is told of the partition in which something has ended needs one look.
+    for only in (False, True):
+        (ended,) = found.runs
+        await enqueue(journal, f"{hidden}-{only}", hidden)
+        await end(journal, ended)
+        found = await journal.apply(admit(hints=[hidden, "nobody"], only_hints=only))
+        assert ids(found) == [f"{hidden}-{only}"]
+
+
+async def test_a_rate_that_allows_nothing_lets_no_look_go_around(journal: Journal) -> None:
+    await write_queue(journal, rate_limit=1, rate_per=3_600_000_000)
+    for first in range(0, PAIRS + 20, 20):
+        names = [f"p{number:04}" for number in range(first, first + 20)]
+        await asyncio.gather(*[enqueue(journal, name, name) for name in names])
+    assert len((await journal.apply(admit())).runs) == 1
+    held_up = await journal.apply(admit())
+    assert (held_up.runs, held_up.position) == ([], None)
+    assert held_up.next_at is not None
 
 
 # --- owners ---------------------------------------------------------------------------------------------------------
@@ -573,6 +591,7 @@ async def test_no_statement_reads_a_whole_line(
     await write_queue(journal, concurrency=5, worker_concurrency=3, partition_concurrency=2)
     await enqueue(journal, "w", "p")
     await journal.apply(admit(position=(False, after)))
+    await journal.apply(admit(hints=["p"], only_hints=True))
     await journal.close()
     with database.reader() as connection:
         for text, values in asked:

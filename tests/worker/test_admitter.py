@@ -35,7 +35,18 @@ class Stage:
         ((_, done),) = self.notes.submitted
         self.notes.submitted.clear()
         self.now += took
-        done(Admission(position=position), None)
+        done(Admission(position=position, waiting=frozenset() if position is None else None), None)
+
+    def ended(self, partition: str) -> None:
+        """Tell of the end of a run."""
+        run = SimpleNamespace(queue="q", partition_key=partition, closed_at=1, queued_at=None)
+        self.admitter.on_commit(cast("Any", run))
+
+    @property
+    def hints(self) -> tuple[list[str], bool]:
+        """What the look under way was told, and whether it is to look at nothing else."""
+        ((change, _),) = self.notes.submitted
+        return list(change.hints), change.only_hints
 
     @property
     def looks(self) -> int:
@@ -86,5 +97,26 @@ def test_the_pause_after_a_rotation_of_many_looks_lasts_ten_times_as_long(stage:
 def test_news_of_the_own_process_end_the_pause(stage: Stage) -> None:
     stage.admitter.look("q")
     stage.found_nothing()
-    stage.admitter.on_commit(cast("Any", SimpleNamespace(queue="q", closed_at=1, queued_at=None)))
-    assert stage.looks == 1
+    stage.ended("t")
+    assert stage.hints == (["t"], False)
+
+
+def test_where_all_partitions_are_full_news_of_one_lead_to_a_look_at_that_alone(stage: Stage) -> None:
+    stage.admitter.look("q")
+    stage.found_nothing(position=(False, "t"), took=0.03)
+    stage.found_nothing(took=0.03)
+    stage.ended("t")
+    assert stage.hints == (["t"], True)
+    stage.ended("u")
+    stage.ended("v")
+    stage.found_nothing()
+    assert stage.hints == (["u", "v"], True)
+    stage.found_nothing()
+    assert stage.looks == 0
+    # The pause ends as it would have ended without these.
+    stage.now += 0.6
+    stage.admitter.look("q")
+    assert stage.hints == ([], False)
+    stage.found_nothing()
+    stage.ended("t")
+    assert stage.hints == (["t"], False)

@@ -29,6 +29,7 @@ from outlast_store.queues import contents
 from outlast_store.queues.contents import Waiting
 from outlast_workflow.primitives.enums import ActivityStatus
 
+PRIORITIES: Final = range(10)
 PAIRS: Final = 200
 """How many pairs of partition and priority one look finds at most."""
 
@@ -222,6 +223,41 @@ def find_pairs(
             found.setdefault(Pair(line.partition, line.priority), []).append(kind)
     # The first of each kind are the first of all; of those that come after them, some may not have been read.
     return {pair: found[pair] for pair in sorted(found)[:PAIRS]}
+
+
+def find_pairs_of(
+    batch: Batch, queue: str, kinds: Iterable[Kind], partitions: Sequence[str]
+) -> dict[Pair, list[Kind]]:
+    """Return the pairs of some partitions that have a line, and what is in each.
+
+    Args:
+        batch: The batch.
+        queue: The queue.
+        kinds: What is looked for.
+        partitions: The partitions: a few.
+    """
+    found: dict[Pair, list[Kind]] = {}
+    if not partitions:
+        return found
+    values = [item for partition in partitions for priority in PRIORITIES for item in (partition, priority)]
+    for kind in kinds:
+        text = _pairs_of(kind, len(partitions), sqlite=batch.raw.qmark)
+        for row in batch.scan(text, (*values, queue)):
+            found.setdefault(Pair(*row), []).append(kind)
+    return {pair: found[pair] for pair in sorted(found)}
+
+
+@lru_cache(64)
+def _pairs_of(kind: Kind, partitions: int, *, sqlite: bool) -> str:
+    waiting = SOURCES[kind].waiting
+    line = (
+        f"SELECT 1 FROM {waiting.table} AS h WHERE h.queue = ? AND h.{waiting.condition} "
+        "AND h.partition_key = v.column1 AND h.priority = v.column2"
+    )
+    group = ", ".join(["(?, ?)" if sqlite else "(?::text, ?::bigint)"] * partitions * len(PRIORITIES))
+    found = f"SELECT v.column1, v.column2 FROM (VALUES {group}) AS v"
+    # PostgreSQL would be free to answer EXISTS by a join that reads the whole line.
+    return f"{found} WHERE EXISTS ({line})" if sqlite else f"{found} CROSS JOIN LATERAL ({line} LIMIT 1) AS r"
 
 
 def find_heads(

@@ -9,7 +9,8 @@ its free slots. A look reserves them, so it gets them only where activities are 
 Where more partitions have a line than one look sees and none of them has room, the looks go on around the rotation. A
 whole rotation that admitted nothing is followed by a pause of ten times as long as it took, so that however many
 partitions are full, it costs at most a tenth of a core. The pause is short where one look saw all. What other processes
-write in the meantime is looked at when it ends; news of this process ends it.
+write in the meantime is looked at when it ends. News of this process ends it, too; but where a rotation of many looks
+found all partitions full, they only let the partition be looked at that they are about.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ PAUSE_PER_ROTATION: Final = 10
 LONGEST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_AFTER_ONE_S: Final = 0.02
 """The same, where one look was the whole rotation."""
+MOST_HINTS: Final = 20
+"""How many partitions of which there are news one look is told. The rotation finds the others."""
 
 
 class _Line:
@@ -52,7 +55,9 @@ class _Line:
         "again",
         "began_at",
         "failed",
+        "full",
         "has_activities",
+        "hints",
         "looks",
         "paused_until",
         "position",
@@ -73,6 +78,10 @@ class _Line:
         self.failed = False
         """Whether the last look failed."""
         self.paused_until = 0.0
+        self.hints: dict[str, None] = {}
+        """The partitions of which there are news since the latest look, in order."""
+        self.full = False
+        """Whether the latest rotation took many looks and found no partition with room."""
         self.timer: asyncio.TimerHandle | None = None
         self.waking: asyncio.TimerHandle | None = None
         """Looks again at the end of the pause, where there was a reason to look in it."""
@@ -122,7 +131,7 @@ class Admitter:
         """Look at the queue of a run that this process has written, if that may let somebody out of its line."""
         assert run.queue is not None
         if run.closed_at is not None or run.queued_at is not None:
-            self.news(run.queue)
+            self.news(run.queue, run.partition_key or "")
         elif run.owner_id is None and run.slot_queue is not None and run.wake_at is not None:
             self._ready_queue.call_at(max(run.wake_at, run.not_before), partial(self.news, run.queue))
 
@@ -135,13 +144,21 @@ class Admitter:
                 self._ready_queue.call_at(row.available_at, partial(self.news, row.queue))
         # A deferred attempt has left its worker.
         if row.status != ActivityStatus.RUNNING or row.claimed_by is None:
-            self.news(row.queue)
+            self.news(row.queue, row.partition_key or "")
 
-    def news(self, queue: str) -> None:
-        """Look at a queue in which something has changed."""
+    def news(self, queue: str, partition: str | None = None) -> None:
+        """Look at a queue in which something has changed.
+
+        Args:
+            queue: The queue.
+            partition: The partition that it is about, if it is about one.
+        """
         line = self._lines.get(queue)
         if line is not None:
-            line.paused_until = 0.0
+            if partition is not None and len(line.hints) < MOST_HINTS:
+                line.hints[partition] = None
+            if partition is None or not line.full:
+                line.paused_until = 0.0
         self.look(queue)
 
     def look(self, queue: str, *, activities: bool = False) -> None:
@@ -159,7 +176,7 @@ class Admitter:
         if queue == self._looking:
             # The look under way may have missed what is there now.
             line.again = True
-        elif (left := line.paused_until - self._runtime.environment.clock.monotonic()) <= 0:
+        elif (left := line.paused_until - self._runtime.environment.clock.monotonic()) <= 0 or line.hints:
             self._turns[queue] = None
             self._look()
         elif line.waking is None:
@@ -223,13 +240,18 @@ class Admitter:
         if line.timer is not None:
             line.timer.cancel()
             line.timer = None
-        if line.waking is not None:
-            line.waking.cancel()
-            line.waking = None
-        if line.position is None:
-            line.began_at = self._runtime.environment.clock.monotonic()
-            line.looks = 0
-        line.looks += 1
+        now = self._runtime.environment.clock.monotonic()
+        hints = tuple(line.hints)
+        line.hints.clear()
+        only_hints = bool(hints) and line.full and now < line.paused_until
+        if not only_hints:
+            if line.waking is not None:
+                line.waking.cancel()
+                line.waking = None
+            if line.position is None:
+                line.began_at = now
+                line.looks = 0
+            line.looks += 1
         taker = Taker(
             settings.worker_id,
             sorted(settings.task_queues),
@@ -238,8 +260,8 @@ class Admitter:
             runs=runs,
             slots=slots,
         )
-        change = AdmitFromQueue(queue, taker, line.position)
-        self._runtime.journal.submit(change, partial(self._looked, queue, line, slots))
+        change = AdmitFromQueue(queue, taker, line.position, hints=hints, only_hints=only_hints)
+        self._runtime.journal.submit(change, partial(self._looked, change, line, slots))
 
     def _wait_for(self, kind: Kind, queue: str) -> None:
         """Look at a queue again once there is room for runs, or a slot for activities.
@@ -255,15 +277,21 @@ class Admitter:
             self._claimer.wait_for_room()
 
     def _looked(
-        self, queue: str, line: _Line, slots: int, admission: Admission | None, error: BaseException | None
+        self,
+        change: AdmitFromQueue,
+        line: _Line,
+        slots: int,
+        admission: Admission | None,
+        error: BaseException | None,
     ) -> None:
+        queue = change.queue
         self._looking = None
         if admission is None:
             line.position = None
             self._failed(queue, line, error)
         else:
             line.failed = False
-            self._admitted(queue, line, admission)
+            self._admitted(change, line, admission)
         self._dispatcher.start_admitted(admission.activities if admission is not None else (), slots)
         self._look()
 
@@ -282,7 +310,8 @@ class Admitter:
             exc_info=error,
         )
 
-    def _admitted(self, queue: str, line: _Line, admission: Admission) -> None:
+    def _admitted(self, change: AdmitFromQueue, line: _Line, admission: Admission) -> None:
+        queue = change.queue
         for run in admission.runs:
             self._claimer.arriving.add(run.run_id)
             history = admission.histories.get(run.run_id)
@@ -293,11 +322,12 @@ class Admitter:
         line.position = admission.position
         self._note_kinds(queue, line, admission)
         if admission.busy:
+            line.hints |= dict.fromkeys(change.hints)
             wait = LOOK_AGAIN_AFTER_S * (1 + JITTER * (self._runtime.environment.random.random() - 0.5))
             self._later(queue, line, wait)
         elif line.again or admission.more or line.position is not None:
             self._turns[queue] = None
-        else:
+        elif not change.only_hints:
             self._rest(queue, line, admission)
 
     def _note_kinds(self, queue: str, line: _Line, admission: Admission) -> None:
@@ -314,6 +344,7 @@ class Admitter:
     def _rest(self, queue: str, line: _Line, admission: Admission) -> None:
         """Wait for news, or until a rate allows the next admission."""
         clock = self._runtime.environment.clock
+        line.full = not admission.count and admission.waiting is not None and line.looks > 1
         if not admission.count:
             now = clock.monotonic()
             longest = LONGEST_PAUSE_AFTER_ONE_S if line.looks == 1 else LONGEST_PAUSE_S
