@@ -241,15 +241,16 @@ class Admissions:
             seen: The places of its runs and activities before that change; they are brought up to date.
             offset: By how much the writer's clock is off, in microseconds.
         """
-        places: dict[Key, tuple[Any, Any]] = {
-            (run_id, 0): (entry, run_place) for run_id, entry in batch.run_rows.items()
-        }
-        places.update({key: (entry, activity_place) for key, entry in batch.activity_rows.items()})
         before: dict[Key, Place] = {}
         after: dict[Key, Place] = {}
-        for key, (entry, place) in places.items():
-            before[key] = seen.get(key) or place(entry.before)
-            after[key] = place(vars(entry.row))
+        for run_id, entry in batch.run_rows.items():
+            if entry.row.queue is not None:
+                before[run_id, 0] = seen.get((run_id, 0)) or run_place(entry.before)
+                after[run_id, 0] = run_place(vars(entry.row))
+        for key, activity in batch.activity_rows.items():
+            if activity.row.queue is not None:
+                before[key] = seen.get(key) or activity_place(activity.before)
+                after[key] = activity_place(vars(activity.row))
         moved = [key for key, place in after.items() if place.slot != before[key].slot]
         slots = [place.slot for key in moved for place in (before[key], after[key]) if place.slot is not None]
         for queue in sorted({slot.queue for slot in slots}):
@@ -271,7 +272,7 @@ def run_place(values: Mapping[str, Any] | None) -> Place:
 
 def activity_place(values: Mapping[str, Any] | None) -> Place:
     """What the values of an activity's row say of its queue; ``None`` where there is no row."""
-    if values is None or values["queue"] is None:
+    if values is None:
         return Place(None, None)
     if values["status"] == "running":
         return Place(Slot(values["queue"], values["partition_key"] or "", values["claimed_by"]), None)
