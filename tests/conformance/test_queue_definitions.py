@@ -24,7 +24,7 @@ from outlast_store.queues.definitions import (
     UpdateQueue,
     definition_of,
 )
-from outlast_store.reads.queues import find_queue, queue_loads
+from outlast_store.reads.queues import find_queue, queue_load, queue_loads
 from outlast_store.schema.rows import QueueRow
 from outlast_workflow.errors import (
     InvalidOptionError,
@@ -298,7 +298,8 @@ async def test_a_queue_in_use_says_what_uses_it(
     assert (refusal.value.waiting, refusal.value.running) == ((0, 2) if kind == "running" else (2, 0))
     assert stored(database, "emails") is not None
     with database.reader() as connection:
-        load = queue_loads(connection, 0, "emails")[0]
+        load = queue_load(connection, 0, "emails")
+    assert load is not None
     assert {"waiting": load.waiting, "delayed": load.delayed, "running": load.running} == {
         "waiting": 0,
         "delayed": 0,

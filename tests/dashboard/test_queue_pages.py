@@ -6,6 +6,7 @@ import html
 import re
 
 from tests.dashboard.conftest import Served
+from tests.engine.test_queues import DefineMany
 from tests.store.activity_rows import activity_row
 
 from outlast import Rate, StartOptions
@@ -218,3 +219,12 @@ async def test_the_page_of_a_run_says_where_its_activities_stand(served: Served)
     with served.client.runtime.database.writer() as connection:
         connection.execute(tables.activity_executions.delete())
         connection.commit()
+
+
+async def test_of_many_queues_the_first_are_shown(served: Served) -> None:
+    await served.client.runtime.journal.apply(DefineMany(501))
+    page = (await served.web.get("/queues")).text
+    assert "the first 500 are shown" in text_of(page)
+    assert page.count('href="/queues/q-') == 500
+    listed = (await served.web.get("/api/queues", params={"after": "q-498"})).json()
+    assert [queue["name"] for queue in listed] == ["q-499", "q-500"]

@@ -252,3 +252,33 @@ async def test_a_queue_that_nothing_can_be_admitted_from_says_why_once(
             await env.sleep(5)
         assert caplog.text.count("nothing can be admitted from queue mails") == 1
         assert await handle.result() == "first"
+
+
+class DefineMany(BaseChange):
+    """Define queues ``q-000`` and so on."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def apply(self, batch: Batch) -> None:
+        text = "INSERT INTO queues (queue, created_at, updated_at) VALUES (?, ?, ?)"
+        for number in range(self.number):
+            batch.execute(text, (f"q-{number:03}", batch.now, batch.now))
+
+
+async def test_queues_are_listed_in_pages(database_url: str) -> None:
+    async with TestEnvironment(workflows=[nap], activities=[], url=database_url) as env:
+        await env.client.runtime.journal.apply(DefineMany(450))
+        names = [f"q-{number:03}" for number in range(450)]
+        for after, limit, wanted in (
+            ("", None, names),
+            ("", 0, []),
+            ("", 200, names[:200]),
+            ("", 201, names[:201]),
+            ("q-010", 3, names[11:14]),
+            ("q-399", None, names[400:]),
+        ):
+            found = await env.client.queues.list(after=after, limit=limit)
+            assert [queue.name for queue in found] == wanted
+        with pytest.raises(InvalidOptionError, match="limit"):
+            await env.client.queues.list(limit=-1)

@@ -23,6 +23,7 @@ from outlast_workflow.options.queues import LIMITS
 
 router = APIRouter()
 
+MOST_LISTED: Final = 500
 MOST_PARTITIONS: Final = 20
 Text = Annotated[str, Form(max_length=1000)]
 
@@ -47,7 +48,7 @@ async def queues(request: Request, web: TheWeb, principal: Reader) -> Response:
     """Show the queues."""
 
     async def values() -> dict[str, Any]:
-        return {"queues": await web.client.queues.list()}
+        return {"queues": await web.client.queues.list(limit=MOST_LISTED), "most": MOST_LISTED}
 
     return await live_page(request, web, principal, "queues", values)
 

@@ -45,6 +45,11 @@ class BlockingQueues:
         """Describe a queue: its limits, and what is in it now."""
         return self._caller.call(lambda: self._queues.describe(name))
 
-    def list(self) -> Sequence[QueueDescription]:
-        """Return all queues, by name."""
-        return self._caller.call(self._queues.list)
+    def list(self, *, after: str = "", limit: int | None = None) -> Sequence[QueueDescription]:
+        """Return the queues, by name.
+
+        Args:
+            after: Only those whose names come after this one.
+            limit: How many at most; ``None`` for all.
+        """
+        return self._caller.call(lambda: self._queues.list(after=after, limit=limit))

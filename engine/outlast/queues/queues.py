@@ -17,11 +17,17 @@ from outlast_store.queues.definitions import (
     UpdateQueue,
     definition_of,
 )
-from outlast_store.reads.queues import queue_loads, unknown_queue
+from outlast_store.reads.queues import PAGE, queue_load, queue_loads, unknown_queue
 from outlast_store.schema.rows import QueueRow
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.queues import Queue, QueueOptions, checked_limits
-from outlast_workflow.options.validation import IfExists, check_if_exists, validate_queue, validate_reason
+from outlast_workflow.options.validation import (
+    IfExists,
+    check_if_exists,
+    integer,
+    validate_queue,
+    validate_reason,
+)
 
 logger = logging.getLogger("outlast.client")
 
@@ -114,15 +120,33 @@ class Queues:
         """
         queue, runtime = validate_queue(name), self._runtime
         now = runtime.environment.clock.now()
-        loads = await runtime.read(queue_loads, now, queue)
-        if not loads:
+        load = await runtime.read(queue_load, now, queue)
+        if load is None:
             raise await runtime.read(unknown_queue, queue)
-        return queue_description(loads[0], now)
+        return queue_description(load, now)
 
-    async def list(self) -> Sequence[QueueDescription]:
-        """Return all queues, by name."""
-        now = self._runtime.environment.clock.now()
-        return [queue_description(load, now) for load in await self._runtime.read(queue_loads, now)]
+    async def list(self, *, after: str = "", limit: int | None = None) -> Sequence[QueueDescription]:
+        """Return the queues, by name.
+
+        Args:
+            after: Only those whose names come after this one.
+            limit: How many at most; ``None`` for all.
+
+        Raises:
+            InvalidOptionError: The limit cannot be used.
+        """
+        most = None if limit is None else integer("limit", limit, 0)
+        found: list[QueueDescription] = []
+        while most is None or len(found) < most:
+            wanted = PAGE if most is None else min(most - len(found), PAGE)
+            now = self._runtime.environment.clock.now()
+            # Each queue takes some statements, so the event loop leaves them to a thread.
+            page = await self._runtime.read_aside(queue_loads, now, after, wanted)
+            found += [queue_description(load, now) for load in page]
+            if len(page) < wanted:
+                break
+            after = page[-1].row.queue
+        return found
 
     async def define_queue(self, queue: Queue, if_exists: IfExists = "error") -> QueueDescription:
         """Define a queue that is given as a whole; see :meth:`define`.

@@ -24,6 +24,9 @@ _PRIORITIES: Final = 10
 _HEADS_AT_ONCE: Final = 100
 WAITING: Final = (RUNS, ACTIVITIES)
 
+PAGE: Final = 200
+"""How many queues are read at a time."""
+
 
 @dataclass(slots=True)
 class QueueLoad:
@@ -52,10 +55,16 @@ class QueueLoad:
     running_activities: int = 0
 
 
-def list_queues(connection: Connection) -> list[QueueRow]:
-    """Return the queues that are defined, by name."""
-    text = select(tables.queues, "deleted_at IS NULL ORDER BY queue")
-    return [QueueRow(*row) for row in fetch(connection, text)]
+def list_queues(connection: Connection, after: str, limit: int) -> list[QueueRow]:
+    """Return a page of the queues that are defined, by name.
+
+    Args:
+        connection: Where to read.
+        after: The page begins after this name.
+        limit: Rows at most.
+    """
+    text = select(tables.queues, "deleted_at IS NULL AND queue > ? ORDER BY queue LIMIT ?")
+    return [QueueRow(*row) for row in fetch(connection, text, (after, limit))]
 
 
 def find_queue(connection: Connection, name: str) -> QueueRow | None:
@@ -74,21 +83,30 @@ def unknown_queue(connection: Connection, name: str) -> QueueNotFoundError:
     return queue_not_found(partial(fetch, connection), name)
 
 
-def queue_loads(connection: Connection, now: int, name: str | None = None) -> list[QueueLoad]:
-    """Return what is in the queues, by name.
+def queue_loads(connection: Connection, now: int, after: str = "", limit: int = PAGE) -> list[QueueLoad]:
+    """Return what is in a page of the queues, by name.
 
     Args:
         connection: Where to read.
         now: Microseconds since the epoch.
-        name: Only this queue; nothing is returned where it is not defined.
+        after: The page begins after this name.
+        limit: Queues at most.
     """
     with snapshot(connection):
-        if name is None:
-            rows = list_queues(connection)
-        else:
-            found = find_queue(connection, name)
-            rows = [] if found is None else [found]
-        return [_load(connection, row, now) for row in rows]
+        return [_load(connection, row, now) for row in list_queues(connection, after, limit)]
+
+
+def queue_load(connection: Connection, now: int, name: str) -> QueueLoad | None:
+    """Return what is in a queue; ``None`` where it is not defined.
+
+    Args:
+        connection: Where to read.
+        now: Microseconds since the epoch.
+        name: The queue.
+    """
+    with snapshot(connection):
+        row = find_queue(connection, name)
+        return None if row is None else _load(connection, row, now)
 
 
 _PARTS: Final = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from outlast.queues.descriptions import QueueDescription
 from outlast_dashboard.api.contract.fields import QueueName
@@ -12,11 +14,17 @@ from outlast_dashboard.authorization import Reader, TheWeb, Writer
 
 router = APIRouter(prefix="/queues", tags=["queues"])
 
+MOST_LISTED = 1_000
+
 
 @router.get("")
-async def queues(web: TheWeb, _: Reader) -> list[QueueDescription]:
-    """List the queues, by name: their limits, and what is in each."""
-    return list(await web.client.queues.list())
+async def queues(
+    web: TheWeb,
+    _: Reader,
+    after: Annotated[str, Query(description="Only those whose names come after this one.")] = "",
+) -> list[QueueDescription]:
+    """List queues by name, at most a thousand: their limits, and what is in each; `after` continues."""
+    return list(await web.client.queues.list(after=after, limit=MOST_LISTED))
 
 
 @router.post("", status_code=201, responses=problems(409))
