@@ -102,7 +102,8 @@ class Run:
     workflow_id: str
     number: int
     created_at: int
-    begins_at: int
+    begins_at: int | None
+    """When it may begin; of a run of a queue, when it was admitted."""
     execution_deadline: int | None
     run_timeout: int | None
     policy: Policy | None
@@ -122,6 +123,13 @@ class Run:
     close_policy: str | None = None
     cascade_at: int | None = None
     delayed: bool = False
+    priority: int = 5
+    in_queue: bool = False
+    queued_at: int | None = None
+    """Since when it stands in the line of the queue."""
+    slot: bool = False
+    start_limit: int | None = None
+    """How long it may stand there."""
     updates: dict[str, str] = field(default_factory=dict)
     activities: dict[int, Activity] = field(default_factory=dict)
     timers: dict[int, int] = field(default_factory=dict)
@@ -130,25 +138,48 @@ class Run:
 
     @property
     def open(self) -> bool:
-        return self.status in ("pending", "running")
+        return self.status in ("queued", "pending", "running")
 
     @property
     def run_deadline(self) -> int | None:
-        return self.begins_at + self.run_timeout if self.run_timeout is not None else None
+        """Waiting in line or for its delay costs a run of a queue nothing of it."""
+        if self.begins_at is None or self.run_timeout is None:
+            return None
+        return self.begins_at + self.run_timeout
+
+    @property
+    def start_deadline(self) -> int | None:
+        """It counts from joining the line, whenever that is, and is over with the admission."""
+        if self.status != "queued" or self.start_limit is None:
+            return None
+        return (self.queued_at if self.queued_at is not None else self.not_before) + self.start_limit
+
+    @property
+    def start_timer(self) -> int | None:
+        """When a delayed run of a queue joins the line."""
+        return self.not_before if self.status == "queued" and self.queued_at is None else None
+
+    def deadlines(self) -> list[tuple[str, int]]:
+        """The one that comes first beats the others when several have passed."""
+        known = (
+            ("execution_timeout", self.execution_deadline),
+            ("run_timeout", self.run_deadline),
+            ("schedule_to_start", self.start_deadline),
+        )
+        return [(kind, at) for kind, at in known if at is not None]
 
     @property
     def next_deadline(self) -> int | None:
-        known = [at for at in (self.execution_deadline, self.run_deadline) if at is not None]
-        return min(known, default=None) if self.open else None
+        return min((at for _, at in self.deadlines()), default=None) if self.open else None
 
     def passed(self, now: int) -> tuple[str, int] | None:
-        """The execution deadline beats the run deadline; both are inclusive."""
-        for kind, at in (("execution_timeout", self.execution_deadline), ("run_timeout", self.run_deadline)):
-            if at is not None and at <= now:
-                return kind, at
-        return None
+        """All are inclusive."""
+        return next(((kind, at) for kind, at in self.deadlines() if at <= now), None)
 
     def wake(self, now: int) -> None:
+        """What its queue has not admitted is woken by nothing."""
+        if self.status == "queued":
+            return
         self.wake_at = now if self.wake_at is None else min(self.wake_at, now)
 
 
@@ -157,6 +188,8 @@ class Model:
 
     def __init__(self) -> None:
         self.now = 0
+        self.slots = 1
+        """How many slots the queue has."""
         self.runs: dict[tuple[str, int], Run] = {}
         self.lost: set[str] = set()
 
@@ -180,8 +213,14 @@ class Model:
         run_timeout: int | None,
         delay: int,
         policy: Policy | None,
+        in_queue: bool = False,
+        priority: int = 5,
+        start_limit: int | None = None,
     ) -> Run:
-        """The execution deadline counts from the start, delay included; the run deadline from when it may begin."""
+        """The execution deadline counts from the start, delay included; the run deadline from when it may begin.
+
+        A run of the queue stands in line, or waits for its delay first; its run deadline counts from its admission.
+        """
         begins = self.now + delay
         run = Run(
             workflow_id,
@@ -195,6 +234,10 @@ class Model:
             wake_at=begins,
             delayed=delay > 0,
         )
+        if in_queue:
+            run.status, run.begins_at, run.wake_at = "queued", None, None
+            run.in_queue, run.priority, run.start_limit = True, priority, start_limit
+            run.queued_at = None if delay else self.now
         self.runs[workflow_id, 1] = run
         self.say(run, "WorkflowStarted")
         return run
@@ -218,6 +261,9 @@ class Model:
             parent=run.parent,
             command=run.command,
             close_policy=run.close_policy,
+            priority=run.priority,
+            in_queue=run.in_queue,
+            slot=run.slot,
         )
         run.followed = True
         for update, state in list(run.updates.items()):
@@ -236,11 +282,37 @@ class Model:
             self.follow(run, backoff=backoff, attempt=run.attempt + 1)
 
     def ask(self, run: Run, update: str) -> None:
-        """A request ends a start delay, never a backoff."""
+        """A request ends a start delay, never a backoff, and never the wait in line."""
         run.updates[update] = "waiting"
-        if run.delayed:
+        if run.start_timer is not None:
+            self.join_line(run, self.now)
+        elif run.delayed:
             run.delayed, run.not_before = False, 0
         run.wake(self.now)
+
+    # --- the queue --------------------------------------------------------------------------------------------------
+
+    def join_line(self, run: Run, at: int) -> None:
+        run.queued_at, run.not_before, run.delayed = at, 0, False
+
+    def slots_left(self) -> int:
+        return self.slots - sum(run.slot for run in self.open_runs())
+
+    def line(self) -> list[Run]:
+        """By priority, then by when they joined; what is past a deadline is the watchdog's."""
+        waiting = [
+            run for run in self.open_runs() if run.queued_at is not None and run.passed(self.now) is None
+        ]
+        return sorted(waiting, key=lambda run: (run.priority, run.queued_at))
+
+    def admit(self, run: Run, worker: str) -> None:
+        """It leaves the line with a slot and an owner, and its run timeout begins."""
+        run.status, run.queued_at, run.slot = "pending", None, True
+        run.begins_at = run.wake_at = self.now
+        run.not_before, run.delayed = 0, False
+        run.owner = worker
+        run.fence += 1
+        self.say(run, "WorkflowDequeued")
 
     def close(self, run: Run, status: str, *story: Any) -> None:
         """Close what is open, then the run."""
@@ -258,6 +330,7 @@ class Model:
                 run.updates[update] = "rejected"
         self.say(run, *story)
         run.status, run.wake_at, run.owner = status, None, None
+        run.queued_at, run.slot = None, False
         self.leave_children(run)
         self.tell_parent(run, *story)
 
@@ -320,6 +393,10 @@ class Model:
         if not run.cancel_requested:
             run.cancel_requested = True
             self.say(run, "WorkflowCancelRequested")
+            if run.status == "queued":  # no code of it could hear of the request
+                run.failures.append(("cancelled", "cancelled", None, None))
+                self.close(run, "cancelled", "WorkflowCancelled")
+                return
             if run.status == "pending":
                 run.not_before = 0
             run.wake(self.now)
@@ -545,6 +622,10 @@ class Model:
                 count(due[0])
                 late = max(late, self.now - first)
         for run in self.open_runs():
+            if run.start_timer is not None and run.start_timer <= self.now:
+                count("timer_fired")
+                late = max(late, self.now - run.start_timer)
+                self.join_line(run, run.start_timer)
             for timer, at in list(run.timers.items()):
                 if at <= self.now:
                     del run.timers[timer]
@@ -568,7 +649,9 @@ class Model:
         """A run that was awake when its owner died may be why it died."""
         run.owner = None
         run.fence += 1
-        if run.wake_at is not None and run.wake_at > self.now and run.not_before <= self.now:
+        if run.slot and (run.wake_at is None or run.not_before > self.now):
+            run.wake(self.now)
+        elif run.wake_at is not None and run.wake_at > self.now and run.not_before <= self.now:
             run.wake_at = self.now
         elif run.wake_at is not None and run.wake_at <= self.now and run.not_before <= self.now:
             run.losses += 1

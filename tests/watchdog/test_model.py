@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.queued import write_queue
 from tests.watchdog.model import Activity, Model, Policy, Run, Story
 from tests.watchdog.stage import SECOND, Stage, StillClock
 
@@ -38,6 +39,7 @@ from outlast_activities.deferred_attempts import (
     HeartbeatFromOutside,
     NamedAttempt,
 )
+from outlast_runs.admission import AdmitFromQueue, Taker
 from outlast_runs.claims import ClaimRuns, ReleaseRuns
 from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.run_change import RequestCancellation, TerminateRun
@@ -48,6 +50,7 @@ from outlast_store.database.urls import DatabaseUrl
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, RequestRow, RunRow
 from outlast_store.transitions.children import NewChild, new_child
+from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_store.transitions.requests import ACCEPTED, OPEN
 from outlast_watchdog.enforcement import DeclareWorkerLost, EnforceActivityDeadline
 from outlast_watchdog.passes import apply_all
@@ -124,6 +127,8 @@ def child_options(draw: st.DrawFn) -> tuple[str, dict[str, Any], RetryPolicy | N
     return close_policy, timeouts, draw(st.one_of(st.none(), policies()))
 
 
+queue_places = st.sampled_from([None, None, (5, None), (5, 3), (0, 20), (0, None)])
+"""No queue; or the priority in its line, and how long it may stand there, in seconds."""
 few_activities = st.lists(st.tuples(activity_options(), st.booleans()), min_size=1, max_size=3)
 
 
@@ -226,7 +231,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         model = self.model
         ahead = {run.next_deadline for run in model.open_runs()}
         for run in model.open_runs():
-            ahead |= {run.not_before, *run.timers.values()}
+            ahead |= {run.not_before, *run.timers.values(), run.begins_at or 0}
         for _, activity in model.open_activities():
             ahead |= {activity.available_at, *activity.deadlines().values()}
         instants = sorted(at for at in ahead if at is not None and at - early > model.now)
@@ -243,7 +248,11 @@ class WatchdogMachine(RuleBasedStateMachine):
     @initialize(data=st.data(), activities=few_activities)
     def begin(self, data: st.DataObject, activities: list[tuple[ActivityOptions, bool]]) -> None:
         self.model.now = self.clock.us
-        self.a_workflow_starts(None, data.draw(workflow_timeouts), 0, None)
+        self.wait(write_queue(self.stage.runtime.journal, "q", concurrency=self.model.slots))
+        queued = data.draw(queue_places, label="queued")
+        self.a_workflow_starts(
+            None, data.draw(workflow_timeouts), 0, data.draw(st.none() | policies()), queued
+        )
         self.the_code_decides(
             data, activities, [], [data.draw(child_options(), label="child")], False, False, None
         )
@@ -254,16 +263,27 @@ class WatchdogMachine(RuleBasedStateMachine):
         run_timeout=workflow_timeouts,
         delay=st.sampled_from([0, 0, 0.5, 4, 12]),
         policy=st.one_of(st.none(), policies()),
+        queued=queue_places,
     )
     def a_workflow_starts(
-        self, execution: float | None, run_timeout: float | None, delay: float, policy: RetryPolicy | None
+        self,
+        execution: float | None,
+        run_timeout: float | None,
+        delay: float,
+        policy: RetryPolicy | None,
+        queued: tuple[int, float | None] | None,
     ) -> None:
+        """At once or later, or into the queue: with a priority, and perhaps a limit of how long it waits there."""
+        of_queue: dict[str, Any] = {}
+        if queued is not None:
+            of_queue = {"queue": "q", "priority": queued[0], "schedule_to_start_timeout": queued[1]}
         try:
             options = StartOptions(
                 execution_timeout=execution,
                 run_timeout=run_timeout,
                 start_delay=delay or None,
                 retry_policy=policy,
+                **of_queue,
             )
         except InvalidOptionError:
             assert execution is not None
@@ -277,18 +297,64 @@ class WatchdogMachine(RuleBasedStateMachine):
             run_timeout=us(run_timeout),
             delay=round(delay * SECOND),
             policy=policy_of(policy) if policy is not None else None,
+            in_queue=queued is not None,
+            priority=queued[0] if queued is not None else 5,
+            start_limit=us(queued[1]) if queued is not None else None,
         )
         self.ids[workflow_id, run.number] = run_id
 
+    @precondition(lambda self: any(run.in_queue for run in self.model.open_runs()))
+    @rule(number=st.integers(0, 1), limit=st.integers(1, 3))
+    def a_worker_admits(self, number: int, limit: int) -> None:
+        """Runs with a slot that nobody has go before the line, and take no other slot."""
+        model, worker = self.model, self.workers[number]
+        taker = Taker(worker, ["default"], frozenset(["Order"]), runs=limit)
+        admitted = [row.run_id for row in self.apply(AdmitFromQueue("q", taker)).runs]
+        left = {self.id_of(run): run for run in model.open_runs() if run.slot and self.is_awake(run)}
+        taken = admitted[: min(limit, len(left))]
+        for run_id in taken:
+            run = left.pop(run_id)
+            run.owner = worker
+            run.fence += 1
+        room = min(limit - len(taken), max(model.slots_left(), 0))
+        line = sorted(model.line(), key=lambda run: (run.priority, run.queued_at, self.id_of(run)))[:room]
+        assert admitted[len(taken) :] == [self.id_of(run) for run in line]
+        for run in line:
+            model.admit(run, worker)
+
+    @precondition(lambda self: any(run.status == "queued" for run in self.model.open_runs()))
+    @rule(
+        data=st.data(),
+        seconds=st.sampled_from([0, 1, 4]),
+        asks=st.sampled_from([None, None, "cancel", "update"]),
+    )
+    def the_line_waits(self, data: st.DataObject, seconds: float, asks: str | None) -> None:
+        """Some time, or until somebody asks something of what waits."""
+        self.move(round(seconds * SECOND))
+        model = self.model
+        run = self.pick(data, [run for run in model.open_runs() if run.status == "queued"], "run")
+        if asks == "cancel":
+            self.apply(RequestCancellation(run.workflow_id, self.id_of(run), None))
+            if not model.time_out_run(run):
+                model.request_run_cancel(run)
+        elif asks == "update":
+            self.asked += 1
+            update = f"update-{self.asked}"
+            request = UpdateRequest(update, "ask", Payload.of([]), StructuralLimits())
+            self.apply(SendUpdate(run.workflow_id, self.id_of(run), request))
+            if not model.time_out_run(run):
+                model.ask(run, update)
+
+    def is_awake(self, run: Run) -> bool:
+        """Whether it has something to do and no owner."""
+        now = self.model.now
+        return run.owner is None and run.wake_at is not None and run.wake_at <= now and run.not_before <= now
+
     def a_worker_claims_runs(self, data: st.DataObject) -> None:
-        now, worker = self.model.now, self.workers[data.draw(st.integers(0, 1), label="worker")]
+        worker = self.workers[data.draw(st.integers(0, 1), label="worker")]
         limit = data.draw(st.integers(1, 5), label="limit")
         claimed = self.apply(ClaimRuns(worker, ["default"], frozenset(["Order"]), limit))
-        able = {
-            self.id_of(run): run
-            for run in self.model.open_runs()
-            if run.owner is None and run.wake_at is not None and run.wake_at <= now and run.not_before <= now
-        }
+        able = {self.id_of(run): run for run in self.model.open_runs() if not run.slot and self.is_awake(run)}
         assert len(claimed) == min(limit, len(able))
         for row in claimed:
             run = able.pop(row.run_id)
@@ -303,6 +369,8 @@ class WatchdogMachine(RuleBasedStateMachine):
         assert run.owner is not None
         assert self.apply(ReleaseRuns(run.owner, [self.id_of(run)])) == 1
         run.owner = None
+        if run.slot:  # its local activities are claimed by its owner only, so it needs one
+            run.wake(self.model.now)
 
     @precondition(lambda self: self.model.open_runs())
     @rule(
@@ -326,7 +394,12 @@ class WatchdogMachine(RuleBasedStateMachine):
     ) -> None:
         """A workflow task, of all that has happened or (``blind``) only of what was known after the one before."""
         model = self.model
-        if not all(run.owner for run in model.open_runs()):
+        unowned = [run for run in model.open_runs() if not run.owner]
+        if any(run.in_queue for run in unowned) and data.draw(st.integers(0, 3), label="admits"):
+            self.a_worker_admits(
+                data.draw(st.integers(0, 1), label="worker"), data.draw(st.integers(1, 3), label="limit")
+            )
+        elif unowned:
             self.a_worker_claims_runs(data)
         owned = [run for run in model.open_runs() if run.owner]
         if not owned:
@@ -875,7 +948,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         assert (report.set_aside, report.left, report.reached_limit) == (0, {}, False)
         ahead = [run.next_deadline for run in self.model.open_runs()]
         ahead += [one.next_deadline for _, one in self.model.open_activities()]
-        ahead += [at for run in self.model.open_runs() for at in run.timers.values()]
+        ahead += [at for run in self.model.open_runs() for at in (*run.timers.values(), run.start_timer)]
         assert report.next_deadline_at == min((at for at in ahead if at is not None), default=None)
 
     def a_watchdog_passes_in_small_steps(self, limit: int) -> None:
@@ -955,8 +1028,18 @@ class WatchdogMachine(RuleBasedStateMachine):
         row = self.row(run)
         found = (row.workflow_id, row.run_number, row.status, row.attempt, row.owner_id, row.fence)
         assert found == (run.workflow_id, run.number, run.status, run.attempt, run.owner, run.fence)
-        deadlines = (row.execution_deadline_at, row.run_deadline_at, row.next_deadline_at)
-        assert deadlines == (run.execution_deadline, run.run_deadline, run.next_deadline)
+        deadlines = (
+            row.execution_deadline_at,
+            row.run_deadline_at,
+            row.start_deadline_at,
+            row.next_deadline_at,
+        )
+        assert deadlines == (run.execution_deadline, run.run_deadline, run.start_deadline, run.next_deadline)
+        assert (row.queue is not None, row.queued_at, row.slot_queue is not None) == (
+            run.in_queue,
+            run.queued_at,
+            run.slot,
+        )
         if run.open:
             assert (row.wake_at, row.not_before, row.owner_losses) == (
                 run.wake_at,
@@ -971,7 +1054,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         assert family == (parent, run.command, run.close_policy, run.cascade_at)
         assert row.last_event_at == run.last_time
         timers = {timer_id: at for _, timer_id, at, *_ in self.stage.rows("timers", "run_id = ?", row.run_id)}
-        assert timers == run.timers
+        assert timers == run.timers | ({START_TIMER: run.start_timer} if run.start_timer is not None else {})
         updates = {
             request.request_id: ACCEPTED if request.state == OPEN and request.answer_seq else request.state
             for request in (RequestRow(*one) for one in self.requests(row.run_id))
