@@ -337,7 +337,11 @@ class Judged:
             yield f"queue {self.queue} is paused or deleted, and has admitted {self.admitted}"
         line = [one for one in self.line if self._could_go(one, change.taker)]
         yield from self._check_order(line)
-        yield from self._check_turns(line, change.taker, offset)
+        if change.only_hints:
+            # It follows a look around that found room nowhere: nobody else had a turn to lose.
+            self.known.passed.clear()
+        else:
+            yield from self._check_turns(line, change.taker, offset)
         for key in self.admitted:
             self.known.admitted.append(Admitted(self.after[key].partition, self.batch.now - offset, offset))
             yield from self._check_rate("rate", None)
