@@ -111,6 +111,8 @@ def test_the_slots_of_a_calendar_are_shown_without_a_database(bare: Command) -> 
     zurich = ("--cron", "30 2 * * 1-5", "--time-zone", "Europe/Zurich", "--exclude", "* * 25 12 *")
     slots = bare("schedule", "next", *zurich, "--next", "3", "--json").json
     assert [slot[13:] for slot in slots] == [":30:00+00:00"] * 3
+    said = bare("schedule", "next", *zurich).out
+    assert said.count(" 02:30 in Europe/Zurich\n") == 10
     assert bare("schedule", "next", "--every", "1h").out.count("Z (in ") == 10
     assert bare("schedule", "next", "--cron", "0 0 30 2 *").out == "it has no slot to come\n"
 

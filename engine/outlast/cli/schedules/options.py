@@ -83,6 +83,11 @@ class GivenCalendar:
         """Whether nothing was given."""
         return not self._given
 
+    @property
+    def time_zone(self) -> str:
+        """The time zone of the cron texts."""
+        return str(self._given.get("time_zone", "UTC"))
+
     def fields(self, now: datetime) -> dict[str, Any]:
         """Return what was given, as :class:`Schedule` names it. An empty text takes away what need not be there.
 
@@ -124,7 +129,7 @@ class GivenCalendar:
         return specs
 
     def _cron(self, text: str) -> Cron:
-        return Cron(text, self._given.get("time_zone", "UTC"))
+        return Cron(text, self.time_zone)
 
 
 def with_calendar(command: Callable[..., None]) -> Callable[..., None]:

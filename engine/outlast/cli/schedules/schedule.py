@@ -15,13 +15,13 @@ from outlast.cli.common.output import document, show
 from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_start_options
 from outlast.cli.common.user_code import schedules_of
 from outlast.cli.schedules.options import GivenCalendar, with_calendar, with_schedule
-from outlast.cli.schedules.showing import show_description, show_table
+from outlast.cli.schedules.showing import show_description, show_table, slot_words
 from outlast.client.client import Client
 from outlast.client.schedules.handle import ScheduleHandle
 from outlast.client.schedules.schedules import slots_of
 from outlast.client.schedules.views import ScheduleDescription
 from outlast.text.parsing import moment
-from outlast.text.wording import at, counted
+from outlast.text.wording import counted
 from outlast_schedules.changes import AppliedSchedules
 from outlast_schedules.specs.calendar import Calendar
 from outlast_workflow.environment import SystemClock
@@ -216,14 +216,15 @@ def next_(
         # This needs no database.
         now = to_datetime(SystemClock().now())
         fields = when.fields(now)
-        _show_slots(slots_of(Calendar(fields.pop("spec", ()), **fields), now, next), now, json=json)
+        slots = slots_of(Calendar(fields.pop("spec", ()), **fields), now, next)
+        _show_slots(slots, now, when.time_zone, json=json)
         return
     handle_id = schedule_id
 
     async def work(client: Client) -> None:
         found = await client.schedules.handle(handle_id).describe(next=next)
         why = ": it is paused" if found.paused else ""
-        _show_slots(found.next_slots, _now(client), why, json=json)
+        _show_slots(found.next_slots, _now(client), found.time_zone, why, json=json)
 
     with_client(url, work)
 
@@ -314,12 +315,14 @@ def _now(client: Client) -> datetime:
     return to_datetime(client.runtime.environment.clock.now())
 
 
-def _show_slots(slots: Sequence[datetime], now: datetime, why_none: str = "", *, json: bool) -> None:
+def _show_slots(
+    slots: Sequence[datetime], now: datetime, time_zone: str, why_none: str = "", *, json: bool
+) -> None:
     if json:
         document([slot.isoformat() for slot in slots])
         return
     for slot in slots:
-        show(at(slot, now))
+        show(slot_words(slot, now, time_zone))
     if not slots:
         show(f"it has no slot to come{why_none}")
 

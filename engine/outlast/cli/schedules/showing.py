@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import orjson
 from rich.text import Text
@@ -74,7 +75,7 @@ def show_description(found: ScheduleDescription, now: datetime) -> None:
         "runs left": "" if found.remaining_runs is None else f"{found.remaining_runs} of {found.max_runs}",
         "done": f"{found.started:,} started, {found.skipped:,} skipped, {found.missed:,} missed",
         "waiting": ", ".join(clock(slot) for slot in found.buffered),
-        "next": _INDENT.join(at(slot, now) for slot in found.next_slots),
+        "next": _INDENT.join(slot_words(slot, now, found.time_zone) for slot in found.next_slots),
         "last": _INDENT.join(
             f"{clock(one.slot) if one.slot is not None else clock(one.at)} {one.outcome}"
             + (f": {one.workflow_id}" if one.workflow_id is not None else "")
@@ -84,6 +85,20 @@ def show_description(found: ScheduleDescription, now: datetime) -> None:
     for name, text in lines.items():
         if text:
             show(f"{name + ':':<12}{text}")
+
+
+def slot_words(slot: datetime, now: datetime, time_zone: str) -> str:
+    """Return a slot in UTC, its distance from now, and the wall time that its cron text means.
+
+    Args:
+        slot: The slot.
+        now: The time.
+        time_zone: The zone of the cron texts.
+    """
+    words = at(slot, now)
+    if time_zone == "UTC":
+        return words
+    return f"{words}, {slot.astimezone(ZoneInfo(time_zone)):%a %d %b %H:%M} in {time_zone}"
 
 
 def _state(found: ScheduleDescription) -> Text:
