@@ -107,7 +107,7 @@ async def give_up(seconds: float) -> str:
 
 @workflow.defn
 async def call_and_sleep() -> list[str]:
-    calls = [workflow.start_activity(charge, f"a{n}", 1.0, partition_key="t") for n in range(2)]
+    calls = [workflow.start_activity(charge, name, 1.0, partition_key="t") for name in ("a0", "a1")]
     await asyncio.sleep(1)
     return [await one for one in calls]
 
@@ -520,4 +520,4 @@ def test_options_name_a_queue_and_a_partition_of_it() -> None:
     with pytest.raises(InvalidOptionError):
         ActivityOptions(queue="outlast.own")
     with pytest.raises(InvalidOptionError, match="it is called partition_key here"):
-        activity.defn(queue_partition_key="t")  # type: ignore[call-overload]
+        activity.defn(queue_partition_key="t")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
