@@ -5,13 +5,14 @@ Each run is in one of three places: in line, delayed, or holding a slot. What it
 
 from __future__ import annotations
 
+import copy
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from outlast import Client, RetentionPolicy, StartOptions, workflow
+from outlast import Client, RetentionPolicy, StartOptions, activity, workflow
 from outlast.errors import (
     DeleteRefusedError,
     InvalidHistoryError,
@@ -191,3 +192,38 @@ async def test_a_chain_that_continued_in_its_slot_is_exported_imported_and_reset
         assert (imported.workflows, imported.runs) == (1, 2)
         assert await other.client.handle("w").result() == "q"
         assert await other.client.count(queue="q") == 2
+
+
+@activity.defn(start_to_close_timeout=10)
+async def nothing() -> None: ...
+
+
+@workflow.defn
+async def one_call() -> None:
+    await nothing.with_options(priority=3)()
+
+
+async def test_an_import_refuses_what_no_line_can_hold(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=[one_call], activities=[nothing], seed=0) as env:
+        await env.client.queues.define("q")
+        await (await env.client.start(one_call, id="w", options=queued())).result()
+        (document,) = [one async for one in env.client.export_histories(workflow_id="w")]
+    wrong = {
+        "priority": (-1, 10, 42),
+        "queue": ("", "a\nb", "outlast_x", "x" * 201),
+        "partition_key": ("a\x1fb", "x" * 201),
+    }
+    scheduled = next(
+        place for place, one in enumerate(document["events"]) if one["type"] == "ActivityScheduled"
+    )
+    async with in_memory(workflows=[one_call], activities=[nothing], seed=1) as other:
+        for column, values in wrong.items():
+            for value in values:
+                for place in (0, scheduled):
+                    spoilt = copy.deepcopy(document)
+                    spoilt["events"][place]["payload"][column] = value
+                    if place == 0:
+                        spoilt["run"][column] = value
+                    with pytest.raises(InvalidHistoryError, match=rf"\.{column}: "):
+                        await other.client.import_histories([spoilt])
+        await other.client.import_histories([document])

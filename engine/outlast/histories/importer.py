@@ -8,7 +8,7 @@ the id is not in use.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -23,11 +23,23 @@ from outlast_store.reads.runs import find_known_workflows, find_runs
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryError
-from outlast_workflow.history.events import REGISTRY, ActivityTimedOut, Event, WorkflowStarted, from_json
+from outlast_workflow.history.events import (
+    REGISTRY,
+    ActivityScheduled,
+    ActivityTimedOut,
+    Event,
+    WorkflowStarted,
+    from_json,
+)
 from outlast_workflow.history.transitions import STATUS_AFTER, check_history
 from outlast_workflow.options.progress import progress_json
 from outlast_workflow.options.search_attributes import checked_attributes, from_document
-from outlast_workflow.options.validation import validate_workflow_id
+from outlast_workflow.options.validation import (
+    priority,
+    validate_partition_key,
+    validate_queue,
+    validate_workflow_id,
+)
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES
 from outlast_workflow.primitives.times import from_iso
 
@@ -127,10 +139,11 @@ def check_run(found: PortableRun, place: str) -> None:
         InvalidHistoryError: The run is open, its history is invalid, or a row disagrees with it.
     """
     run, events = found.run, _events(found, place)
-    try:
-        _ = validate_workflow_id(run["workflow_id"])
-    except InvalidOptionError as error:
-        raise InvalidHistoryError(f"run.workflow_id: {error.message}", place=place) from None
+    _check_values("run", run, place)
+    for seq, event in enumerate(events, 1):
+        if isinstance(event, ActivityScheduled):
+            values = {name: getattr(event, name, None) for name in _CHECKED}
+            _check_values(f"the payload of event {seq}", values, place)
     problems = check_history(events)
     if problems:
         raise InvalidHistoryError(
@@ -167,6 +180,26 @@ _ATTRIBUTES: Final = {
     "SearchAttributesUpserted": "attributes",
 }
 """The fields of events that hold search attributes: a reset writes them to the index again."""
+
+
+_CHECKED: Final[dict[str, Callable[[Any], object]]] = {
+    "workflow_id": validate_workflow_id,
+    "priority": priority,
+    "queue": validate_queue,
+    # A run of a queue without a key has the empty one.
+    "partition_key": lambda key: key == "" or validate_partition_key(key),
+}
+"""What a reset would have stand in line: no reader of lines and queues expects anything else there."""
+
+
+def _check_values(what: str, values: Mapping[str, Any], place: str) -> None:
+    for name, check in _CHECKED.items():
+        if values.get(name) is None:
+            continue
+        try:
+            check(values[name])
+        except InvalidOptionError as error:
+            raise InvalidHistoryError(f"{what}.{name}: {error.message}", place=place) from None
 
 
 def _check_attributes(what: str, document: Any, place: str) -> None:
