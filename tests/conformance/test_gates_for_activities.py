@@ -201,6 +201,18 @@ async def test_a_retry_joins_the_line_again_when_it_is_due_and_is_charged_again(
     assert ids(await journal.apply(admit())) == [1]
 
 
+async def test_what_fails_in_the_batch_that_admitted_it_is_not_admitted_again(journal: Journal) -> None:
+    await write_queue(journal)
+    run = await call_all(journal, [call(1, options=LATER)])
+    found = await asyncio.gather(
+        journal.apply(admit()),
+        journal.apply(EndAttempt(run.run_id, 1, 1, FAILED)),
+        journal.apply(admit("two")),
+    )
+    assert ids(found[0]) == [1]
+    assert found[2].count == 0
+
+
 @pytest.mark.parametrize("end", [RESCUED, HANDED_BACK], ids=["rescued", "handed back"])
 async def test_what_its_worker_lost_stands_in_line_again(journal: Journal, end: AttemptEnd) -> None:
     await write_queue(journal, concurrency=1)

@@ -269,9 +269,10 @@ class ActivityDispatcher:
 
     def _offer_slots(self) -> None:
         """Offer free slots to pending activities and to queues, in turns, then to runs."""
-        on_slots, self.on_slots = self.on_slots, None
+        on_slots = self.on_slots if self.runner.free > 0 else None
         queues_first = self._queues_first
         if on_slots is not None:
+            self.on_slots = None
             self._queues_first = not queues_first
             if queues_first:
                 on_slots()

@@ -140,8 +140,6 @@ class Admitter:
         assert row.queue is not None
         if row.status == ActivityStatus.PENDING:
             self._line(row.queue).has_activities = True
-            if row.available_at > self._runtime.environment.clock.now():
-                self._ready_queue.call_at(row.available_at, partial(self.news, row.queue))
         # A deferred attempt has left its worker.
         if row.status != ActivityStatus.RUNNING or row.claimed_by is None:
             self.news(row.queue, row.partition_key or "")
