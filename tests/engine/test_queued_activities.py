@@ -415,6 +415,19 @@ async def test_what_a_closed_run_has_left_leaves_the_line(in_memory: MakeEnviron
         await env.client.queues.delete("q")
 
 
+async def test_deleted_workflows_leave_nothing_in_their_queue(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS, activities=ACTIVITIES) as env:
+        await queue(env, paused_at=1)
+        for place in range(3):
+            handle = await env.client.start(call, "a", 2, 1.0, id=f"w{place}")
+            await env.sleep(1)
+            await handle.terminate()
+        outcomes = [outcome.done async for outcome in env.client.bulk(open=False).delete()]
+        assert outcomes == [True] * 3
+        assert await all_rows(env.client) == []
+        await env.client.queues.delete("q")
+
+
 async def test_the_next_run_leaves_the_calls_of_the_one_before(engine: MakeEnvironment) -> None:
     async with engine(workflows=WORKFLOWS, activities=ACTIVITIES) as env:
         await queue(env, paused_at=1)
