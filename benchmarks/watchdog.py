@@ -1,9 +1,9 @@
 """How well deadlines are kept: ``python benchmarks/watchdog.py``.
 
-Idle passes by the number of open deadlines, enforcements per second, lateness with a live worker, and 2,000 workflow
-timeouts compared with a peer (``--with-dbos`` installs DBOS into an environment of its own, and removes it).
-Everything that was enforced is counted and checked. The exit code is 1 if a figure is wrong; it never is for being
-slow.
+Idle passes by the number of open deadlines and of schedules, enforcements per second, lateness with a live worker and
+of schedules that several watchdogs fire, and 2,000 workflow timeouts compared with a peer (``--with-dbos`` installs
+DBOS into an environment of its own, and removes it). Everything that was enforced is counted and checked. The exit code
+is 1 if a figure is wrong; it never is for being slow.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from benchmarks.report import RESULTS, machine
 from benchmarks.watchdog_due import KINDS
 from benchmarks.watchdog_idle import fill, open_deadlines
 from benchmarks.watchdog_lateness import SPREAD_S
+from benchmarks.watchdog_schedules import fill as fill_schedules
 
 IDLE_TARGET_MS = 5.0
 RATE_TARGET = 5000
@@ -52,11 +53,15 @@ class Sizes:
     lead_s: float = 25.0
     peer: int = 2_000
     peer_lead_s: float = 30.0
+    schedules: int = 100_000
+    firing: tuple[int, int, int, int] = (8, 100, 60, 2)
+    """Watchdogs, schedules of every second, seconds, and watchdogs that are killed."""
 
 
 QUICK = Sizes(
-    idle=(1_000, 10_000), due=1_000, rounds=1, timers=500, activities=100, lead_s=4, peer=100, peer_lead_s=5
-)
+    idle=(1_000, 10_000), due=1_000, rounds=1, timers=500, activities=100, lead_s=4, peer=100, peer_lead_s=5,
+    schedules=1_000, firing=(2, 10, 6, 1),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -148,6 +153,40 @@ def live(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[st
     return rows
 
 
+def schedules(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+    """Measure passes over schedules of which none is due, and how late several watchdogs fire those of every second."""
+    say(f"{backend}: {sizes.schedules:,} schedules")
+    with databases.fresh(backend) as url:
+        fill_schedules(url, sizes.schedules)
+        idle = measured("benchmarks.watchdog_idle", url)
+    watchdogs, number, seconds, killed = sizes.firing
+    say(f"{backend}: {watchdogs} watchdogs, {number} schedules of every second")
+    with databases.fresh(backend) as url:
+        found = measured("benchmarks.watchdog_schedules", url, *sizes.firing)
+    text = f"{idle['median_ms']:.2f} ms median, {idle['p99_ms']:.2f} ms p99"
+    fired = f"all {found['fires']:,} once; late by {_late(found['late_ms'])}"
+    if found["recovering_ms"]:
+        fired += f"; after a kill by {_late(found['recovering_ms'])}"
+    return [
+        Row(
+            backend,
+            f"idle pass over {sizes.schedules:,} schedules",
+            {"schedules": sizes.schedules, **idle},
+            text,
+            f"≤ {IDLE_TARGET_MS:g} ms",
+            idle["median_ms"] <= IDLE_TARGET_MS,
+        ),
+        Row(
+            backend,
+            f"{number} schedules of every second, {seconds} s, {watchdogs} watchdogs, {killed} killed",
+            found,
+            fired,
+            f"p99 ≤ {LATE_TARGET_MS:g} ms",
+            found["late_ms"]["p99"] <= LATE_TARGET_MS,
+        ),
+    ]
+
+
 def peer(
     databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None], interpreter: str | None
 ) -> list[Row]:
@@ -195,6 +234,7 @@ PARTS: dict[str, Callable[[Databases, Backend, Sizes, Callable[[str], None]], li
     "idle": idle,
     "due": due,
     "live": live,
+    "schedules": schedules,
 }
 
 

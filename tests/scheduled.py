@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from outlast import Every
+from outlast_schedules.specs.calendar import Calendar
+from outlast_store.schema.rows import ScheduleRow
 
 ON_TIME_US = 60_000_000
 """How late a slot may be found that is fired whatever the catch-up policy says."""
+DAY_US = 86_400_000_000
 REPLACING = ("cancel_other", "terminate_other")
 ROOM = {"buffer_one": 1, "buffer_all": 1_000}
 
@@ -209,3 +215,30 @@ class Model:
     def go_by(self, **policy: object) -> None:
         """Give it other policies."""
         self.policy = replace(self.policy, **policy)  # type: ignore[arg-type]
+
+
+def a_row(schedule_id: str = "a", period: int = 10_000_000, **values: Any) -> ScheduleRow:
+    """A schedule that was never written."""
+    given: dict[str, Any] = dict.fromkeys(ScheduleRow.__annotations__)
+    given.update(
+        schedule_id=schedule_id,
+        version=1,
+        workflow_type="Order",
+        task_queue="default",
+        input="[]",
+        action="{}",
+        spec=Calendar(Every(period // 1_000_000)).to_json(),
+        overlap="skip",
+        catch_up="latest",
+        catch_up_window=DAY_US,
+        pause_on_failure=False,
+        started=0,
+        skipped=0,
+        missed=0,
+        decided_until=0,
+        created_at=0,
+        updated_at=0,
+    )
+    given.update(values)
+    given["remaining_runs"] = given["max_runs"]
+    return ScheduleRow(**given)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from sqlalchemy import Connection
-from tests.scheduled import Look, Model, Policy
+from tests.scheduled import DAY_US, Look, Model, Policy, a_row
 from tests.watchdog.stage import SECOND, Stage
 
 from outlast import Every
@@ -47,35 +47,8 @@ NAMES = ("a", "b")
 OVERLAPS = tuple(overlap.value for overlap in Overlap)
 CATCH_UPS = ("latest", "all", "none")
 PERIODS = (10 * SECOND, 20 * SECOND, 60 * SECOND)
-WINDOWS = (90 * SECOND, 86_400 * SECOND)
+WINDOWS = (90 * SECOND, DAY_US)
 LIMITS = (None, None, 2, 5)
-
-
-def a_row(schedule_id: str = "a", period: int = 10 * SECOND, **values: Any) -> ScheduleRow:
-    """A schedule that was never written."""
-    given: dict[str, Any] = dict.fromkeys(ScheduleRow.__annotations__)
-    given.update(
-        schedule_id=schedule_id,
-        version=1,
-        workflow_type="Order",
-        task_queue="default",
-        input="[]",
-        action="{}",
-        spec=Calendar(Every(period // SECOND)).to_json(),
-        overlap="skip",
-        catch_up="latest",
-        catch_up_window=WINDOWS[1],
-        pause_on_failure=False,
-        started=0,
-        skipped=0,
-        missed=0,
-        decided_until=0,
-        created_at=0,
-        updated_at=0,
-    )
-    given.update(values)
-    given["remaining_runs"] = given["max_runs"]
-    return ScheduleRow(**given)
 
 
 def stored(stage: Stage, schedule_id: str = "a") -> ScheduleRow | None:

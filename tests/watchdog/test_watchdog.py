@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from tests.scheduled import a_row
 from tests.watchdog.stage import FAILURE, POLICY, SECOND, Stage, StillClock
 
 from outlast.testing.clock import VirtualClock, VirtualLoop
 from outlast.watchdog import TaskWatchdog, WatchdogReport
 from outlast_runs.deadlines import EnforceRunDeadline
+from outlast_schedules.changes import CreateSchedule
+from outlast_schedules.firing import FireSchedule
+from outlast_store.reads.schedules import find_schedule
 from outlast_watchdog import passes
 from outlast_watchdog.enforcement import EnforceActivityDeadline, FireTimers
 from outlast_workflow.environment import SystemClock
@@ -423,3 +429,40 @@ async def test_a_refusal_names_what_it_refuses(memory_stage: Stage) -> None:
         await stage.apply(FireTimers(run_id, [timer_id]))
     assert caught.value.reason == "closed_run"
     await stage.wipe()
+
+
+# --- several watchdogs, one schedule --------------------------------------------------------------------------------
+
+
+def test_who_comes_second_to_a_schedule_leaves_the_next_slots_to_the_first(tmp_path: Path) -> None:
+    tried: list[int] = []
+    right = FireSchedule.apply
+
+    def noted(self: FireSchedule, batch: Any) -> Any:
+        tried.append(batch.now)
+        return right(self, batch)
+
+    async def play() -> None:
+        clock, url = VirtualClock(), f"sqlite:///{tmp_path / 'shared.db'}"
+        stages = [await Stage.open(url, clock, seed=seed) for seed in (1, 2)]
+        watchdogs = [TaskWatchdog(stage, interval=1000, lease_duration=10_000) for stage in stages]
+        await stages[0].apply(CreateSchedule(a_row(overlap="allow_all")))
+        for watchdog in watchdogs:
+            watchdog.start()
+        with patch.object(FireSchedule, "apply", noted):
+            await asyncio.sleep(51)
+        assert len(tried) == 6, "both try to fire the first slot, and one of them the others"
+        [ahead] = [watchdog for watchdog in watchdogs if not watchdog._second]
+        # The other goes on where the first one stops.
+        await ahead.stop()
+        await asyncio.sleep(20)
+        row = stages[0].runtime.read_now(find_schedule, "a")
+        assert row is not None
+        assert row.started == 7
+        assert not any(watchdog._second for watchdog in watchdogs)
+        for stage, watchdog in zip(stages, watchdogs, strict=True):
+            await watchdog.stop()
+            await stage.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(play())

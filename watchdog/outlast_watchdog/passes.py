@@ -195,6 +195,8 @@ class Pass:
         self._ended_for = ended_for
         self._aside: Counter[str] = Counter()
         self._runs_ended = False
+        self.came_first: bool | None = None
+        """Whether it has fired a schedule; ``False`` if others came first each time, ``None`` if none was due."""
 
     async def run(self) -> WatchdogReport:
         """Do everything that is due, and return what was done.
@@ -312,10 +314,12 @@ class Pass:
             changes.append(FireSchedule(row.row, due, row.latest_run_id, environment))
         for change, outcome in zip(changes, await self._apply(changes), strict=True):
             schedule_id = change.row.schedule_id
-            if self._set_aside("schedules", outcome, schedule_id=schedule_id) or not isinstance(
-                outcome, FiredSlots
-            ):
+            if self._set_aside("schedules", outcome, schedule_id=schedule_id):
                 continue
+            if not isinstance(outcome, FiredSlots):
+                self.came_first = self.came_first or False
+                continue
+            self.came_first = True
             handled += 1
             late = [
                 lateness

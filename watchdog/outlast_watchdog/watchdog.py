@@ -45,6 +45,8 @@ SLEEP_AFTER_WORK_S: Final = 0.005
 """The pause after a pass that did something, so that one commit takes everything that becomes due meanwhile."""
 MOST_AHEAD_S: Final = 0.05
 CLOCK_JUMP_S: Final = 1.0
+STEP_BACK_US: Final = 20_000
+"""How long a watchdog leaves due schedules to those who came first the last time: so long, or half as long again."""
 BATCHES_A_TURN: Final = 4
 
 
@@ -107,6 +109,8 @@ class TaskWatchdog:
         self._shortest_s = SHORTEST_SLEEP_S
         self._ahead = 0
         """How long the last pass took, if it did anything, in microseconds: the next one reads so far ahead."""
+        self._second = False
+        """Whether others came first when it last had a schedule to fire."""
         self._asleep = False
         self._woken = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -158,6 +162,8 @@ class TaskWatchdog:
                 self._connected_since = None
                 self._metrics.failed(self._clock.monotonic() - began)
                 raise
+            if one.came_first is not None:
+                self._second = not one.came_first
             self._connected_at = self._clock.monotonic()
             if self._connected_since is None:
                 self._connected_since = began
@@ -243,14 +249,24 @@ class TaskWatchdog:
                 # A skipped pass has read nothing, so what was known before still counts.
                 if report.skipped:
                     self._nearest = min(self._nearest, before)
-                if report.next_deadline_at is not None and report.next_deadline_at < self._nearest:
-                    self._nearest = report.next_deadline_at
+                if report.next_deadline_at is not None:
+                    self._nearest = min(self._nearest, report.next_deadline_at + self._step_back_us())
                 self._shortest_s = SLEEP_AFTER_WORK_S if report.counts else SHORTEST_SLEEP_S
                 if report.reached_limit:
                     self._woken.set()
                     await asyncio.sleep(0)
                 else:
                     self._sleep()
+
+    def _step_back_us(self) -> int:
+        """Return how long it waits past a deadline that it has read of: not at all unless others come first.
+
+        Where several watch, all wake for the same schedule, one fires it and the others have worked in vain. Whoever
+        comes second leaves the next ones to the first, and takes them over as soon as that does not fire them.
+        """
+        if not self._second:
+            return 0
+        return round(STEP_BACK_US * (1 + self._runtime.environment.random.random() / 2))
 
     def _sleep(self) -> None:
         """Sleep until the nearest deadline; should the periodic wake fail, one and a half intervals at most."""

@@ -68,17 +68,23 @@ def _check_counts(row: ScheduleRow, calendar: Calendar) -> Iterator[str]:
     # What a user, or a pause, has changed meanwhile may have passed over slots.
     if row.updated_at != row.created_at or row.failed_run_id is not None:
         return
-    slots = 0
-    for slot in islice(calendar.slots(row.created_at), MOST_COUNTED):
-        if slot > row.decided_until:
-            break
-        slots += 1
-    else:
-        if slots == MOST_COUNTED:
-            return
+    slots = sum(1 for _ in islice(_slots(calendar, row.created_at, row.decided_until), MOST_COUNTED))
+    if slots == MOST_COUNTED:
+        return
     decided = (row.started, row.skipped, row.missed, len(_waiting(row)))
     if sum(decided) != slots:
         yield f"has decided {slots} slots; started, skipped, missed and waiting are {decided}"
+
+
+def _slots(calendar: Calendar, after: int, until: int) -> Iterator[int]:
+    """Yield the slots after an instant and up to another, however many are excluded between them."""
+    slot, on_from = calendar.search(after)
+    while on_from is not None or (slot is not None and slot <= until):
+        if slot is not None:
+            yield slot
+        elif on_from is not None and on_from > until:
+            return
+        slot, on_from = calendar.search(slot if slot is not None else (on_from or 0) - 1)
 
 
 def _check_limit(row: ScheduleRow) -> Iterator[str]:
