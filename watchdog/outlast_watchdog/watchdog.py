@@ -249,8 +249,11 @@ class TaskWatchdog:
                 # A skipped pass has read nothing, so what was known before still counts.
                 if report.skipped:
                     self._nearest = min(self._nearest, before)
-                if report.next_deadline_at is not None:
-                    self._nearest = min(self._nearest, report.next_deadline_at + self._step_back_us())
+                at = report.next_deadline_at
+                if at is not None and self._second:
+                    at += self._step_back_us()
+                if at is not None and at < self._nearest:
+                    self._nearest = at
                 self._shortest_s = SLEEP_AFTER_WORK_S if report.counts else SHORTEST_SLEEP_S
                 if report.reached_limit:
                     self._woken.set()
@@ -259,13 +262,11 @@ class TaskWatchdog:
                     self._sleep()
 
     def _step_back_us(self) -> int:
-        """Return how long it waits past a deadline that it has read of: not at all unless others come first.
+        """Return how long it waits past a deadline that it has read of, where others come first.
 
         Where several watch, all wake for the same schedule, one fires it and the others have worked in vain. Whoever
         comes second leaves the next ones to the first, and takes them over as soon as that does not fire them.
         """
-        if not self._second:
-            return 0
         return round(STEP_BACK_US * (1 + self._runtime.environment.random.random() / 2))
 
     def _sleep(self) -> None:
