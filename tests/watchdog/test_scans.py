@@ -53,7 +53,7 @@ NUMBERS = {
 PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
     (
         due.LOW_ENDS,
-        (START,),
+        (START, START, START),
         (
             "ix_runs_deadline",
             "ix_activities_deadline",

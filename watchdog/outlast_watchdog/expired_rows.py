@@ -15,7 +15,7 @@ MOST_AT_ONCE: Final = 500
 
 
 class ExpiredRows:
-    """Looks for them once a minute; :mod:`outlast_store.transitions.expired_rows` says when they go."""
+    """Deletes them, once a minute at most; :mod:`outlast_store.transitions.expired_rows` says when they go."""
 
     def __init__(self, runtime: WatchedRuntime) -> None:
         self._runtime = runtime

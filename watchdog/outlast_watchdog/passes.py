@@ -197,6 +197,8 @@ class Pass:
         self._runs_ended = False
         self.came_first: bool | None = None
         """Whether it has fired a schedule; ``False`` if others came first each time, ``None`` if none was due."""
+        self.expired = False
+        """Whether it has seen rows that count for nothing any more."""
 
     async def run(self) -> WatchdogReport:
         """Do everything that is due, and return what was done.
@@ -208,6 +210,7 @@ class Pass:
         first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
         found = await runtime.read(scans.scan, now, self._until, first)
         peek = found.peek
+        self.expired = peek.expired
         steps: list[Coroutine[Any, Any, object]] = []
         if found.runs is not None:
             steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))

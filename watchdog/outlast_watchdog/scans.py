@@ -31,6 +31,7 @@ class Peek:
     leases_ahead: bool
     lost_owners: bool
     lost_claimers: bool
+    expired: bool
 
     @property
     def nearest_deadline(self) -> int | None:
@@ -118,11 +119,19 @@ def _least(*instants: int | None) -> int | None:
 
 def peek(connection: Connection, now: int) -> Peek:
     """Return whether anything is due, and when the next thing is."""
-    runs, activities, timers, schedules, cascades, leases, ahead, owners, claimers = due.read_low_ends(
-        connection, now
-    )
+    *instants, leases_ahead, lost_owners, lost_claimers, expired = due.read_low_ends(connection, now)
+    runs, activities, timers, schedules, close_policies, leases = instants
     return Peek(
-        runs, activities, timers, schedules, cascades, leases, bool(ahead), bool(owners), bool(claimers)
+        runs,
+        activities,
+        timers,
+        schedules,
+        close_policies,
+        leases,
+        leases_ahead=bool(leases_ahead),
+        lost_owners=bool(lost_owners),
+        lost_claimers=bool(lost_claimers),
+        expired=bool(expired),
     )
 
 

@@ -155,7 +155,8 @@ class TaskWatchdog:
             try:
                 report = await one.run()
                 await self._dead_journals.forget(began)
-                await self._expired_rows.forget(began)
+                if one.expired:
+                    await self._expired_rows.forget(began)
                 if self._metrics.wants_open(self._runtime):
                     self._metrics.sampled(self._runtime, await self._runtime.read(count_open))
             except StoreError:

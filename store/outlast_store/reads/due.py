@@ -18,6 +18,8 @@ BEGINNING: Final = -1
 MOST_COUNTED: Final = 10_000
 CLOCKS_DIFFER_BY_US: Final = 1_000_000
 """By how much the clocks of two processes may differ without a clock having been set."""
+EXPIRED_FOR_US: Final = 60_000_000
+"""How long rows that have expired are left, because the clocks of processes differ."""
 
 # Distinct ids by leaps through the index, one seek each: the cost follows the number of workers, not of rows.
 LOST_OWNERS = """
@@ -50,7 +52,9 @@ LOW_ENDS = f"""
         (SELECT MIN(lease_expires_at) FROM workers),
         EXISTS (SELECT 1 FROM workers WHERE lease_expires_at - lease_duration > ?),
         EXISTS ({LOST_OWNERS}),
-        EXISTS ({LOST_CLAIMERS})"""
+        EXISTS ({LOST_CLAIMERS}),
+        EXISTS (SELECT 1 FROM workflow_requests WHERE expires_at <= ?)
+            OR EXISTS (SELECT 1 FROM queue_partitions WHERE expires_at <= ?)"""
 
 NEXT_DEADLINES = """
     SELECT
@@ -116,12 +120,13 @@ OPEN = {
 
 
 def read_low_ends(connection: Connection, now: int) -> Values:
-    """Return the earliest instant of each kind, ``None`` where there is none, and whether owners or claimers are lost.
+    """Return the earliest instant of each kind, ``None`` where there is none, and what else there is to do.
 
     In order: run deadlines, activity deadlines, timers, schedules, close policies, leases, whether a lease ends further
-    ahead than it lasts, lost owners, lost claimers.
+    ahead than it lasts, lost owners, lost claimers, rows that have expired a minute ago.
     """
-    return fetch(connection, LOW_ENDS, (now + CLOCKS_DIFFER_BY_US,))[0]
+    expired = now - EXPIRED_FOR_US
+    return fetch(connection, LOW_ENDS, (now + CLOCKS_DIFFER_BY_US, expired, expired))[0]
 
 
 def read_next_deadlines(connection: Connection, after: int) -> Values:

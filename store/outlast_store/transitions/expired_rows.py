@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import BaseChange, Batch
-
-LEFT_FOR_US: Final = 60_000_000
+from outlast_store.reads.due import EXPIRED_FOR_US
 
 Partition = tuple[str, str]
 """A queue and a partition of it."""
@@ -42,7 +41,7 @@ def find_expired(connection: Connection, now: int, limit: int) -> Expired:
         now: Microseconds since the epoch.
         limit: How many of each kind.
     """
-    before = now - LEFT_FOR_US
+    before = now - EXPIRED_FOR_US
     text = "SELECT count(*) FROM (SELECT 1 FROM workflow_requests WHERE expires_at <= ? LIMIT ?) AS found"
     queries = fetch(connection, text, (before, limit))[0][0]
     text = (
@@ -68,7 +67,7 @@ class ForgetQueries(BaseChange):
             f"DELETE FROM workflow_requests WHERE ({key}) IN "
             f"(SELECT {key} FROM workflow_requests WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
         )
-        return batch.execute(text, (batch.now - LEFT_FOR_US, self.limit))
+        return batch.execute(text, (batch.now - EXPIRED_FOR_US, self.limit))
 
 
 class ForgetRateLogs(BaseChange):
@@ -91,4 +90,4 @@ class ForgetRateLogs(BaseChange):
             "DELETE FROM queue_partitions WHERE expires_at <= ? AND (queue, partition_key) IN "
             f"(VALUES {', '.join(['(?, ?)'] * len(ours))})"
         )
-        return batch.execute(text, (batch.now - LEFT_FOR_US, *chain.from_iterable(ours)))
+        return batch.execute(text, (batch.now - EXPIRED_FOR_US, *chain.from_iterable(ours)))
