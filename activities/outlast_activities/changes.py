@@ -164,8 +164,8 @@ class ClaimLocalActivities(ClaimActivities):
     def _takes(self, run: RunRow | None) -> bool:
         if run is None or not run.is_open:
             return False
-        # A queue limits what a worker holds, so only an admission gives a run with a slot its owner.
-        free = run.owner_id is None and run.slot_queue is None and run.workflow_type in self.workflow_types
+        # A queue limits what a worker holds, so only an admission gives one of its runs an owner.
+        free = run.owner_id is None and run.queue is None and run.workflow_type in self.workflow_types
         return free or run.owner_id == self.worker_id
 
     def _waiting(self, batch: Batch) -> list[ActivityKey]:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from tests.engine.conftest import MakeEnvironment
 from tests.queued import write_queue
 
-from outlast import Client, Queue, StartOptions, WorkflowHandle, workflow
+from outlast import Client, Queue, StartOptions, WorkflowHandle, activity, workflow
 from outlast.errors import (
     ApplicationError,
     ChildWorkflowError,
@@ -98,7 +98,19 @@ class Listener:
         self.heard.append(word)
 
 
-WORKFLOWS = [Nap, Remaining, Again, Parent, Delayed, Listener]
+@activity.defn(start_to_close_timeout=10)
+async def near() -> int:
+    return activity.info().attempt
+
+
+@workflow.defn
+class Near:
+    @workflow.run
+    async def run(self) -> int:
+        return await workflow.execute_local_activity(near)
+
+
+WORKFLOWS = [Near, Nap, Remaining, Again, Parent, Delayed, Listener]
 
 
 async def queue(env: TestEnvironment, name: str = "q", **limits: int | None) -> None:
@@ -401,6 +413,23 @@ async def test_a_reset_of_a_closed_run_joins_the_end_of_the_line(engine: MakeEnv
         assert reset_run.closed_at is not None
         assert reset_run.closed_at >= closed.closed_at
         assert (await row_of(env.client, fresh)).run_timeout == 30_000_000
+
+
+async def test_a_local_activity_of_a_run_in_line_waits_for_its_admission(engine: MakeEnvironment) -> None:
+    """Whoever ran it would own the run, which nobody has admitted."""
+    async with engine(workflows=WORKFLOWS, activities=[near]) as env:
+        await queue(env, concurrency=1)
+        again = await env.client.start(Near.run, id="again", options=options())
+        await again.result()
+        first = await nap(env.client, "first", 5)
+        await env.sleep(1)
+        scheduled = [event.seq async for event in again.history() if event.type == "ActivityScheduled"]
+        fresh = await again.reset(scheduled[0])
+        await env.sleep(2)
+        row = await row_of(env.client, fresh)
+        assert (row.status, row.owner_id, row.slot_queue) == ("queued", None, None)
+        await first.result()
+        assert await fresh.result() == 1
 
 
 async def test_a_cancelled_run_that_had_begun_hears_of_it_when_it_is_admitted(

@@ -152,7 +152,7 @@ def _claimable_locally(queues: int, types: int, workflow_types: int) -> str:
         "FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
         f"WHERE a.status = 'pending' AND a.queue IS NULL AND a.task_queue IN ({marks(range(queues))}) "
         f"AND a.activity_type IN ({marks(range(types))}) AND {_has_time('a.')} "
-        "AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.slot_queue IS NULL "
+        "AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.queue IS NULL "
         f"AND r.workflow_type IN ({marks(range(workflow_types))})))"
     )
 

@@ -5,8 +5,8 @@ transaction that is lost takes it back. A change is judged as soon as it is appl
 then:
 
 - No slot is taken but by an admission, or from a run before in the same chain that gives it back in the same change.
-- A run that holds a slot gets another owner by an admission alone, and an activity leaves its worker in its slot only
-  when it is deferred.
+- A run of a queue has no owner without a slot. One that holds a slot gets another owner by an admission alone, and an
+  activity leaves its worker in its slot only when it is deferred.
 - A count of slots that rises does not exceed its limit: of the queue, of a worker, of a partition, of a worker in one.
 - Any window of a rate's length has at most as many admissions as the rate allows: of the queue, of a partition.
 - A queue that is paused or deleted admits nothing.
@@ -247,6 +247,8 @@ class Admissions:
             if entry.row.queue is not None:
                 before[run_id, 0] = seen.get((run_id, 0)) or run_place(entry.before)
                 after[run_id, 0] = run_place(vars(entry.row))
+                if entry.row.slot_queue is None and entry.row.owner_id is not None:
+                    yield f"run {run_id} has owner {entry.row.owner_id}, and was not admitted"
         for key, activity in batch.activity_rows.items():
             if activity.row.queue is not None:
                 before[key] = seen.get(key) or activity_place(activity.before)

@@ -317,6 +317,9 @@ class Admitter:
                 self._loader.load(run.run_id)
             else:
                 self._loader.hand_in((run, history))
+        if any(run.started_at is not None for run in admission.runs):
+            # Local activities of runs that have begun before have waited for an owner.
+            self._dispatcher.local.expect(self._runtime.environment.clock.now())
         line.position = admission.position
         self._note_kinds(queue, line, admission)
         if admission.busy:
