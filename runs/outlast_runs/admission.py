@@ -298,7 +298,7 @@ class AdmitFromQueue(BaseChange):
 
         Returns:
             Runs and activities by partition, whether anything was left out, and whether there is some that it cannot
-            run.
+            run, or nothing where more was left out.
         """
         # Earlier changes of this batch have admitted these, which the scan still finds.
         taken = {Kind.RUN: batch.runs_taken, Kind.ACTIVITY: batch.activities_taken}
@@ -330,10 +330,10 @@ class AdmitFromQueue(BaseChange):
                     until = min(until, line[-1].since)
             heads = sorted((head for head in heads if head.since <= until), key=attrgetter("since"))
             able = [head for head in heads if self._can_run(batch, head)]
-            refused = refused or len(able) < len(heads)
-            found.setdefault(pair.partition, []).extend(
-                head for head in able if self._stands_in_line(batch, head)
-            )
+            there = [head for head in able if self._stands_in_line(batch, head)]
+            # Changes of this batch may have taken away all that was read of a line.
+            refused = refused or len(able) < len(heads) or (pair.partition in cut and not there)
+            found.setdefault(pair.partition, []).extend(there)
         return found, bool(cut), refused
 
     def _can_run(self, batch: Batch, head: Head) -> bool:

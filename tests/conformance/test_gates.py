@@ -99,6 +99,18 @@ async def test_a_slot_that_ends_in_the_same_batch_is_free(journal: Journal) -> N
     assert ids(admission) == ["w1"]
 
 
+async def test_a_head_that_leaves_the_line_in_the_same_batch_takes_no_turn(journal: Journal) -> None:
+    await write_queue(journal)
+    first = await enqueue(journal, "b0", "b")
+    await enqueue(journal, "b1", "b")
+    await enqueue(journal, "c0", "c")
+    ended, admission = await asyncio.gather(
+        journal.apply(TerminateRun(first.workflow_id, first.run_id, "ended")), journal.apply(admit(limit=1))
+    )
+    assert ended is None
+    assert ids(admission) == ["b1"]
+
+
 def delay(run: RunRow, seconds: int) -> SetStartDelay:
     return SetStartDelay(run.workflow_id, run.run_id, delay=seconds * 1_000_000, until=None)
 
