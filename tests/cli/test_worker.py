@@ -31,8 +31,17 @@ def test_a_worker_works_until_it_is_told_to_stop(
     started = worker.line()
     assert started["event"] == "started"
     assert started["task_queues"] == ["default"]
-    assert started["workflows"] == ["Doubling", "Ledger", "asking", "broken", "fail", "hanging", "sleep_long"]
-    assert started["activities"] == ["ask", "double", "hang"]
+    assert started["workflows"] == [
+        "Doubling",
+        "Ledger",
+        "asking",
+        "broken",
+        "fail",
+        "hanging",
+        "mailing",
+        "sleep_long",
+    ]
+    assert started["activities"] == ["ask", "double", "hang", "mail"]
     done = outlast("start", "Doubling", "--input", "4", "--wait", "--timeout", "30s", "--json")
     assert done.json["result"]["doubled"] == 8
     (registered,) = outlast("workers", "--json").lines
@@ -204,15 +213,18 @@ def names(*targets: str) -> tuple[set[str], set[str]]:
 
 def test_a_module_stands_for_what_it_defines() -> None:
     assert names(PROGRAMS) == (
-        {"Doubling", "Ledger", "asking", "broken", "fail", "sleep_long", "hanging"},
-        {"ask", "double", "hang"},
+        {"Doubling", "Ledger", "asking", "broken", "fail", "sleep_long", "hanging", "mailing"},
+        {"ask", "double", "hang", "mail"},
     )
 
 
 def test_a_name_stands_for_one_thing_or_a_list() -> None:
     assert names(f"{PROGRAMS}:Doubling") == ({"Doubling"}, set())
     assert names(f"{PROGRAMS}:double") == (set(), {"double"})
-    assert names(f"{PROGRAMS}:fail", f"{PROGRAMS}:ACTIVITIES") == ({"fail"}, {"ask", "double", "hang"})
+    assert names(f"{PROGRAMS}:fail", f"{PROGRAMS}:ACTIVITIES") == (
+        {"fail"},
+        {"ask", "double", "hang", "mail"},
+    )
     assert names(f"{PROGRAMS}:EVERYTHING", PROGRAMS) == names(PROGRAMS)
     assert names("tests.cli:programs") == names(PROGRAMS)
 
