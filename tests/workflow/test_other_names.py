@@ -48,7 +48,7 @@ def loose(thing: Any) -> Any:
         (lambda: loose(RetryPolicy)(backoff_rate=3), "it is called backoff_coefficient here"),
         (lambda: loose(RetryPolicy)(interval_seconds=3), "it is called initial_interval here"),
         (lambda: loose(RetryPolicy)(max_atempts=3), "did you mean max_attempts?"),
-        (lambda: loose(ActivityOptions)(queue_name="q"), "it is called task_queue here"),
+        (lambda: loose(ActivityOptions)(queue_name="q"), "it is called queue here"),
         (lambda: loose(StartOptions)(queue_name="q"), "it is called queue here"),
         (lambda: loose(StartOptions)(queue_partition_key="k"), "it is called partition_key here"),
         (lambda: loose(StartOptions)(delay_seconds=5), "it is called start_delay here"),
