@@ -50,7 +50,7 @@ async def test_a_queue_is_paused_with_a_note_and_resumed(served: Served) -> None
     assert f'action="{path}/resume"' in paused
     await served.web.post(f"{path}/resume")
     assert not (await served.client.queues.describe("a/b")).paused
-    assert "as soon as a slot is free" in text_of((await served.web.get(path)).text)
+    assert "as soon as a worker takes it" in text_of((await served.web.get(path)).text)
 
 
 async def test_who_only_reads_is_shown_no_actions(served: Served) -> None:
@@ -125,6 +125,9 @@ async def test_the_start_of_a_run_is_moved_on_its_page(served: Served) -> None:
     page = (await served.web.get("/workflows/m-0")).text
     assert 'action="/workflows/m-0/start-delay"' in page
     assert "data-begins" in page
+    said = text_of(page)
+    assert "Waits for its turn in queue mails : its queue &#39;mails&#39; is paused" in said
+    assert "a worker of task queue" not in said
     done = await served.web.post("/workflows/m-0/start-delay", data={"start": "1h"})
     assert done.status_code == 303
     run = (await served.client.describe("m-0")).run
@@ -208,10 +211,11 @@ async def test_the_page_of_a_run_says_where_its_activities_stand(served: Served)
         connection.execute(tables.activity_executions.insert(), [row])
         connection.commit()
     page = (await served.web.get("/workflows/w")).text
-    assert 'queue <a href="/queues/stripe%2Fx">stripe/x</a> <span class="soft">key&lt;1&gt;</span>' in page
+    assert 'queue <a href="/queues/stripe%2Fx">stripe/x</a>, partition key&lt;1&gt;' in page
     assert "its queue &#39;stripe/x&#39; is paused" in page
+    assert "in line of stripe/x for" in text_of(page)
     of_queue = text_of((await served.web.get("/queues/stripe%2Fx")).text)
-    assert "1 1 activities" in of_queue
+    assert "1 activity" in of_queue
     described = (await served.web.get("/api/queues/stripe%2Fx")).json()
     assert (described["waiting"], described["waiting_activities"]) == (1, 1)
     (waiting,) = (await served.web.get("/api/workflows/w")).json()["pending_activities"]

@@ -38,6 +38,7 @@ async def test_a_schedule_is_paused_with_a_note_resumed_and_triggered(served: Se
     paused = (await served.web.get(path)).text
     assert "&lt;b&gt;maintenance&lt;/b&gt;" in paused
     assert "02:00" not in text_of(paused)
+    assert "It fires when it is resumed." in text_of(paused)
     await served.web.post(f"{path}/resume")
     assert not (await served.client.schedules.handle("a/b").describe()).paused
     started = await served.web.post(f"{path}/trigger")
@@ -54,6 +55,17 @@ async def test_who_only_reads_is_shown_no_actions(served: Served) -> None:
     for verb in ("pause", "resume", "trigger"):
         refused = await served.web.post(f"/schedules/s/{verb}", headers=served.bearing("reader"))
         assert refused.status_code == 403
+
+
+async def test_the_page_says_when_a_schedule_fires_next_in_its_own_zone(served: Served) -> None:
+    await served.client.schedules.create("leap", "Report", spec=Cron("0 2 29 2 *", time_zone="Europe/Zurich"))
+    said = text_of((await served.web.get("/schedules/leap")).text)
+    (next_slot,) = (await served.client.schedules.handle("leap").describe(next=1)).next_slots
+    assert f"at Tue 29 Feb {next_slot.year}, 02:00:00 (Europe/Zurich)" in said
+    await served.client.schedules.create("often", "Report", spec=Every(5))
+    said = text_of((await served.web.get("/schedules/often")).text)
+    assert "It fires so often that only its next 500 slots are shown." in said
+    assert said.count("not shown") >= DAYS - 2
 
 
 async def test_a_schedule_and_its_runs_lead_to_each_other(served: Served) -> None:

@@ -49,7 +49,7 @@ async def schedule(request: Request, web: TheWeb, principal: Reader, schedule_id
         found = await web.client.schedules.handle(schedule_id).describe(next=MOST_SLOTS)
         zone = ZoneInfo(found.time_zone)
         days = calendar_of([slot.astimezone(zone) for slot in found.next_slots], now.astimezone(zone))
-        return {"schedule": found, "days": days, "now": now}
+        return {"schedule": found, "days": days, "zone": zone, "now": now}
 
     path = f"{base_of(request)}/schedules/{quoted(schedule_id)}"
     return await live_page(request, web, principal, "schedule", values, path=path)
