@@ -43,6 +43,27 @@ def test_a_schedule_is_created_changed_and_deleted(outlast: Command) -> None:
     assert outlast("schedule", "list").out.startswith("there are no schedules: `outlast schedule create")
 
 
+def test_another_cron_text_is_in_the_time_zone_of_the_one_before(outlast: Command) -> None:
+    outlast("schedule", "create", *NIGHTLY)
+
+    def changed(*options: str) -> list[dict[str, object]]:
+        found = outlast("schedule", "update", "nightly", *options, "--json").json
+        return [*found["specs"], *found["exclude"]]
+
+    zurich: dict[str, object] = {"cron": "0 3 * * *", "time_zone": "Europe/Zurich"}
+    assert changed("--cron", "0 3 * * *") == [zurich]
+    assert changed("--exclude", "* * 25 12 *") == [zurich, {**zurich, "cron": "* * 25 12 *"}]
+    assert changed("--exclude", "", "--cron", "0 4 * * *", "--time-zone", "UTC") == [
+        {"cron": "0 4 * * *", "time_zone": "UTC"}
+    ]
+    changed("--exclude", "* * 25 12 *", "--time-zone", "Asia/Tokyo")
+    refused = outlast("schedule", "update", "nightly", "--cron", "0 5 * * *")
+    assert refused.code == 2
+    assert "in several time zones (Asia/Tokyo, UTC): give --time-zone" in refused.err
+    assert changed("--every", "1h", "--exclude", "") == [{"every": 3600}]
+    assert changed("--cron", "0 6 * * *") == [{"cron": "0 6 * * *", "time_zone": "UTC"}]
+
+
 def test_people_see_when_it_fires_and_why_it_is_paused(outlast: Command) -> None:
     outlast("schedule", "create", *NIGHTLY)
     assert outlast("schedule", "pause", "nightly", "--note", "the warehouse moves").out == "paused\n"
@@ -148,7 +169,7 @@ def test_a_set_that_a_module_declares_is_applied(
 
 REFUSED: tuple[tuple[list[str], int, str], ...] = (
     (["create", *NIGHTLY], 1, "there is a schedule 'nightly' already"),
-    (["create", "a", "report"], 2, "spec is missing"),
+    (["create", "a", "report"], 2, "give --cron, --every or --at"),
     (["create", "a", "report", "--cron", "61 * * * *"], 2, "field minute, column 1"),
     (["create", "a", "report", "--cron", "0 0 30 2 *"], 2, "never fires"),
     (["create", "a", "report", "--every", "soon"], 2, "every"),

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from outlast.cli.common.added_options import Options, option, with_options
+from outlast.client.schedules.views import ScheduleDescription
 from outlast.text.parsing import duration, limit, moment
 from outlast_schedules.specs.cron import Cron
 from outlast_schedules.specs.spec import At, Every, Spec
@@ -87,6 +88,27 @@ class GivenCalendar:
     def time_zone(self) -> str:
         """The time zone of the cron texts."""
         return str(self._given.get("time_zone", "UTC"))
+
+    @property
+    def lacks_time_zone(self) -> bool:
+        """Whether it has cron texts, and does not say in which time zone they are."""
+        return "time_zone" not in self._given and any(
+            text for name in ("cron", "exclude") for text in self._given.get(name, ())
+        )
+
+    def in_time_zone_of(self, found: ScheduleDescription) -> GivenCalendar:
+        """Return these options with cron texts in the time zone of those that a schedule has.
+
+        Raises:
+            InvalidOptionError: Those are in several time zones, so nobody knows which is meant.
+        """
+        zones = sorted({str(one["time_zone"]) for one in (*found.specs, *found.exclude) if "cron" in one})
+        if len(zones) > 1:
+            raise InvalidOptionError(
+                f"the schedule's cron texts are in several time zones ({', '.join(zones)}): give --time-zone",
+                field="time_zone",
+            )
+        return GivenCalendar({**self._given, "time_zone": zones[0]}) if zones else self
 
     def fields(self, now: datetime) -> dict[str, Any]:
         """Return what was given, as :class:`Schedule` names it. An empty text takes away what need not be there.

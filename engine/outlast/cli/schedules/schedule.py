@@ -70,6 +70,8 @@ def create(
 
     async def work(client: Client) -> None:
         fields = when.fields(_now(client))
+        if "spec" not in fields:
+            raise InvalidOptionError("say when it fires: give --cron, --every or --at", field="spec")
         fields.update(task_queue=task_queue, options=options, paused=paused, if_exists=if_exists)
         handle = await client.schedules.create(schedule_id, workflow_type, *arguments, **fields)
         await _show_one(client, handle, 3, json=json)
@@ -102,7 +104,11 @@ def update(
     options, arguments = start.changes(), input_values(input)
 
     async def work(client: Client) -> None:
-        fields = when.fields(_now(client))
+        handle = client.schedules.handle(schedule_id)
+        given = when
+        if when.lacks_time_zone:
+            given = when.in_time_zone_of(await handle.describe(next=0))
+        fields = given.fields(_now(client))
         if type is not None:
             fields["workflow"] = type
         if arguments:
@@ -117,7 +123,6 @@ def update(
                 "them)",
                 field="update",
             )
-        handle = client.schedules.handle(schedule_id)
         await handle.update(**fields)
         await _show_one(client, handle, 3, json=json)
 
