@@ -42,6 +42,7 @@ def test_people_see_limits_and_why_a_queue_is_paused(outlast: Command) -> None:
     assert listed[1].split()[:2] == ["emails", "paused"]
     assert listed[1].endswith(limits)
     assert listed[2].split() == ["gpu", "open", "0", "0", "0", "0"]
+    assert listed[3:] == ["emails is paused: the [31mprovider is down"]
     shown = outlast("queue", "describe", "emails").out
     assert "the [31mprovider is down\n" in shown
     assert limits in shown

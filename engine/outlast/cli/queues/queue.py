@@ -201,6 +201,9 @@ def _show_table(found: Sequence[QueueDescription]) -> None:
             queue.limits_in_words,
         )
     show(made)
+    for queue in found:
+        if queue.note:
+            show(f"{queue.name} is paused: {label(queue.note)}")
 
 
 def _of_them(activities: int) -> str:
