@@ -14,6 +14,9 @@ import pytest
 
 import outlast
 from outlast import blocking, errors, testing
+from outlast.blocking.schedules import BlockingScheduleHandle
+from outlast.client.schedules.schedules import Schedules
+from outlast.queues.queues import Queues
 from outlast.visibility.views import RunDescription, RunSummary, WorkflowDescription
 from outlast_workflow.api.messages import ExternalWorkflow
 from outlast_workflow.primitives.other_members import ADVICE
@@ -21,6 +24,7 @@ from outlast_workflow.primitives.other_members import ADVICE
 CLASSES: dict[str, tuple[type, ...]] = {
     "Client": (outlast.Client, blocking.Client),
     "WorkflowHandle": (outlast.WorkflowHandle, blocking.BlockingHandle),
+    "ScheduleHandle": (outlast.ScheduleHandle, BlockingScheduleHandle),
     "WorkflowDescription": (WorkflowDescription,),
     "RunSummary": (RunSummary,),
     "WorkflowInfo": (outlast.workflow.WorkflowInfo,),
@@ -214,6 +218,10 @@ def members(what: str) -> Iterator[Any]:
         "client": outlast.Client,
         "handle": outlast.WorkflowHandle,
         "client.handle(…)": outlast.WorkflowHandle,
+        "client.queues": Queues,
+        "client.schedules": Schedules,
+        "client.schedules.handle(…)": outlast.ScheduleHandle,
+        "schedule": outlast.ScheduleHandle,
         "workflow.external(…)": ExternalWorkflow,
         "worker": outlast.Worker,
         "env": testing.TestEnvironment,
@@ -226,7 +234,8 @@ def members(what: str) -> Iterator[Any]:
 
 OWNERS = (
     r"\(await handle\.describe\(\)\)\.run|description\.run|description|workflow\.info\(\)|activity\.info\(\)"
-    r"|workflow\.external\(…\)|workflow\.unsafe|client\.handle\(…\)|outlast\.\b(?:errors|testing|interceptors)"
+    r"|workflow\.external\(…\)|workflow\.unsafe|client\.handle\(…\)|client\.schedules\.handle\(…\)"
+    r"|client\.schedules|client\.queues|schedule|outlast\.\b(?:errors|testing|interceptors)"
     r"|outlast|workflow|activity|asyncio|client|handle|worker|env|replayer|run"
 )
 NAME = re.compile(rf"(?<![\w./@])({OWNERS})\.(\w+)")

@@ -9,7 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from outlast import ActivityOptions, Client, Queue, RetryPolicy, StartOptions, Worker, activity, workflow
+from outlast import (
+    ActivityOptions,
+    Client,
+    Queue,
+    RetryPolicy,
+    Schedule,
+    StartOptions,
+    Worker,
+    activity,
+    workflow,
+)
 from outlast.blocking import BlockingHandle
 from outlast.blocking import Client as BlockingClient
 from outlast.errors import InvalidOptionError, WorkflowFailedError
@@ -56,6 +66,13 @@ def loose(thing: Any) -> Any:
         (lambda: loose(StartOptions)(id_reuse_policy=1), "it is called duplicate_policy here"),
         (lambda: loose(StartOptions)(workflow_timeout=1), "it is called execution_timeout here"),
         (lambda: loose(StartOptions)(cron_schedule="@daily"), "create a schedule"),
+        (lambda: loose(StartOptions)(deduplication_id="d"), "the workflow's id deduplicates"),
+        (lambda: loose(Schedule)("s", "w", cron="@daily"), "say when it fires: spec=Cron("),
+        (lambda: loose(Schedule)("s", "w", schedule="@daily", cron_timezone="UTC"), "spec=Cron("),
+        (lambda: loose(Schedule)("s", "w", spec=1, skip=[]), "it is called exclude here"),
+        (lambda: loose(Schedule)("s", "w", spec=1, limited_actions=1), "it is called max_runs here"),
+        (lambda: loose(Schedule)("s", "w", spec=1, automatic_backfill=True), "catch_up='all'"),
+        (lambda: loose(Schedule)("s", "w", spec=1, trigger_immediately=True), "the handle's trigger"),
         (lambda: loose(activity.defn)(retries_allowed=True), "activities are retried by default"),
         (lambda: loose(workflow.defn)(sandboxed=False), "Worker(runtime_guard=…)"),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVarTuple, Unpack, overload
 
 from outlast.blocking.handles import BlockingHandle
 from outlast.blocking.thread import Caller
@@ -17,6 +17,7 @@ from outlast_schedules.changes import AppliedSchedules
 from outlast_schedules.specs.spec import Spec
 from outlast_workflow.options.validation import IfExists, Seconds
 from outlast_workflow.primitives.enums import Overlap
+from outlast_workflow.primitives.lazy_names import names_of_class
 
 Ts = TypeVarTuple("Ts")
 
@@ -124,6 +125,9 @@ class BlockingSchedules:
 
 class BlockingScheduleHandle:
     """One schedule. See :class:`outlast.ScheduleHandle`."""
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("ScheduleHandle")
 
     def __init__(self, handle: ScheduleHandle, caller: Caller) -> None:
         self._handle = handle

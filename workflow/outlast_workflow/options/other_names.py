@@ -24,6 +24,9 @@ _RENAMED: Final = {
     "data_converter": "converter",
     "wait_for_stage": "wait_for",
     "backoff_start_interval": "start_delay",
+    "skip": "exclude",
+    "limited_actions": "max_runs",
+    "remaining_actions": "max_runs",
     # DBOS
     "interval_seconds": "initial_interval",
     "backoff_rate": "backoff_coefficient",
@@ -66,6 +69,7 @@ _ADVICE: Final = {
     "versioning_behavior": "`workflow.patched` versions workflow code, and `Worker(build_id=…)` names it",
     "retries_allowed": "activities are retried by default; `retry_policy=RetryPolicy(max_attempts=1)` turns that off",
     "cron_schedule": "create a schedule: `client.schedules.create(id, workflow, spec=Cron(…))`",
+    "deduplication_id": "the workflow's id deduplicates: give id= to the start",
     "priority_enabled": "every queue goes by the priority of what stands in it",
     "partition_queue": "every queue has partitions: StartOptions(partition_key=…) names one",
     "polling_interval_sec": "nothing polls: a queue admits as soon as a slot is free",
@@ -116,6 +120,31 @@ _ADVICE: Final = {
     "task_queues": "give task_queue a list",
     "tasks": "give activities, and workflows",
 }
+_SPEC: Final = "say when it fires: spec=Cron('0 2 * * *', time_zone='Europe/Zurich'), or an Every or an At"
+_BY_HAND: Final = "use the handle's trigger or backfill after it"
+_OF_SCHEDULES: Final = {
+    "cron": _SPEC,
+    "every": _SPEC,
+    "time_zone": _SPEC,
+    # Temporal
+    "calendars": _SPEC,
+    "cron_expressions": _SPEC,
+    "intervals": _SPEC,
+    "time_zone_name": _SPEC,
+    "action": "give the workflow and its arguments after the schedule's id",
+    "policy": "overlap, catch_up, catch_up_window and pause_on_failure are options",
+    "state": "note, paused and max_runs are options",
+    "trigger_immediately": _BY_HAND,
+    "backfill": _BY_HAND,
+    # DBOS
+    "schedule": _SPEC,
+    "cron_timezone": _SPEC,
+    "schedule_name": "give the schedule's id first",
+    "workflow_fn": "give the workflow and its arguments after the schedule's id",
+    "context": "give the workflow's own arguments after the workflow",
+    "automatic_backfill": "catch_up='all' starts each slot that was missed; overlap='allow_all' lets them run at once",
+}
+"""What to give instead of these names where a schedule is declared or changed."""
 _DEADLINES: Final = {"options", "run_timeout", "start_to_close_timeout"}
 """What has one of these options lets something end by itself, so its user must say which timeout is meant."""
 _IN_RETRY_POLICY: Final = (
@@ -176,6 +205,8 @@ def advice(name: str, known: tuple[str, ...]) -> str:
             return f"it is called {name} here"
         if name in _IN_START_OPTIONS and "options" in known:
             return f"give options=StartOptions({name}=…)"
+    if "spec" in known and name in _OF_SCHEDULES:
+        return _OF_SCHEDULES[name]
     renamed = _RENAMED.get(name, name)
     if renamed in known:
         return f"it is called {renamed} here"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from sqlalchemy import Connection
 
@@ -34,6 +34,7 @@ from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.errors import InvalidOptionError, ScheduleNotFoundError
 from outlast_workflow.options.validation import integer, validate_name, validate_reason
 from outlast_workflow.primitives.enums import Overlap
+from outlast_workflow.primitives.lazy_names import names_of_class
 
 MOST_NEXT: Final = 1_000
 DEFAULT_NEXT: Final = 10
@@ -46,6 +47,9 @@ class ScheduleHandle:
     Attributes:
         schedule_id: Its id.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("ScheduleHandle")
 
     def __init__(self, context: ClientContext, schedule_id: str) -> None:
         self._context = context
