@@ -125,6 +125,8 @@ async def test_a_worker_defines_its_queues_unless_they_are_there(
     assert "queue mails is defined already and keeps its limits" in caplog.text
     assert "(it has concurrency 7; given: concurrency 1)" in caplog.text
     assert "queue gpu" not in caplog.text
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "there is no queue 'imports': define it with" in warning.getMessage()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.definitions import definition_of as activity_definition_of
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.declare.definitions import definition_of as workflow_definition_of
-from outlast_workflow.errors import InvalidOptionError, StoreError
+from outlast_workflow.errors import InvalidOptionError, QueueNotFoundError, StoreError
 from outlast_workflow.options.failure_types import FailureType, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, timeout_seconds
@@ -234,6 +234,7 @@ class Worker:
 
         for queue in self._defines:
             await self.client.queues.define_queue(queue, "keep")
+        await self._warn_of_unknown_queues()
         parts = (self.settings, self.workflows, self.activities, self._watchdog_interval)
         make = WorkerThread if self._own_thread else LoopWorker
         worker = make(self.client, *parts)
@@ -253,6 +254,17 @@ class Worker:
             ", ".join(sorted(self.activities)) or "none",
             extra={"worker_id": self.worker_id},
         )
+
+    async def _warn_of_unknown_queues(self) -> None:
+        """Log the queues to admit from that nobody has defined: a name may be mistyped, and nobody would see it."""
+        named = (self.settings.queues or frozenset()) - {queue.name for queue in self._defines}
+        for name in sorted(named):
+            try:
+                await self.client.queues.describe(name)
+            except QueueNotFoundError as error:
+                logger.warning(
+                    "the worker is to admit from a queue that is not there: %s", error, extra={"queue": name}
+                )
 
     async def stop(self) -> None:
         """Release the runs, give activities their grace period, and hand back those that run on."""
