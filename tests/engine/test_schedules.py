@@ -699,6 +699,9 @@ async def test_what_cannot_be_a_schedule_is_refused(in_memory: MakeEnvironment) 
             await create("s", told_slot, "x" * 3_000_000, spec=Every(60))
         with pytest.raises(InvalidOptionError, match="have the same id"):
             await env.client.schedules.apply([Schedule("s", told_slot, spec=Every(60))] * 2)
+        one_alone: Any = Schedule("s", told_slot, spec=Every(60))
+        with pytest.raises(InvalidOptionError, match="must be a list"):
+            await env.client.schedules.apply(one_alone)
         assert [one async for one in env.client.schedules.list()] == []
         handle = await create("s", told_slot, spec=Every(60))
         with pytest.raises(InvalidOptionError, match="never fires"):

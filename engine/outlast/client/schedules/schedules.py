@@ -95,8 +95,10 @@ class Schedules:
             prune: Whether schedules that the set lacks are deleted.
 
         Raises:
-            InvalidOptionError: Two have the same id, or one can never fire; nothing was written.
+            InvalidOptionError: It is no list, two have the same id, or one can never fire; nothing was written.
         """
+        if isinstance(schedules, Schedule):
+            raise InvalidOptionError("schedules must be a list: put the schedule into one", field="schedules")
         integer("number of schedules", len(schedules), 0, MOST_APPLIED)
         rows = [schedule.to_row(self._context) for schedule in schedules]
         if len({row.schedule_id for row in rows}) < len(rows):
