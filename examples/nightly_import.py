@@ -2,7 +2,7 @@
 
 import asyncio
 
-from outlast import Client, Cron, Queue, Rate, Schedule, Worker, activity, workflow
+from outlast import Client, Cron, Queue, Rate, Schedule, StartOptions, Worker, activity, workflow
 
 
 @activity.defn(queue="api", start_to_close_timeout=30)
@@ -16,8 +16,10 @@ async def import_orders(api_key: str, pages: int) -> int:
     return sum(await asyncio.gather(*(call(api_key, page) for page in range(pages))))
 
 
+AT_TWO = Cron("0 2 * * *", time_zone="Europe/Zurich")
+SIX_HOURS = StartOptions(execution_timeout=6 * 3600)  # then an import that is stuck ends
 SCHEDULES = [
-    Schedule(f"import-{key}", import_orders, key, 40, spec=Cron("0 2 * * *", time_zone="Europe/Zurich"))
+    Schedule(f"import-{key}", import_orders, key, 40, spec=AT_TWO, options=SIX_HOURS)
     for key in ("key-1", "key-2")
 ]
 
