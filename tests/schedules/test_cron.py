@@ -193,7 +193,7 @@ def day(number: int) -> datetime:
     ("text", "message"),
     [
         ("61 * * * *", "field minute, column 1: '61' is not from 0 to 59"),
-        ("0 1 * * mon,tuf", "field day of week, column 13: 'tuf' is no value"),
+        ("0 1 * * mon,tuf", "field day of week, column 13: 'tuf' is no value: its names are sun, mon, tue"),
         ("0 22-2 * * *", "field hour, column 3: '22-2' runs backwards: write two ranges, with a comma"),
         ("0 0 * * fri-mon", "field day of week, column 9: 'fri-mon' runs backwards"),
         ("*/0 * * * *", "field minute, column 3: the step '0' is not from 1 to 59"),

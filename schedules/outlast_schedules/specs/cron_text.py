@@ -214,6 +214,8 @@ class _Reading:
     def _number(self, word: str, column: int) -> int:
         if not (word.isascii() and word.isdigit() and len(word) <= 4):
             what = f"{word!r:.20} is no value" if word else "a value is missing"
+            if word.isalpha() and self.field.names:
+                what += f": its names are {', '.join(self.field.names)}"
             raise self._bad(what, column)
         return int(word)
 
