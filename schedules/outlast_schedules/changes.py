@@ -10,7 +10,7 @@ import orjson
 from outlast_schedules.action import options_of, slot_text
 from outlast_schedules.damage import refuse_damaged, without_damage
 from outlast_schedules.due_slots import next_look
-from outlast_schedules.firing import MOST_RECENT, Start, StartingChange, end_other
+from outlast_schedules.firing import MOST_RECENT, Start, StartingChange, end_other, latest_in_time
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import InstanceRow, RunRow, ScheduleRow
@@ -318,9 +318,11 @@ class TriggerSchedule(StartingChange):
         is_open = last is not None and last.is_open
         if last is not None and is_open and self.overlap is Overlap.SKIP:
             raise WorkflowAlreadyStartedError(last.workflow_id, run_id=last.run_id, status=last.status)
-        handed_on = self.handed_on(batch, last)
         if last is not None and is_open and self.overlap is Overlap.TERMINATE_OTHER:
-            end_other(batch, last, self.overlap, schedule_id)
+            last = latest_in_time(batch, last)
+            if last.is_open:
+                end_other(batch, last, self.overlap, schedule_id)
+        handed_on = self.handed_on(batch, last)
         run = start.begin(batch, handed_on)
         row = before.copy()
         row.last_workflow_id, row.last_first_run_id = workflow_id, run.run_id

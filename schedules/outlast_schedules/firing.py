@@ -25,6 +25,7 @@ from outlast_store.transitions.schedules import write_schedule
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import DamagedHistoryError
 from outlast_workflow.history.events import (
+    Event,
     Failure,
     WorkflowCancelRequested,
     WorkflowCompleted,
@@ -174,9 +175,7 @@ def _left_by(batch: Batch, last: RunRow) -> tuple[Payload | None, Failure | None
     before = first_event(batch, last.run_id)
     if last.is_open:
         return before.last_result, before.last_failure
-    text = "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?"
-    found = batch.scan(text, (last.run_id, last.last_seq))
-    end = stored_event(last.run_id, last.last_seq, *found[0]) if found else None
+    end = _end_of(batch, last)
     if isinstance(end, WorkflowCompleted):
         return end.result, None
     if isinstance(end, WorkflowFailed):
@@ -186,27 +185,46 @@ def _left_by(batch: Batch, last: RunRow) -> tuple[Payload | None, Failure | None
     return before.last_result, before.last_failure
 
 
+def _end_of(batch: Batch, run: RunRow) -> Event | None:
+    """Return the event that ended a run, from this batch or from the database; ``None`` where it is gone."""
+    for seq, event, _ in batch.appended(run.run_id):
+        if seq == run.last_seq:
+            return event
+    text = "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?"
+    found = batch.scan(text, (run.run_id, run.last_seq))
+    return stored_event(run.run_id, run.last_seq, *found[0]) if found else None
+
+
+def latest_in_time(batch: Batch, run: RunRow) -> RunRow:
+    """Return the latest run of a chain once a deadline of it that has passed is enforced; a retry may follow.
+
+    Args:
+        batch: The batch.
+        run: The latest run of the chain, open or not.
+    """
+    found = open_run(batch, run)
+    while isinstance(found, Ended):
+        following = None if found.next_run_id is None else batch.run(found.next_run_id)
+        if following is None:
+            return run
+        run, found = following, open_run(batch, following)
+    return run
+
+
 def end_other(batch: Batch, run: RunRow, how: Overlap, schedule_id: str) -> None:
     """End what a schedule started last, or ask it to end.
 
     Args:
         batch: The batch.
-        run: The latest run of the chain, open.
+        run: The latest run of the chain, open and in time.
         how: ``cancel_other`` or ``terminate_other``.
         schedule_id: The schedule, for the reason.
     """
-    found = open_run(batch, run)
-    while isinstance(found, Ended):
-        # A deadline had passed, and a retry may follow.
-        following = None if found.next_run_id is None else batch.run(found.next_run_id)
-        if following is None:
-            return
-        found = open_run(batch, following)
     reason = f"schedule {schedule_id} starts the next one"
     if how is Overlap.TERMINATE_OTHER:
-        terminate(batch, found, reason)
+        terminate(batch, run, reason)
     else:
-        request_cancel(batch, found, WorkflowCancelRequested(reason))
+        request_cancel(batch, run, WorkflowCancelRequested(reason))
 
 
 def _timed_out(run: RunRow, end: WorkflowTimedOut) -> Failure:
@@ -248,6 +266,9 @@ class FireSchedule(StartingChange):
         """Return what became of the slots; ``None`` where another process came first."""
         self.check_queue(batch)
         row, last = self.row.copy(), self.last_run(batch, self.row)
+        if last is not None and (row.pause_on_failure or row.overlap in _REPLACING):
+            # What is past its deadline has failed already, though no watchdog has come by yet.
+            last = latest_in_time(batch, last)
         fired = FiredSlots(row.schedule_id, batch.now)
         if (
             row.pause_on_failure

@@ -14,10 +14,11 @@ from sqlalchemy import Connection
 from tests.scheduled import DAY_US, Look, Model, Policy, a_row
 from tests.watchdog.stage import SECOND, Stage
 
-from outlast import Every
+from outlast import Every, RetryPolicy, StartOptions
 from outlast.testing import check_database
+from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.run_change import TerminateRun
-from outlast_schedules.action import slot_workflow_id
+from outlast_schedules.action import action_of, slot_workflow_id
 from outlast_schedules.changes import (
     ApplySchedules,
     BackfillSchedule,
@@ -32,8 +33,9 @@ from outlast_schedules.changes import (
 from outlast_schedules.due_slots import due_slots
 from outlast_schedules.firing import FireSchedule, Start
 from outlast_schedules.specs.calendar import Calendar
+from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.reads.schedules import find_schedule
-from outlast_store.schema.rows import ScheduleRow
+from outlast_store.schema.rows import RunRow, ScheduleRow
 from outlast_watchdog import scans
 from outlast_workflow.errors import (
     OutlastError,
@@ -41,6 +43,7 @@ from outlast_workflow.errors import (
     ScheduleNotFoundError,
     WorkflowAlreadyStartedError,
 )
+from outlast_workflow.history.events import WorkflowStarted
 from outlast_workflow.primitives.enums import Overlap
 
 NAMES = ("a", "b")
@@ -320,6 +323,90 @@ async def test_any_sequence_of_changes_does_what_the_model_says(stage: Stage, se
         await player.step()
         player.compare()
     assert player.met >= {"started", "skipped", "missed"}
+
+
+# --- how the workflow before has ended ------------------------------------------------------------------------------
+
+
+TEN_SECONDS = '{"run_timeout":10}'
+RETRIED = action_of(StartOptions(run_timeout=10, retry_policy=RetryPolicy()), None, None)
+
+
+async def fire(stage: Stage) -> Any:
+    """Let ten seconds pass, and look before the watchdog's other steps; return what became of the slot."""
+    stage.clock.advance(10)
+    [look] = looks(stage)
+    return await stage.apply(look)
+
+
+def last_failure(stage: Stage, workflow_id: str) -> Any:
+    """The failure that a workflow was handed."""
+    [row] = stage.rows("workflow_runs", "workflow_id = ?", workflow_id)
+    begun = stage.history(row[0])[0]
+    assert isinstance(begun, WorkflowStarted)
+    return begun.last_failure and begun.last_failure["type"]
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+async def test_a_look_pauses_for_a_workflow_past_its_deadline(stage: Stage, overlap: str) -> None:
+    await stage.apply(CreateSchedule(a_row(overlap=overlap, pause_on_failure=True, action=TEN_SECONDS)))
+    [(_, workflow_id)] = (await fire(stage)).started
+    fired = await fire(stage)
+    assert (fired.paused_by, fired.started, fired.skipped) == (workflow_id, [], 0)
+    row = there(stage)
+    assert row.note == f"paused because workflow {workflow_id} ended as timed_out"
+    assert (row.started, row.buffered, row.failed_run_id) == (1, None, row.last_first_run_id)
+
+
+async def test_a_workflow_past_its_deadline_that_is_retried_has_not_failed(stage: Stage) -> None:
+    await stage.apply(CreateSchedule(a_row(pause_on_failure=True, action=RETRIED)))
+    [(_, workflow_id)] = (await fire(stage)).started
+    fired = await fire(stage)
+    assert (fired.paused_by, fired.started, fired.skipped) == (None, [], 1)
+    runs = [RunRow(*row) for row in stage.rows("workflow_runs", "workflow_id = ?", workflow_id)]
+    assert sorted((run.run_number, run.is_open) for run in runs) == [(1, False), (2, True)]
+
+
+@pytest.mark.parametrize("overlap", ["cancel_other", "terminate_other"])
+async def test_what_is_past_its_deadline_is_replaced_as_timed_out(stage: Stage, overlap: str) -> None:
+    await stage.apply(CreateSchedule(a_row(overlap=overlap, action=TEN_SECONDS)))
+    await fire(stage)
+    [(_, workflow_id)] = (await fire(stage)).started
+    assert last_failure(stage, workflow_id) == "WorkflowTimeoutError"
+
+
+async def test_a_trigger_learns_that_what_it_takes_the_place_of_has_timed_out(stage: Stage) -> None:
+    await stage.apply(CreateSchedule(a_row(action=TEN_SECONDS)))
+    await fire(stage)
+    stage.clock.advance(10)
+    row = there(stage)
+    environment = stage.runtime.environment
+    trigger = TriggerSchedule(row, "a-trigger-x", Overlap.TERMINATE_OTHER, row.last_first_run_id, environment)
+    await stage.apply(trigger)
+    assert last_failure(stage, "a-trigger-x") == "WorkflowTimeoutError"
+
+
+class Together(BaseChange):
+    """Two changes of one transaction."""
+
+    def __init__(self, first: Any, second: Any) -> None:
+        self.changes = (first, second)
+        self.runs = (*first.runs, *second.runs)
+        self.new_instances = second.new_instances
+        self.needs_locks = True
+
+    def apply(self, batch: Batch) -> Any:
+        return [change.apply(batch) for change in self.changes][1]
+
+
+async def test_what_ends_in_the_transaction_of_the_look_hands_on_how(stage: Stage) -> None:
+    await stage.apply(CreateSchedule(a_row(action=TEN_SECONDS)))
+    [(_, workflow_id)] = (await fire(stage)).started
+    stage.clock.advance(10)
+    [look] = looks(stage)
+    ends = EnforceRunDeadline(there(stage).last_first_run_id or "", workflow_id, retries=False)
+    [(_, workflow_id)] = (await stage.apply(Together(ends, look))).started
+    assert last_failure(stage, workflow_id) == "WorkflowTimeoutError"
 
 
 # --- races ----------------------------------------------------------------------------------------------------------
