@@ -202,17 +202,20 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="how many rounds")
     parser.add_argument("--database", choices=(*BACKENDS, "both"), default="both")
+    names = list(dict.fromkeys(one.name for one in WORKLOADS))
+    parser.add_argument("--only", choices=names, help="only these workloads, and no replays")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round")
     parser.add_argument("--peer-python", help="an interpreter that has dbos and temporalio already")
     parser.add_argument("--folder", type=Path, help="where the SQLite files go")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     options = parser.parse_args(argv)
     backends: tuple[Backend, ...] = BACKENDS if options.database == "both" else (options.database,)
-    workloads, rounds = WORKLOADS, options.rounds
+    workloads = tuple(one for one in WORKLOADS if options.only in (None, one.name))
+    rounds = options.rounds
     if options.quick:
         workloads = tuple(
             replace(one, number=one.number // 10, theirs=one.theirs // 10, at_once=min(one.at_once, 100))
-            for one in WORKLOADS
+            for one in workloads
         )
         rounds = 1
     console = Console(width=None if sys.stdout.isatty() else 160)
@@ -233,8 +236,9 @@ def main(argv: list[str] | None = None) -> int:
                 for workload in workloads:
                     status.update(f"{backend}: {workload.words}")
                     comparisons += compare(databases, backend, workload, peer, rounds, options.folder)
-            status.update("replay")
-            comparisons += replays(databases, peer, rounds)
+            if options.only is None:
+                status.update("replay")
+                comparisons += replays(databases, peer, rounds)
         except WrongResultError as error:
             console.print(f"[red]wrong[/]: {error}")
             return 1
