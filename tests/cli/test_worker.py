@@ -109,7 +109,7 @@ def test_a_watchdog_enforces_deadlines_without_a_worker(
     assert ended.json["status"] == "timed_out"
     assert watchdog.line()["counts"] == {"run_timeout": 1}
     done = watchdog.stop()
-    assert (done.code, "Traceback" in done.err) == (0, False)
+    assert (done.code, "Traceback" in done.err) == (0, False), done.err
 
 
 @pytest.mark.parametrize("level", ["info", "error"])
