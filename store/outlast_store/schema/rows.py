@@ -261,16 +261,6 @@ class QueueRow(Row):
 
 
 @dataclass(eq=False)
-class PartitionRow(Row):
-    """The admissions of one partition that its rate still counts, as JSON; it goes after ``expires_at``."""
-
-    queue: str
-    partition_key: str
-    rate_log: str
-    expires_at: int
-
-
-@dataclass(eq=False)
 class ScheduleRow(Row):
     """A schedule. Instants and the window are in microseconds.
 
