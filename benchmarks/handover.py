@@ -25,7 +25,7 @@ from benchmarks.measuring import expect, percentile
 from benchmarks.tuning import tune
 from outlast import workflow
 from outlast.client.client import Client
-from outlast.client.run_rows import final_row
+from outlast.client.workflows.run_rows import final_row
 
 ROOT = Path(__file__).parents[1]
 

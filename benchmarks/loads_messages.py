@@ -17,7 +17,7 @@ from benchmarks.figures import Figure, latency, rate
 from benchmarks.measuring import Timing, expect, timed
 from benchmarks.processes import ROOT
 from outlast.client.client import Client
-from outlast.client.handle import WorkflowHandle
+from outlast.client.workflows.handle import WorkflowHandle
 from outlast.worker.worker import Worker
 
 AT_ONCE = 100

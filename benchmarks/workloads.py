@@ -14,7 +14,7 @@ from benchmarks.inputs import ACTIVITY_TYPE, TIMEOUT_S, WORKFLOW_TYPE, answer_to
 from benchmarks.measuring import Timing, expect, timed
 from outlast import activity, workflow
 from outlast.client.client import Client
-from outlast.client.run_rows import final_row
+from outlast.client.workflows.run_rows import final_row
 from outlast.worker.worker import Worker
 from outlast_store.reads.histories import read_history
 from outlast_workflow.declare.definitions import definition_of

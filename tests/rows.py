@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outlast import WorkflowHandle
-from outlast.client import run_rows
+from outlast.client.workflows import run_rows
 from outlast_store.schema.rows import RunRow
 
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from outlast import activity, workflow
     from outlast.client.activity_ids import ActivityIds
     from outlast.client.client import Client
-    from outlast.client.handle import WorkflowHandle
     from outlast.client.schedules.definition import Schedule
     from outlast.client.schedules.handle import ScheduleHandle
     from outlast.client.schedules.views import ScheduleDescription
-    from outlast.client.update_handle import UpdateHandle
+    from outlast.client.workflows.handle import WorkflowHandle
+    from outlast.client.workflows.update_handle import UpdateHandle
     from outlast.histories.history_pages import HistoryEvent
     from outlast.histories.retention_policy import RetentionPolicy
     from outlast.version import __version__
@@ -148,9 +148,9 @@ _member = lazy_names(
         ),
         "outlast.client.activity_ids": ("ActivityIds",),
         "outlast.client.client": ("Client",),
-        "outlast.client.handle": ("WorkflowHandle",),
+        "outlast.client.workflows.handle": ("WorkflowHandle",),
         "outlast.histories.history_pages": ("HistoryEvent",),
-        "outlast.client.update_handle": ("UpdateHandle",),
+        "outlast.client.workflows.update_handle": ("UpdateHandle",),
         "outlast.histories.retention_policy": ("RetentionPolicy",),
         "outlast.client.schedules.definition": ("Schedule",),
         "outlast.client.schedules.handle": ("ScheduleHandle",),

@@ -35,8 +35,8 @@ from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 
 from outlast import workflow
-from outlast.client.handle import WorkflowHandle
-from outlast.client.update_handle import UpdateHandle
+from outlast.client.workflows.handle import WorkflowHandle
+from outlast.client.workflows.update_handle import UpdateHandle
 from outlast.interceptors import (
     HandleQuery,
     HandleSignal,

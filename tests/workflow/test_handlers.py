@@ -21,8 +21,8 @@ from outlast_workflow.errors import DurableCallError, InvalidOptionError
 
 if TYPE_CHECKING:
     from outlast.client.client import Client
-    from outlast.client.handle import WorkflowHandle
-    from outlast.client.update_handle import UpdateHandle
+    from outlast.client.workflows.handle import WorkflowHandle
+    from outlast.client.workflows.update_handle import UpdateHandle
 
 
 @defn

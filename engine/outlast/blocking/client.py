@@ -22,10 +22,10 @@ from outlast.blocking.schedules import BlockingSchedules
 from outlast.blocking.thread import Caller, ThreadCaller, refuse_on_a_loop
 from outlast.client import client as asynchronous
 from outlast.client.activity_ids import ActivityIds
-from outlast.client.client import BULK_AT_ONCE
-from outlast.client.handle import WorkflowHandle
 from outlast.client.interceptors import Interceptor
-from outlast.client.update_handle import UpdateHandle, WaitFor
+from outlast.client.operations import BULK_AT_ONCE
+from outlast.client.workflows.handle import WorkflowHandle
+from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
 from outlast.histories.importer import Imported, Progress
 from outlast.histories.reset import ResetOptions
 from outlast.histories.source import Source

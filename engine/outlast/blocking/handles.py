@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast.blocking.thread import Caller
-from outlast.client.handle import WorkflowHandle
-from outlast.client.query_routing import DEFAULT_TIMEOUT_S
-from outlast.client.update_handle import UpdateHandle, WaitFor
+from outlast.client.workflows.handle import WorkflowHandle
+from outlast.client.workflows.query_routing import DEFAULT_TIMEOUT_S
+from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
 from outlast.histories.history_pages import HistoryEvent
 from outlast.histories.reset import ResetOptions
 from outlast.visibility.listing import Listing

@@ -8,8 +8,8 @@ from outlast_workflow.primitives.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from outlast.client.client import Client
-    from outlast.client.handle import WorkflowHandle
-    from outlast.client.update_handle import UpdateHandle
+    from outlast.client.workflows.handle import WorkflowHandle
+    from outlast.client.workflows.update_handle import UpdateHandle
     from outlast.histories.history_pages import HistoryEvent
 
 __all__ = [
@@ -23,9 +23,9 @@ _member = lazy_names(
     __name__,
     {
         "outlast.client.client": ("Client",),
-        "outlast.client.handle": ("WorkflowHandle",),
+        "outlast.client.workflows.handle": ("WorkflowHandle",),
         "outlast.histories.history_pages": ("HistoryEvent",),
-        "outlast.client.update_handle": ("UpdateHandle",),
+        "outlast.client.workflows.update_handle": ("UpdateHandle",),
     },
 )
 

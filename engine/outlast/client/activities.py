@@ -16,7 +16,7 @@ from outlast.client.intercepted_calls import (
     FailActivity,
     HeartbeatActivity,
 )
-from outlast.client.run_rows import current_run_id
+from outlast.client.workflows.run_rows import current_run_id
 from outlast_activities.deferred_attempts import (
     CancelFromOutside,
     CompleteFromOutside,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from outlast.client.handle import WorkflowHandle, start_of
+from outlast.client.workflows.control import start_of
+from outlast.client.workflows.handle import WorkflowHandle
 from outlast.histories.deletion import delete_chain
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.listing import Listing

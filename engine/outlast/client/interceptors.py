@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from outlast.client.handle import WorkflowHandle
 from outlast.client.intercepted_calls import (
     CancelActivity,
     CancelWorkflow,
@@ -26,7 +25,8 @@ from outlast.client.intercepted_calls import (
     TerminateWorkflow,
     UpdateWorkflow,
 )
-from outlast.client.update_handle import UpdateHandle
+from outlast.client.workflows.handle import WorkflowHandle
+from outlast.client.workflows.update_handle import UpdateHandle
 from outlast.visibility.views import WorkflowDescription
 from outlast_activities.interceptors import ActivityInterceptor
 from outlast_workflow.errors import InvalidOptionError

@@ -18,8 +18,8 @@ from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.primitives.interceptor_chain import Chain
 
 if TYPE_CHECKING:
-    from outlast.client.handle import WorkflowHandle
     from outlast.client.interceptors import Interceptor
+    from outlast.client.workflows.handle import WorkflowHandle
     from outlast.histories.importer import Imported, Progress
     from outlast.histories.source import Source
     from outlast.queues.queues import Queues
@@ -54,8 +54,8 @@ class Reader(Connection):
         from outlast.client.context import ClientContext
         from outlast.client.histories import Histories
         from outlast.client.interceptors import ClientInterceptor
-        from outlast.client.starts import Starts
         from outlast.client.visibility import Visibility
+        from outlast.client.workflows.starts import Starts
         from outlast.queues.queues import Queues
 
         chain = Chain(interceptors, ClientInterceptor)

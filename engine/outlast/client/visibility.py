@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from outlast.client.bulk import RUNS_PER_PAGE, Bulk
-from outlast.client.handle import WorkflowHandle
+from outlast.client.workflows.handle import WorkflowHandle
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.filters import Filters, run_filter
 from outlast.visibility.listing import Listing

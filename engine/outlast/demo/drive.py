@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from outlast import Client, StartOptions
-from outlast.client.handle import WorkflowHandle
+from outlast.client.workflows.handle import WorkflowHandle
 from outlast.demo.display import Display
 from outlast.demo.importing import ImportCsv, ImportSummary
 from outlast.demo.processes import WorkerProcess

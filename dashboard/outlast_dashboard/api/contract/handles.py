@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends
 
-from outlast.client.handle import WorkflowHandle
+from outlast.client.workflows.handle import WorkflowHandle
 from outlast_dashboard.api.contract.fields import RunId, WorkflowId
 from outlast_dashboard.authorization import Reader, TheWeb
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from outlast.client.run_rows import current_run_id, final_row, row_of
+from outlast.client.workflows.run_rows import current_run_id, final_row, row_of
 from outlast.text.error_reports import error_document
 from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunPage, WorkflowDescription

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response, StreamingResponse
 
 from outlast import Client
-from outlast.client.run_rows import row_of
+from outlast.client.workflows.run_rows import row_of
 from outlast.visibility.describe import cause_of
 from outlast_dashboard.api.contract.fields import WorkflowId
 from outlast_dashboard.api.contract.redaction import description, event_view

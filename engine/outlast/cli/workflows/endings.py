@@ -13,7 +13,7 @@ from outlast.cli.common.output import document, show
 from outlast.cli.common.stderr import tell
 from outlast.cli.common.waiting import tell_lacks
 from outlast.client.client import Client
-from outlast.client.handle import WorkflowHandle
+from outlast.client.workflows.handle import WorkflowHandle
 from outlast.errors import StillRunningError, WorkflowResultError
 from outlast.text.error_reports import error_document
 from outlast.text.parsing import waiting_time

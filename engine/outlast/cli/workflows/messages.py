@@ -13,8 +13,8 @@ from outlast.cli.common.options import AsJson, Codec, Input, RunId, Timeout, Url
 from outlast.cli.common.output import document, show
 from outlast.cli.common.waiting import tell_lacks
 from outlast.client.client import Client
-from outlast.client.query_routing import DEFAULT_TIMEOUT_S
-from outlast.client.update_handle import WaitFor
+from outlast.client.workflows.query_routing import DEFAULT_TIMEOUT_S
+from outlast.client.workflows.update_handle import WaitFor
 from outlast.text.parsing import waiting_time
 from outlast.text.wording import pretty
 

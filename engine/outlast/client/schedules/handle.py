@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 from sqlalchemy import Connection
 
 from outlast.client.context import ClientContext
-from outlast.client.handle import WorkflowHandle
 from outlast.client.schedules.definition import checked_overlap
 from outlast.client.schedules.update import ScheduleEdit, ScheduleUpdate
 from outlast.client.schedules.views import BackfillResult, ScheduleDescription, description
+from outlast.client.workflows.handle import WorkflowHandle
 from outlast_schedules.action import MOST_REQUEST_ID, slot_workflow_id
 from outlast_schedules.changes import (
     BackfillSchedule,

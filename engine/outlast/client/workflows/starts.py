@@ -12,10 +12,10 @@ from collections.abc import Awaitable
 from typing import Any
 
 from outlast.client.context import ClientContext
-from outlast.client.encoded_calls import signal_event, update_request
-from outlast.client.handle import WorkflowHandle
 from outlast.client.intercepted_calls import StartWorkflow
-from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
+from outlast.client.workflows.encoded_calls import signal_event, update_request
+from outlast.client.workflows.handle import WorkflowHandle
+from outlast.client.workflows.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import UpdateRequest
 from outlast_store.schema.rows import RunRow

@@ -10,8 +10,8 @@ import orjson
 
 from outlast.client.context import ClientContext
 from outlast.client.intercepted_calls import DescribeWorkflow
-from outlast.client.results import Follow, end_of, result_of
-from outlast.client.run_rows import current_run_id, row_of
+from outlast.client.workflows.results import Follow, end_of, result_of
+from outlast.client.workflows.run_rows import current_run_id, row_of
 from outlast.histories.exporter import export_run
 from outlast.histories.history_pages import EVENTS_PER_PAGE, HistoryEvent, history_page
 from outlast.runtime.result_waits import RunEnd

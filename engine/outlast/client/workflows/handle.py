@@ -6,37 +6,25 @@ Each verb has one body. A client's interceptors, if it has any, are called aroun
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Never, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
 
-from outlast.client.encoded_calls import StoredHeaders, query_request, signal_event, update_request
 from outlast.client.intercepted_calls import (
-    CancelWorkflow,
     QueryWorkflow,
-    SetStartDelay,
     SignalWorkflow,
-    TerminateWorkflow,
     UpdateWorkflow,
 )
-from outlast.client.query_routing import DEFAULT_TIMEOUT_S, query_run, value_of
-from outlast.client.run_reader import RunReader
-from outlast.client.run_rows import final_row, row_of
-from outlast.client.update_handle import UpdateHandle, WaitFor, check_stage
-from outlast.histories.reset import reset
-from outlast_runs import run_change
-from outlast_runs.run_change import RequestCancellation, TerminateRun
+from outlast.client.workflows.control import RunControl
+from outlast.client.workflows.encoded_calls import StoredHeaders, query_request, signal_event, update_request
+from outlast.client.workflows.query_routing import DEFAULT_TIMEOUT_S, query_run, value_of
+from outlast.client.workflows.run_rows import final_row, row_of
+from outlast.client.workflows.update_handle import UpdateHandle, WaitFor, check_stage
 from outlast_runs.signals import SendSignal
 from outlast_runs.updates import SendUpdate
-from outlast_store.journal.batch import Change
-from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall, call_of
-from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyBegunError, WorkflowClosedError
 from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
-from outlast_workflow.options.validation import Seconds, duration_seconds, validate_reason
 from outlast_workflow.primitives.lazy_names import names_of_class
-from outlast_workflow.primitives.times import from_datetime, microseconds
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,7 +32,7 @@ X = TypeVar("X")
 Ts = TypeVarTuple("Ts")
 
 
-class WorkflowHandle(RunReader[T]):
+class WorkflowHandle(RunControl[T]):
     """One workflow: wait for it, message it, observe it, stop it.
 
     Attributes:
@@ -273,147 +261,6 @@ class WorkflowHandle(RunReader[T]):
         row = await self._send(lambda run_id: SendUpdate(self.workflow_id, run_id, request))
         return UpdateHandle(self._context, self.workflow_id, row, subscription, hint)
 
-    async def cancel(self, reason: str | None = None, **unknown: Never) -> None:
-        """Ask the workflow to cancel: its code gets ``asyncio.CancelledError``, and decides.
-
-        Args:
-            reason: Why, for the history.
-            **unknown: Options that there are not: the error says what is meant.
-
-        Raises:
-            InvalidOptionError: The reason is not text that can be stored.
-            WorkflowClosedError: It has ended already.
-            WorkflowNotFoundError: There is no such workflow.
-        """
-        if unknown:
-            refuse_unknown("cancel", unknown, ("reason",))
-        interceptors = self._context.interceptors
-        if not interceptors:
-            await self._send_cancel(reason)
-            return
-        call = CancelWorkflow(self.workflow_id, self.run_id, reason)
-        await interceptors.call("cancel_workflow", call, lambda call: self._send_cancel(call.reason))
-
-    async def _send_cancel(self, reason: str | None) -> None:
-        reason = validate_reason(reason)
-        await self._send(lambda run_id: RequestCancellation(self.workflow_id, run_id, reason))
-
-    async def terminate(self, reason: str | None = None, **unknown: Never) -> None:
-        """End the workflow at once, without running its code.
-
-        Args:
-            reason: Why, for the history.
-            **unknown: Options that there are not: the error says what is meant.
-
-        Raises:
-            InvalidOptionError: The reason is not text that can be stored.
-            WorkflowClosedError: It has ended already.
-            WorkflowNotFoundError: There is no such workflow.
-        """
-        if unknown:
-            refuse_unknown("terminate", unknown, ("reason",))
-        interceptors = self._context.interceptors
-        if not interceptors:
-            await self._send_terminate(reason)
-            return
-        call = TerminateWorkflow(self.workflow_id, self.run_id, reason)
-        await interceptors.call("terminate_workflow", call, lambda call: self._send_terminate(call.reason))
-
-    async def _send_terminate(self, reason: str | None) -> None:
-        reason = validate_reason(reason)
-        await self._send(lambda run_id: TerminateRun(self.workflow_id, run_id, reason))
-
-    async def set_start_delay(
-        self, delay: Seconds | None = None, *, until: datetime | None = None, **unknown: Never
-    ) -> None:
-        """Move the start of the workflow while it has not begun: later or sooner, delayed or in line, queue or none.
-
-        A workflow in line leaves it, keeps its priority and joins the line anew. One that may begin already stays as it
-        is where the new start is now. A signal, an update or a cancel request ends the new delay like any other.
-
-        Args:
-            delay: Seconds from now, or a timedelta; 0 for at once. Give this or ``until``.
-            until: When it may begin: a datetime with a time zone. One that has passed means at once.
-            **unknown: Options that there are not: the error says what is meant.
-
-        Raises:
-            InvalidOptionError: Not exactly one is given, it cannot be used, or the start would come at or after the
-                execution deadline, or after the year 9999. Nothing was written.
-            WorkflowAlreadyBegunError: It has begun, is about to, or has ended.
-            WorkflowNotFoundError: There is no such workflow.
-        """
-        if unknown:
-            refuse_unknown("set_start_delay", unknown, ("delay", "until"))
-        interceptors = self._context.interceptors
-        if not interceptors:
-            await self._send_start_delay(delay, until)
-            return
-        call = SetStartDelay(self.workflow_id, self.run_id, delay, until)
-        await interceptors.call(
-            "set_start_delay", call, lambda call: self._send_start_delay(call.delay, call.until)
-        )
-
-    async def _send_start_delay(self, delay: Seconds | None, until: datetime | None) -> None:
-        wait, begin = start_of(delay, until)
-        try:
-            await self._send(
-                lambda run_id: run_change.SetStartDelay(self.workflow_id, run_id, delay=wait, until=begin)
-            )
-        except WorkflowClosedError as error:
-            raise WorkflowAlreadyBegunError(
-                error.workflow_id, run_id=error.run_id, status=error.status
-            ) from None
-
-    async def reset(
-        self,
-        to: str | int = "last-workflow-task",
-        *,
-        reason: str | None = None,
-        execution_timeout: Seconds | None = None,
-        signals: bool = True,
-    ) -> WorkflowHandle[T]:
-        """Start a new run from a point of the history; an open run ends in the same transaction. See ``docs/reset.md``.
-
-        Args:
-            to: The last event to keep: its number, ``first-workflow-task``, ``last-workflow-task`` (the code makes its
-                last decisions again) or ``last-successful`` (the activity or child that failed last is repeated).
-            reason: Why, for the history.
-            execution_timeout: A new one, in seconds from now; without it, the chain's execution deadline is kept.
-            signals: Whether the signals after the point are kept. ``False`` drops them, for a signal that the code
-                cannot handle.
-
-        Returns:
-            A handle to the new run.
-
-        Raises:
-            InvalidOptionError: An option cannot be used.
-            ResetRefusedError: The workflow cannot be reset, or not to that point; another point may work.
-            WorkflowNotFoundError: There is no such workflow.
-            RunNotFoundError: It has no such run.
-        """
-        pinned = self.run_id if self._pinned else None
-        run_id = await reset(
-            self._context.runtime, self.workflow_id, pinned, to, reason, execution_timeout, signals
-        )
-        return WorkflowHandle(self._context, self.workflow_id, run_id, self._result_type)
-
-    async def _send(self, change: Callable[[str], Change[Ended | X]]) -> X:
-        run_id = await self.resolve()
-        while True:
-            try:
-                outcome = await self._context.runtime.journal.apply(change(run_id))
-            except WorkflowClosedError:
-                # The id may have been started anew in the meantime.
-                if self.run_id is None and (now := await self.resolve()) != run_id:
-                    run_id = now
-                    continue
-                raise
-            if not isinstance(outcome, Ended):
-                return outcome
-            if outcome.next_run_id is None:
-                raise WorkflowClosedError(self.workflow_id, run_id=run_id, status=outcome.status)
-            run_id = outcome.next_run_id
-
     # --- queries ----------------------------------------------------------------------------------------------------
 
     @overload
@@ -489,25 +336,3 @@ class WorkflowHandle(RunReader[T]):
                 if now.next_run_id is not None:
                     continue
             return value_of(result, run, request.name, self._context.converter, hint)
-
-
-def start_of(delay: Seconds | None, until: datetime | None) -> tuple[int | None, int | None]:
-    """Return a new start delay or a new start, in microseconds: exactly one of them is given.
-
-    Args:
-        delay: Seconds or a timedelta.
-        until: A datetime with a time zone.
-
-    Raises:
-        InvalidOptionError: Both or neither are given, or it cannot be used.
-    """
-    if (delay is None) == (until is None):
-        raise InvalidOptionError("delay or until is needed, and only one of the two", field="delay")
-    if delay is not None:
-        return microseconds(duration_seconds("delay", delay)), None
-    if not isinstance(until, datetime):
-        raise InvalidOptionError(f"until must be a datetime, not {type(until).__name__}", field="until")
-    try:
-        return None, from_datetime(until)
-    except ValueError as error:
-        raise InvalidOptionError(f"until: {error}", field="until") from None

@@ -1,0 +1,146 @@
+"""What a client does besides starting and messaging workflows: reset, bulk, schedules, activities, deletion."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from outlast.client.activity_ids import ActivityIds
+from outlast.client.intercepted_calls import CancelActivity, CompleteActivity, FailActivity, HeartbeatActivity
+from outlast.client.reader import Reader
+from outlast_workflow.errors import WorkflowClosedError
+
+if TYPE_CHECKING:
+    from outlast.client.bulk import Bulk
+    from outlast.client.schedules.schedules import Schedules
+    from outlast.client.workflows.handle import WorkflowHandle
+    from outlast.visibility.filters import Filters
+    from outlast_workflow.options.validation import Seconds
+
+BULK_AT_ONCE: Final = 20
+"""How many workflows a bulk operation handles at a time."""
+
+
+class Operations(Reader):
+    """A connection through which workflows are operated. The attributes are those of :class:`Reader`."""
+
+    async def reset(
+        self,
+        workflow_id: str,
+        to: str | int = "last-workflow-task",
+        *,
+        run_id: str | None = None,
+        reason: str | None = None,
+        execution_timeout: Seconds | None = None,
+        signals: bool = True,
+    ) -> WorkflowHandle[Any]:
+        """Start a new run from a point of a workflow's history: :meth:`handle` and :meth:`WorkflowHandle.reset` in one.
+
+        Args:
+            workflow_id: The workflow.
+            to: As for :meth:`WorkflowHandle.reset`, as are ``reason``, ``execution_timeout`` and ``signals``.
+            run_id: The run to reset, which must be the current one.
+            reason: Why, for the history.
+            execution_timeout: A new one, in seconds from now.
+            signals: Whether the signals after the point are kept.
+
+        Raises:
+            OutlastError: As for :meth:`WorkflowHandle.reset`.
+        """
+        handle = self.handle(workflow_id, run_id=run_id)
+        return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules: ``await client.schedules.create("nightly", Report.run, spec=Cron("0 2 * * *"))``."""
+        from outlast.client.schedules.schedules import Schedules
+
+        return Schedules(self._context)
+
+    def bulk(
+        self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]
+    ) -> Bulk:
+        """Return what can be done to all that match: ``async for outcome in client.bulk(status="running").cancel()``.
+
+        Each workflow is handled once, if the last run of its chain matches.
+
+        Args:
+            cursor: Where to continue an earlier walk with the same filters: an outcome's ``cursor``.
+            at_once: How many workflows are handled at a time, 1 to 1000.
+            **filters: As for :meth:`list`, as are the errors.
+        """
+        return self._visibility.bulk(cursor, at_once, filters)
+
+    async def complete_activity(self, activity: str | ActivityIds, result: Any = None) -> None:
+        """Complete an activity from outside, most likely one whose handler returned ``activity.defer()``.
+
+        When this returns, the result is durable. See ``docs/deferring.md``, also for the verbs that follow.
+
+        Args:
+            activity: Its ``activity.info().task_token``, or :class:`~outlast.ActivityIds`.
+            result: What the workflow's code gets.
+
+        Raises:
+            AttemptNotRunningError: The attempt has ended already, or none runs now; ``outcome`` says how it ended.
+            ActivityNotFoundError: There is no such activity; also RunNotFoundError, WorkflowNotFoundError.
+            RefusedError: The activity is local: only its worker ends it.
+            InvalidOptionError: This is no token, or no ids.
+            PayloadEncodeError: The result has no JSON form.
+            StructuralLimitError: The result is too large.
+        """
+        await self._activities.complete(CompleteActivity(activity, result))
+
+    async def fail_activity(
+        self, activity: str | ActivityIds, error: Exception | str = "failed from outside"
+    ) -> None:
+        """Fail an attempt of an activity from outside. Its retry policy decides whether a worker runs it again.
+
+        Args:
+            activity: As for :meth:`complete_activity`, as are the errors.
+            error: Why: an exception, such as :class:`~outlast.ApplicationError`, or a message.
+        """
+        await self._activities.fail(FailActivity(activity, error))
+
+    async def cancel_activity(self, activity: str | ActivityIds) -> None:
+        """Acknowledge from outside that the work of an activity was stopped, because its workflow asked for that.
+
+        Args:
+            activity: As for :meth:`complete_activity`, as are the errors.
+
+        Raises:
+            RefusedError: Nobody has asked to cancel it, or it is local.
+        """
+        await self._activities.cancel(CancelActivity(activity))
+
+    async def heartbeat_activity(self, activity: str | ActivityIds, *details: Any) -> None:
+        """Report from outside that an activity is alive and, optionally, how far it is. Each call is one write.
+
+        Args:
+            activity: As for :meth:`complete_activity`, as are the other errors.
+            *details: As for ``activity.heartbeat``. Without them, those of an earlier heartbeat stay.
+
+        Raises:
+            ActivityCancelRequestedError: The workflow no longer wants the activity. The heartbeat was recorded.
+        """
+        await self._activities.heartbeat(HeartbeatActivity(activity, details))
+
+    async def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
+        """Delete a closed workflow with all its runs, histories and requests, in small steps. This frees its id.
+
+        Args:
+            workflow_id: The workflow.
+            terminate: Whether to terminate it first if it is open.
+            reason: Why it is terminated.
+
+        Returns:
+            How many runs were deleted.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            DeleteRefusedError: It is open, or its close policy has yet to reach its children; nothing was deleted.
+        """
+        handle = self.handle(workflow_id)
+        if terminate:
+            with suppress(WorkflowClosedError):
+                await handle.terminate(reason)
+        return await self._histories.delete(workflow_id)
