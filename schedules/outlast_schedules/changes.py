@@ -230,7 +230,8 @@ def _rewrite(batch: Batch, row: ScheduleRow, before: ScheduleRow) -> bool:
     row.updated_at = batch.now
     row.next_look_at = next_look(row)
     if row.buffered is not None and row.paused_at is None:
-        row.next_look_at = batch.now
+        # A slot that is due already keeps its instant: the clock of this process may be ahead.
+        row.next_look_at = min(row.next_look_at or batch.now, batch.now)
     return write_schedule(batch, row, before)
 
 

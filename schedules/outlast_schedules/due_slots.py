@@ -27,6 +27,7 @@ class DueSlots:
     """What one look at a schedule found.
 
     Attributes:
+        at: When it looked, in microseconds.
         slots: The slots to act on, in order.
         missed: How many were missed; all of them come before those.
         last_missed: The newest of them.
@@ -34,6 +35,7 @@ class DueSlots:
         next_at: When the next one is due that is not decided; in the past if more are due already.
     """
 
+    at: int = 0
     slots: list[int] = field(default_factory=list)
     missed: int = 0
     last_missed: int | None = None
@@ -72,7 +74,7 @@ def due_slots(calendar: Calendar, row: ScheduleRow, now: int) -> DueSlots:
             break
         due.append(slot)
         after = slot
-    found = DueSlots(decided_until=after, next_at=next_at)
+    found = DueSlots(now, decided_until=after, next_at=next_at)
     late = sum(now - calendar.fire_at(row.schedule_id, slot) > ON_TIME_US for slot in due)
     keep = late
     if row.catch_up == CatchUp.ALL:

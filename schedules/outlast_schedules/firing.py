@@ -263,7 +263,10 @@ class FireSchedule(StartingChange):
         super().__init__(row, starts, latest_run_id)
 
     def apply(self, batch: Batch) -> FiredSlots | None:
-        """Return what became of the slots; ``None`` where another process came first."""
+        """Return what became of the slots; ``None`` where another process came first, or the clock was set back."""
+        if self.due.at > batch.now:
+            # What was due, or late, by the time of the look may be neither now: the next look decides.
+            return None
         self.check_queue(batch)
         row, last = self.row.copy(), self.last_run(batch, self.row)
         if last is not None and (row.pause_on_failure or row.overlap in _REPLACING):

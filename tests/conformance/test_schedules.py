@@ -473,6 +473,33 @@ async def test_a_look_that_was_overtaken_writes_nothing(stage: Stage, changed: A
     assert stage.rows("workflow_runs") == []
 
 
+@pytest.mark.parametrize("catch_up", CATCH_UPS)
+async def test_a_clock_that_is_set_back_after_the_look_fires_nothing_early(
+    stage: Stage, catch_up: str
+) -> None:
+    await stage.apply(CreateSchedule(a_row(overlap="allow_all", catch_up=catch_up)))
+    stage.clock.advance(100)
+    [look] = looks(stage)
+    before = stage.rows("schedules")
+    stage.clock.us -= 55 * SECOND
+    assert await stage.apply(look) is None
+    assert stage.rows("schedules") == before
+    [look] = looks(stage)
+    fired = await stage.apply(look)
+    assert (len(fired.started), fired.missed) == (4, 0)
+
+
+async def test_a_change_by_a_process_whose_clock_is_ahead_does_not_put_off_what_is_due(stage: Stage) -> None:
+    await stage.apply(CreateSchedule(a_row(overlap="buffer_one")))
+    for _ in range(2):
+        await fire(stage)
+    stage.clock.advance(11)
+    await update(stage)
+    assert len(waiting_in(there(stage))) == 1
+    stage.clock.us -= SECOND
+    assert len(looks(stage)) == 1
+
+
 async def test_a_trigger_sees_what_was_started_after_it_had_read_the_schedule(stage: Stage) -> None:
     await stage.apply(CreateSchedule(a_row()))
     stage.clock.advance(10)

@@ -60,13 +60,10 @@ class SimulatedClock:
     def __init__(self, loop: SimulationLoop, skew_us: int) -> None:
         self._loop = loop
         self.skew_us = START_US + skew_us
-        self.set_by_us = 0
-        """By how much it has been set, forward and back, in all."""
 
     def set_by(self, by_us: int) -> None:
         """Set it forward, or back."""
         self.skew_us += by_us
-        self.set_by_us += abs(by_us)
 
     @property
     def offset_us(self) -> int:

@@ -303,16 +303,14 @@ class Watched:
     ) -> Iterator[str]:
         """A slot fires at its time, at the wall times that come first, and is missed only if it is late."""
         fires = [calendar.fire_at(before.schedule_id, slot) for slot in slots]
-        # The clock may have been set between the look and now.
-        clock: Any = self.batch._clock
-        now, differs = self.batch.now, clock.set_by_us
-        early = [slot for slot, fire_at in zip(slots, fires, strict=True) if fire_at > now + differs]
+        now = self.batch.now
+        early = [slot for slot, fire_at in zip(slots, fires, strict=True) if fire_at > now]
         if early:
             yield f"fires {early} before their time"
         again = [slot for slot in slots if to_datetime(slot).astimezone(ZURICH).fold]
         if again and f'"{TEXT}"' in before.spec and "every" not in before.spec:
             yield f"fires {again}, wall times that have come before"
-        if any(now - fire_at <= ON_TIME_US - differs for fire_at in fires[:missed]):
+        if any(now - fire_at <= ON_TIME_US for fire_at in fires[:missed]):
             yield f"misses {slots[:missed]}, which are on time"
         if missed and before.catch_up == "all":
             yield f"misses {slots[:missed]}, and was to catch up with all"
