@@ -53,6 +53,8 @@ WRONG_CALM_S = 15.0
 SETTLED_S = 30.0
 """How long after the beginning of the calm timers and timeouts must be on time again."""
 LATEST_S = 3.0
+LATE_FAILURES_S = 10.0
+"""How long what a handler raises after its run has ended may take to be written."""
 MOST_CPU_S = 120.0
 """What a seed may take of the processor: a thousand times what most take, for the code that spins within a callback."""
 REPLAYED = 10
@@ -242,7 +244,20 @@ class World:
                 self.violations.append(f"after {longest:.0f} s of calm not everything has ended")
                 break
             await asyncio.sleep(0.25)
+        await self._late_failures_written()
         self._judge(round(began_at * 1_000_000))
+
+    async def _late_failures_written(self) -> None:
+        """Let handlers that have failed after their runs ended say so: nothing else waits for them."""
+        ends_at = self.loop.time() + LATE_FAILURES_S
+        while any(verdict.check_failures_after_cancel(self.shared.plain, programs.executions, self._alive())):
+            if self.loop.time() > ends_at:
+                return
+            await asyncio.sleep(0.25)
+
+    def _alive(self) -> list[object]:
+        """The clocks of the processes that there are."""
+        return [process.clock for process in self.processes]
 
     async def _trouble(self, seconds: float) -> None:
         """Freeze, kill, stop and mislead processes now and then."""
@@ -328,9 +343,8 @@ class World:
 
     def _judge(self, calm_at: int) -> None:
         plain = self.shared.plain
-        alive = [process.clock for process in self.processes]
         self.violations += verdict.judge(
-            plain, self.ledger, programs.executions, self.schedules, self.exports, alive=alive
+            plain, self.ledger, programs.executions, self.schedules, self.exports, alive=self._alive()
         )
         self.violations += self.outside.wrong
         if self.seed % REPLAYED == 0:
