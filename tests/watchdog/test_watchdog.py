@@ -453,9 +453,15 @@ def test_who_comes_second_to_a_schedule_leaves_the_next_slots_to_the_first(tmp_p
             await asyncio.sleep(51)
         assert len(tried) == 6, "both try to fire the first slot, and one of them the others"
         [ahead] = [watchdog for watchdog in watchdogs if not watchdog._second]
+        [second] = [watchdog for watchdog in watchdogs if watchdog._second]
         # The other goes on where the first one stops.
         await ahead.stop()
-        await asyncio.sleep(20)
+        run_id = await stages[watchdogs.index(ahead)].start(StartOptions(execution_timeout=5))
+        second.wake()
+        await asyncio.sleep(5.001)
+        assert stages[0].run(run_id).status == "timed_out", "it steps back for schedules only"
+        assert second._second
+        await asyncio.sleep(14.999)
         row = stages[0].runtime.read_now(find_schedule, "a")
         assert row is not None
         assert row.started == 7

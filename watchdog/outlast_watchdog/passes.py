@@ -197,6 +197,8 @@ class Pass:
         self._runs_ended = False
         self.came_first: bool | None = None
         """Whether it has fired a schedule; ``False`` if others came first each time, ``None`` if none was due."""
+        self.upcoming = scans.Upcoming()
+        """When the next things become due, as it has read at its end."""
         self.expired = False
         """Whether it has seen rows that count for nothing any more."""
 
@@ -246,10 +248,8 @@ class Pass:
             await self._rescue()
         if lapsed or peek.lost_owners:
             await self._release()
-        if due:
-            report.next_deadline_at = await runtime.read(scans.nearest_deadline, now)
-        else:
-            report.next_deadline_at = peek.nearest_deadline
+        self.upcoming = await runtime.read(scans.upcoming, now) if due else peek.upcoming
+        report.next_deadline_at = self.upcoming.nearest
         return report
 
     # --- the steps --------------------------------------------------------------------------------------------------

@@ -19,6 +19,21 @@ from outlast_store.schema.rows import ScheduleRow
 
 
 @dataclass(slots=True, frozen=True)
+class Upcoming:
+    """When the next things become due; ``None`` where nothing does. Leases do not count: every interval polls them."""
+
+    deadline: int | None = None
+    """The nearest deadline of a run or an activity, or timer."""
+    schedule: int | None = None
+    """The nearest look at a schedule."""
+
+    @property
+    def nearest(self) -> int | None:
+        """The nearest of all."""
+        return _least(self.deadline, self.schedule)
+
+
+@dataclass(slots=True, frozen=True)
 class Peek:
     """The low end of every index, in one statement. An idle pass reads nothing else."""
 
@@ -34,9 +49,9 @@ class Peek:
     expired: bool
 
     @property
-    def nearest_deadline(self) -> int | None:
-        """The nearest of all deadlines, timers and schedules. Leases do not count: every interval polls them."""
-        return _least(self.runs, self.activities, self.timers, self.schedules)
+    def upcoming(self) -> Upcoming:
+        """When the next things become due, if nothing is due now."""
+        return Upcoming(_least(self.runs, self.activities, self.timers), self.schedules)
 
 
 @dataclass(slots=True, frozen=True)
@@ -157,9 +172,10 @@ def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:
     return Scan(seen, runs, activities, timers, schedules)
 
 
-def nearest_deadline(connection: Connection, after: int = BEGINNING) -> int | None:
-    """Return the nearest deadline or timer of any kind after an instant."""
-    return _least(*due.read_next_deadlines(connection, after))
+def upcoming(connection: Connection, after: int = BEGINNING) -> Upcoming:
+    """Return when the next things after an instant become due."""
+    *deadlines, schedule = due.read_next_deadlines(connection, after)
+    return Upcoming(_least(*deadlines), schedule)
 
 
 def due_runs(connection: Connection, now: int, cursor: DueRun | None, limit: int) -> list[DueRun]:

@@ -33,6 +33,7 @@ from outlast_watchdog.metrics import MeasuringEventLog, watchdog_metrics
 from outlast_watchdog.passes import Pass, WatchedRuntime
 from outlast_watchdog.periodic import Periodic, periodic
 from outlast_watchdog.report import WatchdogReport
+from outlast_watchdog.scans import Upcoming
 from outlast_workflow.errors import InvalidOptionError, JournalClosedError, StoreError
 from outlast_workflow.options.search_attributes import schedule_of
 from outlast_workflow.options.validation import integer, timeout_seconds
@@ -109,6 +110,8 @@ class TaskWatchdog:
         self._shortest_s = SHORTEST_SLEEP_S
         self._ahead = 0
         """How long the last pass took, if it did anything, in microseconds: the next one reads so far ahead."""
+        self._upcoming = Upcoming()
+        """What the last pass has read of what becomes due."""
         self._second = False
         """Whether others came first when it last had a schedule to fire."""
         self._asleep = False
@@ -133,6 +136,7 @@ class TaskWatchdog:
         async with self._passing:
             began = self._clock.monotonic()
             now = self._clock.now()
+            self._upcoming = Upcoming()
             if self._clock_jumped(now, began):
                 self._connected_since = None
                 skipped = WatchdogReport(now, skipped=True)
@@ -165,6 +169,7 @@ class TaskWatchdog:
                 raise
             if one.came_first is not None:
                 self._second = not one.came_first
+            self._upcoming = one.upcoming
             self._connected_at = self._clock.monotonic()
             if self._connected_since is None:
                 self._connected_since = began
@@ -250,11 +255,9 @@ class TaskWatchdog:
                 # A skipped pass has read nothing, so what was known before still counts.
                 if report.skipped:
                     self._nearest = min(self._nearest, before)
-                at = report.next_deadline_at
-                if at is not None and self._second:
-                    at += self._step_back_us()
-                if at is not None and at < self._nearest:
-                    self._nearest = at
+                for at in (self._upcoming.deadline, self._look_at_schedules()):
+                    if at is not None and at < self._nearest:
+                        self._nearest = at
                 self._shortest_s = SLEEP_AFTER_WORK_S if report.counts else SHORTEST_SLEEP_S
                 if report.reached_limit:
                     self._woken.set()
@@ -262,13 +265,17 @@ class TaskWatchdog:
                 else:
                     self._sleep()
 
-    def _step_back_us(self) -> int:
-        """Return how long it waits past a deadline that it has read of, where others come first.
+    def _look_at_schedules(self) -> int | None:
+        """Return when it looks at the next schedule that it has read of: a little later where others come first.
 
         Where several watch, all wake for the same schedule, one fires it and the others have worked in vain. Whoever
-        comes second leaves the next ones to the first, and takes them over as soon as that does not fire them.
+        comes second leaves the next ones to the first, and takes them over as soon as that does not fire them. What
+        else becomes due is nobody's to leave to others.
         """
-        return round(STEP_BACK_US * (1 + self._runtime.environment.random.random() / 2))
+        at = self._upcoming.schedule
+        if at is None or not self._second:
+            return at
+        return at + round(STEP_BACK_US * (1 + self._runtime.environment.random.random() / 2))
 
     def _sleep(self) -> None:
         """Sleep until the nearest deadline; should the periodic wake fail, one and a half intervals at most."""
