@@ -13,6 +13,7 @@ from outlast_schedules.due_slots import next_look
 from outlast_schedules.firing import MOST_RECENT, Start, StartingChange, end_other, latest_in_time
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.queues.gates import check_queue
+from outlast_store.reads.schedules import schedule_not_found
 from outlast_store.schema.rows import InstanceRow, RunRow, ScheduleRow
 from outlast_store.transitions.schedules import (
     delete_schedule,
@@ -21,7 +22,7 @@ from outlast_store.transitions.schedules import (
     write_schedule,
 )
 from outlast_workflow.environment import Environment
-from outlast_workflow.errors import ScheduleExistsError, ScheduleNotFoundError, WorkflowAlreadyStartedError
+from outlast_workflow.errors import ScheduleExistsError, WorkflowAlreadyStartedError
 from outlast_workflow.primitives.enums import Overlap
 
 Edit = Callable[[ScheduleRow, int], None]
@@ -96,7 +97,7 @@ class ChangeSchedule(BaseChange):
         """
         before = lock_schedule(batch, self.schedule_id)
         if before is None:
-            raise ScheduleNotFoundError(self.schedule_id)
+            raise schedule_not_found(batch.scan, self.schedule_id)
         row = before.copy()
         self.edit(row, batch.now)
         if row.action != before.action:
@@ -119,7 +120,7 @@ class DeleteSchedule(BaseChange):
             ScheduleNotFoundError: There is none.
         """
         if not delete_schedule(batch, self.schedule_id):
-            raise ScheduleNotFoundError(self.schedule_id)
+            raise schedule_not_found(batch.scan, self.schedule_id)
 
 
 @dataclass(slots=True)
@@ -314,7 +315,7 @@ class TriggerSchedule(StartingChange):
             return Triggered(workflow_id, there.current_run_id, created=False)
         before = lock_schedule(batch, schedule_id)
         if before is None:
-            raise ScheduleNotFoundError(schedule_id)
+            raise schedule_not_found(batch.scan, schedule_id)
         last: RunRow | None = self.last_run(batch, before)
         is_open = last is not None and last.is_open
         if last is not None and is_open and self.overlap is Overlap.SKIP:
@@ -349,7 +350,7 @@ class BackfillSchedule(StartingChange):
         """
         self.check_queue(batch)
         if lock_schedule(batch, self.row.schedule_id) is None:
-            raise ScheduleNotFoundError(self.row.schedule_id)
+            raise schedule_not_found(batch.scan, self.row.schedule_id)
         begun = [start for start in self.starts if batch.instance(start.run.workflow_id) is None]
         for start in begun:
             start.begin(batch, (None, None))

@@ -87,6 +87,9 @@ def test_it_is_fired_by_hand(outlast: Command) -> None:
     assert outlast("schedule", "backfill", "nightly", *week).out.startswith("started 7 workflows, 0 were")
     again = outlast("schedule", "backfill", "nightly", *week, "--json").json
     assert again == {"started": 0, "existing": 7}
+    few = outlast("schedule", "backfill", "nightly", *week, "--limit", "6")
+    assert (few.code, "has 7 slots in that time: give a higher limit" in few.err) == (2, True)
+    assert outlast("schedule", "backfill", "nightly", *week, "--limit", "none").code == 0
 
 
 OPTIONS = (

@@ -136,6 +136,10 @@ async def test_a_backfill_says_how_many_and_a_deletion_leads_back(served: Served
         "/schedules/s/backfill", data={**asked, "start_time": "soon"}, headers={"hx-request": "true"}
     )
     assert "start time must be a time like" in wrong.text
+    few = await served.web.post(
+        "/schedules/s/backfill", data={**asked, "limit": "2"}, headers={"hx-request": "true"}
+    )
+    assert "has 3 slots in that time: give a higher limit" in few.text
     without = await served.web.post("/schedules/s/backfill", data=asked)
     assert (without.status_code, without.headers["location"]) == (303, "/?schedule=s")
     for path in ("/new-schedule", "/schedules/s/edit", "/schedules/s/delete", "/schedules/s/backfill"):

@@ -119,6 +119,9 @@ async def test_a_schedule_is_fired_by_hand(served: Served) -> None:
     week = {"start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-08T00:00:00Z"}
     assert (await web.post(f"{PATH}/backfill", json=week)).json() == {"started": 7, "existing": 0}
     assert (await web.post(f"{PATH}/backfill", json=week)).json() == {"started": 0, "existing": 7}
+    few = await web.post(f"{PATH}/backfill", json={**week, "limit": 6})
+    assert (few.status_code, few.json()["field"]) == (422, "limit")
+    assert (await web.post(f"{PATH}/backfill", json={**week, "limit": None})).json()["existing"] == 7
     assert (await web.get("/api/count", params={"schedule": ID})).json()["count"] == 8
 
 

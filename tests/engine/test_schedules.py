@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -512,6 +514,72 @@ async def test_a_backfill_twice_adds_nothing(engine: MakeEnvironment) -> None:
         assert (again.started, again.existing) == (0, 130)
         assert await env.client.count(schedule="s") == 131
         assert (await handle.describe()).started == 2
+
+
+async def test_a_backfill_of_more_slots_than_its_limit_starts_nothing(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", told_slot, spec=Every(60), paused=True)
+        end = env.now()
+        with pytest.raises(
+            InvalidOptionError, match=r"limit is 10,000 workflows, and .* 43,200 slots"
+        ) as caught:
+            await handle.backfill(end - timedelta(days=30), end)
+        assert caught.value.field == "limit"
+        with pytest.raises(InvalidOptionError, match="more than 100,000 slots"):
+            await handle.backfill(end - timedelta(days=365), end)
+        with pytest.raises(InvalidOptionError, match="limit is 2 workflows"):
+            await handle.backfill(end - timedelta(minutes=3), end, limit=2)
+        with pytest.raises(InvalidOptionError, match="limit must be at least 1"):
+            await handle.backfill(end - timedelta(minutes=3), end, limit=0)
+        assert await env.client.count(schedule="s") == 0
+        assert (await handle.backfill(end - timedelta(minutes=3), end, limit=3)).started == 3
+        assert (await handle.backfill(end - timedelta(minutes=130), end, limit=None)).started == 127
+
+
+async def test_a_schedule_that_is_not_there_is_told_with_ids_like_it(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        await env.client.schedules.create("nightly", told_slot, spec=Every(3600))
+        wrong = env.client.schedules.handle("nihgtly")
+        calls: list[Callable[[], Any]] = [
+            wrong.describe,
+            wrong.pause,
+            wrong.trigger,
+            wrong.delete,
+            lambda: wrong.update(jitter=1),
+            lambda: wrong.backfill(env.now() - timedelta(hours=1), env.now()),
+        ]
+        for call in calls:
+            with pytest.raises(ScheduleNotFoundError, match=r"did you mean 'nightly'\?") as caught:
+                await call()
+            assert caught.value.similar == ["nightly"]
+        with pytest.raises(ScheduleNotFoundError, match="'other': check the id"):
+            await env.client.schedules.handle("other").describe()
+
+
+async def test_wrong_arguments_of_verbs_are_told_with_what_they_take(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle: Any = await env.client.schedules.create("s", told_slot, spec=Every(3600))
+        schedules: Any = env.client.schedules
+        queues: Any = env.client.queues
+        for call, said in (
+            (lambda: handle.update(), "update needs something to change: give spec="),
+            (
+                lambda: handle.update(told_slot),
+                "too many positional arguments; it is called as handle.update",
+            ),
+            (lambda: handle.update(cron="@daily"), "say when it fires: spec=Cron"),
+            (
+                lambda: handle.backfill(start_at=1),
+                "backfill has no option 'start_at': did you mean start_time",
+            ),
+            (lambda: handle.backfill(env.now()), "missing a required argument: 'end_time'"),
+            (lambda: handle.pause(reason="r"), "pause has no option 'reason': it is called note here"),
+            (lambda: schedules.preview(cron="@daily"), "say when it fires: spec=Cron"),
+            (lambda: schedules.list(type="t"), "it is called workflow_type here"),
+            (lambda: queues.pause("q", reason="r"), "it is called note here"),
+        ):
+            with pytest.raises(InvalidOptionError, match=re.escape(said)):
+                await call()
 
 
 async def test_a_queue_orders_what_a_schedule_starts(in_memory: MakeEnvironment) -> None:

@@ -11,8 +11,12 @@ import pytest
 
 from outlast import (
     ActivityOptions,
+    At,
     Client,
+    Cron,
+    Every,
     Queue,
+    Rate,
     RetryPolicy,
     Schedule,
     StartOptions,
@@ -73,6 +77,10 @@ def loose(thing: Any) -> Any:
         (lambda: loose(Schedule)("s", "w", spec=1, limited_actions=1), "it is called max_runs here"),
         (lambda: loose(Schedule)("s", "w", spec=1, automatic_backfill=True), "catch_up='all'"),
         (lambda: loose(Schedule)("s", "w", spec=1, trigger_immediately=True), "the handle's trigger"),
+        (lambda: loose(Cron)("* * * * *", tz="UTC"), "Cron has no option 'tz': it is called time_zone here"),
+        (lambda: loose(Every)(hours=6), "give seconds, or a timedelta such as timedelta(hours=6)"),
+        (lambda: loose(Every)(interval=6), "it is called period here"),
+        (lambda: loose(Rate)(5, period=1), "Rate has no option 'period': did you mean per?"),
         (lambda: loose(activity.defn)(retries_allowed=True), "activities are retried by default"),
         (lambda: loose(workflow.defn)(sandboxed=False), "Worker(runtime_guard=…)"),
         (
@@ -103,6 +111,21 @@ def test_an_option_of_another_engine_names_ours(call: Callable[[], Any], said: s
         call()
     assert said in str(caught.value)
     assert " has no option '" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: loose(Cron)(), "Cron: missing a required argument: 'text'; it is called as Cron('0 2"),
+        (lambda: loose(At)(when=6), "it is called as At(datetime(2027, 1, 1, tzinfo=UTC))"),
+        (lambda: loose(Rate)(5), "missing a required argument: 'per'; it is called as Rate(20, per=1)"),
+        (lambda: loose(Every)(1, 2, 3), "Every: too many positional arguments; it is called as Every(300)"),
+    ],
+)
+def test_a_call_that_nothing_can_take_says_how_it_is_called(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        call()
+    assert said in str(caught.value)
 
 
 @pytest.fixture

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVarTuple, Unpack, overload
 from outlast.blocking.handles import BlockingHandle
 from outlast.blocking.thread import Caller
 from outlast.client.schedules.definition import Schedule, ScheduleOptions
-from outlast.client.schedules.handle import DEFAULT_NEXT, ScheduleHandle
+from outlast.client.schedules.handle import DEFAULT_BACKFILL, DEFAULT_NEXT, ScheduleHandle
 from outlast.client.schedules.schedules import Schedules
 from outlast.client.schedules.update import ScheduleUpdate
 from outlast.client.schedules.views import BackfillResult, ScheduleDescription
 from outlast_schedules.changes import AppliedSchedules
 from outlast_schedules.specs.spec import Spec
+from outlast_workflow.options.other_names import explained
 from outlast_workflow.options.validation import IfExists, Seconds
 from outlast_workflow.primitives.enums import Overlap
 from outlast_workflow.primitives.lazy_names import names_of_class
@@ -64,6 +65,7 @@ class BlockingSchedules:
         made = self._caller.call(lambda: self._schedules.create(schedule_id, workflow, *args, **options))
         return BlockingScheduleHandle(made, self._caller)
 
+    @explained("apply", "schedules.apply([Schedule(…)], prune=False)")
     def apply(self, schedules: Sequence[Schedule], *, prune: bool = False) -> AppliedSchedules:
         """Make the database's schedules as a set says, in one transaction.
 
@@ -77,6 +79,7 @@ class BlockingSchedules:
         """Return a handle to a schedule. Only using it tells whether there is one."""
         return BlockingScheduleHandle(self._schedules.handle(schedule_id), self._caller)
 
+    @explained("preview", "schedules.preview(Cron('0 2 * * *'), next=5)")
     def preview(
         self,
         spec: Spec | Sequence[Spec],
@@ -103,6 +106,7 @@ class BlockingSchedules:
             )
         )
 
+    @explained("list", "schedules.list(paused=True)")
     def list(
         self,
         *,
@@ -141,18 +145,22 @@ class BlockingScheduleHandle:
     def __repr__(self) -> str:
         return repr(self._handle).replace("ScheduleHandle", "BlockingScheduleHandle", 1)
 
+    @explained("describe", "handle.describe(next=5)")
     def describe(self, *, next: int = DEFAULT_NEXT) -> ScheduleDescription:
         """Describe the schedule, with as many slots to come as ``next`` says."""
         return self._caller.call(lambda: self._handle.describe(next=next))
 
+    @explained("pause", "handle.pause('why')")
     def pause(self, note: str | None = None) -> None:
         """Pause the schedule, with a note that says why."""
         self._caller.call(lambda: self._handle.pause(note))
 
+    @explained("resume", "handle.resume()")
     def resume(self, note: str | None = None) -> None:
         """Let the schedule go on from now."""
         self._caller.call(lambda: self._handle.resume(note))
 
+    @explained("update", "handle.update(spec=Cron('0 3 * * *')), by names")
     def update(self, **fields: Unpack[ScheduleUpdate]) -> None:
         """Change the schedule; what is not given stays."""
         self._caller.call(lambda: self._handle.update(**fields))
@@ -161,6 +169,7 @@ class BlockingScheduleHandle:
         """Delete the schedule. The workflows that it has started stay."""
         self._caller.call(self._handle.delete)
 
+    @explained("trigger", "handle.trigger(request_id='once')")
     def trigger(
         self,
         *,
@@ -176,11 +185,15 @@ class BlockingScheduleHandle:
         started = self._caller.call(lambda: self._handle.trigger(overlap=overlap, request_id=request_id))
         return BlockingHandle(started, self._caller)
 
-    def backfill(self, start_time: datetime, end_time: datetime) -> BackfillResult:
+    @explained("backfill", "handle.backfill(start_time, end_time)")
+    def backfill(
+        self, start_time: datetime, end_time: datetime, *, limit: int | None = DEFAULT_BACKFILL
+    ) -> BackfillResult:
         """Start the slots of a time that has passed.
 
         Args:
             start_time: The first slot is at this instant or later (aware).
             end_time: The last slot is before this instant (aware).
+            limit: How many slots there may be; ``None``: any number.
         """
-        return self._caller.call(lambda: self._handle.backfill(start_time, end_time))
+        return self._caller.call(lambda: self._handle.backfill(start_time, end_time, limit=limit))

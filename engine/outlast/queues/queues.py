@@ -20,6 +20,7 @@ from outlast_store.queues.definitions import (
 from outlast_store.reads.queues import PAGE, queue_load, queue_loads, unknown_queue
 from outlast_store.schema.rows import QueueRow
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.other_names import explained
 from outlast_workflow.options.queues import Queue, QueueOptions, checked_limits
 from outlast_workflow.options.validation import (
     IfExists,
@@ -44,6 +45,7 @@ class Queues:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
+    @explained("define", "queues.define('mails', concurrency=5)")
     async def define(
         self, name: str, *, if_exists: IfExists = "error", **limits: Unpack[QueueOptions]
     ) -> QueueDescription:
@@ -62,6 +64,7 @@ class Queues:
         given: dict[str, Any] = {**limits}
         return await self.define_queue(Queue(name, **given), if_exists)
 
+    @explained("update", "queues.update('mails', concurrency=5)")
     async def update(self, name: str, **limits: Unpack[QueueOptions]) -> QueueDescription:
         """Change the limits that are given; ``None`` lifts one. The next admission goes by them.
 
@@ -83,6 +86,7 @@ class Queues:
         await self._apply(UpdateQueue(queue, changed))
         return await self.describe(queue)
 
+    @explained("pause", "queues.pause('mails', 'why')")
     async def pause(self, name: str, note: str | None = None) -> None:
         """Admit nothing from a queue until it is resumed. What holds a slot goes on, and more may join the line.
 
@@ -95,6 +99,7 @@ class Queues:
         """
         await self._apply(PauseQueue(validate_queue(name), validate_reason(note, "note")))
 
+    @explained("resume", "queues.resume('mails')")
     async def resume(self, name: str) -> None:
         """Admit from a paused queue again; one that is not paused stays as it is.
 
@@ -125,6 +130,7 @@ class Queues:
             raise await runtime.read(unknown_queue, queue)
         return queue_description(load, now)
 
+    @explained("list", "queues.list()")
     async def list(self, *, after: str = "", limit: int | None = None) -> Sequence[QueueDescription]:
         """Return the queues, by name.
 

@@ -24,6 +24,7 @@ from zoneinfo import ZoneInfo
 from outlast_schedules.specs.cron_text import CronFields, read_cron
 from outlast_schedules.specs.spec import Spec
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.other_names import explained
 from outlast_workflow.primitives.times import from_datetime, to_datetime
 
 SECOND: Final = 1_000_000
@@ -67,6 +68,7 @@ class Cron(Spec):
     _fields: CronFields
     _zone: ZoneInfo
 
+    @explained("Cron", "Cron('0 2 * * *', time_zone='Europe/Zurich')")
     def __init__(self, text: str, time_zone: str = "UTC") -> None:
         read = read_cron(text)
         self._set(

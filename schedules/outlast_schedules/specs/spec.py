@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.other_names import explained
 from outlast_workflow.options.validation import duration_seconds, timeout_seconds
 from outlast_workflow.primitives.times import from_datetime, iso, microseconds, to_datetime
 from outlast_workflow.primitives.value_object import Value
@@ -53,6 +54,7 @@ class Every(Spec):
     _period_us: int
     _offset_us: int
 
+    @explained("Every", "Every(300)")
     def __init__(self, period: float | timedelta, offset: float | timedelta = 0) -> None:
         checked = timeout_seconds("period", period, minimum_seconds=1)
         later = duration_seconds("offset", offset)
@@ -98,6 +100,7 @@ class At(Spec):
     instants: tuple[datetime, ...]
     _sorted: tuple[int, ...]
 
+    @explained("At", "At(datetime(2027, 1, 1, tzinfo=UTC))")
     def __init__(self, *instants: datetime) -> None:
         if not 1 <= len(instants) <= MOST_INSTANTS:
             raise InvalidOptionError(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import fetch, marks, select
+from outlast_store.queues.contents import Scan
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ScheduleRow
+from outlast_workflow.errors import ScheduleNotFoundError
 
 _ONE: Final = select(tables.schedules, "schedule_id = ?")
+
+_MOST_IDS: Final = 1_000
+"""Among how many ids a similar one is looked for."""
 
 _PAGE: Final = select(tables.schedules, "schedule_id > ?")
 
@@ -42,9 +49,21 @@ def find_schedules(connection: Connection, schedule_ids: Sequence[str]) -> dict[
     return {row.schedule_id: row for row in rows}
 
 
-def list_schedule_ids(connection: Connection) -> list[str]:
-    """Return the ids of all schedules."""
-    return [row[0] for row in fetch(connection, "SELECT schedule_id FROM schedules ORDER BY schedule_id")]
+def unknown_schedule(connection: Connection, schedule_id: str) -> ScheduleNotFoundError:
+    """Return the error for a schedule that there is not, with the ids that look like it."""
+    return schedule_not_found(partial(fetch, connection), schedule_id)
+
+
+def schedule_not_found(scan: Scan, schedule_id: str) -> ScheduleNotFoundError:
+    """Return the error for a schedule that there is not, with the ids that look like it.
+
+    Args:
+        scan: How to read.
+        schedule_id: The id.
+    """
+    text = "SELECT schedule_id FROM schedules ORDER BY schedule_id LIMIT ?"
+    known = [row[0] for row in scan(text, (_MOST_IDS,))]
+    return ScheduleNotFoundError(schedule_id, similar=get_close_matches(schedule_id, known))
 
 
 def read_schedules(

@@ -95,15 +95,23 @@ class UnknownWorkflowTypeError(OutlastError):
 
 
 class ScheduleNotFoundError(OutlastError):
-    """No schedule has this id."""
+    """No schedule has this id.
 
-    facts: ClassVar[tuple[str, ...]] = ("schedule_id",)
+    Attributes:
+        schedule_id: The id.
+        similar: Ids that look like it.
+    """
 
-    def __init__(self, schedule_id: str) -> None:
+    facts: ClassVar[tuple[str, ...]] = ("schedule_id", "similar")
+
+    def __init__(self, schedule_id: str, *, similar: Sequence[str] = ()) -> None:
+        meant = f"did you mean {' or '.join(map(repr, similar))}? Otherwise " if similar else ""
         super().__init__(
-            f"there is no schedule {schedule_id!r}: check the id and the database, or see `outlast schedule list`"
+            f"there is no schedule {schedule_id!r}: {meant}check the id and the database, or see "
+            "`outlast schedule list`"
         )
         self.schedule_id = schedule_id
+        self.similar = list(similar)
 
 
 class DamagedScheduleError(OutlastError):

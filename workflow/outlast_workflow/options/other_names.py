@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from outlast_workflow.errors import InvalidOptionError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _RENAMED: Final = {
     # Temporal
@@ -27,6 +31,15 @@ _RENAMED: Final = {
     "skip": "exclude",
     "limited_actions": "max_runs",
     "remaining_actions": "max_runs",
+    "timezone": "time_zone",
+    "tz": "time_zone",
+    "time_zone_name": "time_zone",
+    "cron_timezone": "time_zone",
+    "every": "period",
+    "interval": "period",
+    "phase": "offset",
+    "state_note": "note",
+    "reason": "note",
     # DBOS
     "interval_seconds": "initial_interval",
     "backoff_rate": "backoff_coefficient",
@@ -119,6 +132,11 @@ _ADVICE: Final = {
     "queues": "give task_queue a list",
     "task_queues": "give task_queue a list",
     "tasks": "give activities, and workflows",
+    # APScheduler, Celery beat and the standard library
+    **dict.fromkeys(
+        ("weeks", "days", "hours", "minutes", "seconds"),
+        "give seconds, or a timedelta such as timedelta(hours=6)",
+    ),
 }
 _SPEC: Final = "say when it fires: spec=Cron('0 2 * * *', time_zone='Europe/Zurich'), or an Every or an At"
 _BY_HAND: Final = "use the handle's trigger or backfill after it"
@@ -220,3 +238,48 @@ def advice(name: str, known: tuple[str, ...]) -> str:
     if near:
         return f"did you mean {near[0]}?"
     return f"there are {', '.join(known)}" if known else "it takes none"
+
+
+def explained(what: str, usage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator: a call that the function cannot take is an error that names what it takes instead.
+
+    Args:
+        what: What is called, for messages.
+        usage: How it is called.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            try:
+                return function(*args, **options)
+            except TypeError:
+                # Only what no call could bind is a mistake of the caller.
+                _explain(what, usage, function, args, options)
+                raise
+
+        return call
+
+    return decorate
+
+
+def _explain(
+    what: str, usage: str, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]
+) -> None:
+    """Raise an error that says what is wrong with a call, if its arguments do not fit the function."""
+    from inspect import Parameter, signature
+
+    parameters = signature(function).parameters
+    known = tuple(
+        name
+        for name, parameter in parameters.items()
+        if name != "self" and parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    )
+    if Parameter.VAR_KEYWORD not in {parameter.kind for parameter in parameters.values()}:
+        unknown = {name: value for name, value in options.items() if name not in known}
+        if unknown and known:
+            refuse_unknown(what, unknown, known)
+    try:
+        signature(function).bind(*args, **options)
+    except TypeError as error:
+        raise InvalidOptionError(f"{what}: {error}; it is called as {usage}", field=what) from None

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, Never, TypedDict
 
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.other_names import refuse_unknown
+from outlast_workflow.options.other_names import explained, refuse_unknown
 from outlast_workflow.options.validation import duration_seconds, integer, validate_queue
 from outlast_workflow.primitives.times import microseconds
 from outlast_workflow.primitives.value_object import Value
@@ -35,6 +35,7 @@ class Rate(Value):
     per: int | float
     per_us: int
 
+    @explained("Rate", "Rate(20, per=1)")
     def __init__(self, limit: int, per: float | timedelta) -> None:
         seconds = duration_seconds("per", per)
         if seconds < SHORTEST_WINDOW_S:

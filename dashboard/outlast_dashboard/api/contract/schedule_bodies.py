@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AwareDatetime, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from outlast import CatchUp, Overlap
-from outlast.client.schedules.handle import DEFAULT_NEXT, MOST_NEXT
+from outlast.client.schedules.handle import DEFAULT_BACKFILL, DEFAULT_NEXT, MOST_NEXT
 from outlast.client.schedules.update import ScheduleUpdate
 from outlast_dashboard.api.contract.fields import Duration, OwnName, OwnSegment, Reason
 from outlast_dashboard.api.contract.models import Body
@@ -133,3 +133,11 @@ class BackfillBody(Body):
 
     start_time: AwareDatetime
     end_time: AwareDatetime
+    limit: (
+        Annotated[
+            StrictInt,
+            Field(description="How many slots there may be; `null` is no limit."),
+            WithJsonSchema({"type": "integer", "minimum": 1}),
+        ]
+        | None
+    ) = DEFAULT_BACKFILL

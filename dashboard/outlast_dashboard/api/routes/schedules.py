@@ -117,8 +117,12 @@ async def trigger(schedule_id: ScheduleId, body: TriggerBody, web: TheWeb, _: Wr
 
 @router.post("/{schedule_id}/backfill", responses=problems(404))
 async def backfill(schedule_id: ScheduleId, body: BackfillBody, web: TheWeb, _: Writer) -> BackfillResult:
-    """Start the slots of a time that has passed; those that were started are left as they are."""
-    return await web.client.schedules.handle(schedule_id).backfill(body.start_time, body.end_time)
+    """Start the slots of a time that has passed; those that were started are left as they are.
+
+    Where there are more than `limit`, nothing is started.
+    """
+    handle = web.client.schedules.handle(schedule_id)
+    return await handle.backfill(body.start_time, body.end_time, limit=body.limit)
 
 
 @router.delete("/{schedule_id}", status_code=204, responses=problems(404))

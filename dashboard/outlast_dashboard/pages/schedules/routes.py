@@ -9,7 +9,9 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
+from outlast.client.schedules.handle import DEFAULT_BACKFILL
 from outlast.errors import OutlastError
+from outlast.text.parsing import limit as read_limit
 from outlast.text.parsing import moment
 from outlast.text.wording import counted
 from outlast_dashboard.api.contract.fields import ScheduleId
@@ -86,13 +88,16 @@ async def backfill(
     schedule_id: ScheduleId,
     start_time: Annotated[str, Form()],
     end_time: Annotated[str, Form()],
+    limit: Annotated[str, Form()] = str(DEFAULT_BACKFILL),
 ) -> Response:
     """Start the slots of a time that has passed, and say how many there were."""
     now = web.now()
     try:
         first = moment("start time", start_time, now) or now
         end = moment("end time", end_time, now) or now
-        done = await web.client.schedules.handle(schedule_id).backfill(first, end)
+        done = await web.client.schedules.handle(schedule_id).backfill(
+            first, end, limit=read_limit("limit", limit)
+        )
     except OutlastError as error:
         problem = problem_of(error)
         if problem.status >= 500 or "hx-request" not in request.headers:

@@ -17,9 +17,10 @@ from outlast.cli.common.user_code import schedules_of
 from outlast.cli.schedules.options import GivenCalendar, with_calendar, with_schedule
 from outlast.cli.schedules.showing import show_description, show_table, slot_words
 from outlast.client.client import Client
-from outlast.client.schedules.handle import ScheduleHandle
+from outlast.client.schedules.handle import DEFAULT_BACKFILL, ScheduleHandle
 from outlast.client.schedules.schedules import slots_of
 from outlast.client.schedules.views import ScheduleDescription
+from outlast.text.parsing import limit as read_limit
 from outlast.text.parsing import moment
 from outlast.text.wording import counted
 from outlast_schedules.changes import AppliedSchedules
@@ -293,17 +294,26 @@ def backfill(
         str, typer.Argument(metavar="START", help="The first slot is then or later.", show_default=False)
     ],
     end: Annotated[str, typer.Argument(metavar="END", help="The last slot is earlier.", show_default=False)],
+    limit: Annotated[
+        str,
+        typer.Option(
+            "--limit",
+            metavar="NUMBER",
+            help="Start nothing if there are more slots than this. `none` is no limit.",
+        ),
+    ] = str(DEFAULT_BACKFILL),
     url: Url = None,
     json: AsJson = False,
 ) -> None:
     """Start the slots of a time that has passed; those that were started are left as they are."""
+    most = read_limit("limit", limit)
 
     async def work(client: Client) -> None:
         now = _now(client)
         first, last = moment("start", start, now), moment("end", end, now)
         assert first is not None, "it was given"
         assert last is not None, "it was given"
-        done = await client.schedules.handle(schedule_id).backfill(first, last)
+        done = await client.schedules.handle(schedule_id).backfill(first, last, limit=most)
         if json:
             document(done)
         else:

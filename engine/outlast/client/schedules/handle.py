@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from sqlalchemy import Connection
@@ -29,15 +29,20 @@ from outlast_schedules.due_slots import MOST_STARTS
 from outlast_schedules.firing import Start
 from outlast_schedules.specs.calendar import Calendar
 from outlast_schedules.specs.spec import instant_of
-from outlast_store.reads.schedules import find_latest_run, find_schedule
+from outlast_store.reads.schedules import find_latest_run, find_schedule, unknown_schedule
 from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.errors import InvalidOptionError, ScheduleNotFoundError
+from outlast_workflow.options.other_names import explained
 from outlast_workflow.options.validation import integer, validate_name, validate_reason
 from outlast_workflow.primitives.enums import Overlap
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 MOST_NEXT: Final = 1_000
 DEFAULT_NEXT: Final = 10
+DEFAULT_BACKFILL: Final = 10_000
+"""How many slots a backfill has at most, unless its caller says another number."""
+_MOST_COUNTED: Final = 100_000
+"""Up to which number the slots of a backfill that is too large are counted."""
 _TRIGGER_OVERLAPS: Final = (Overlap.SKIP, Overlap.TERMINATE_OTHER, Overlap.ALLOW_ALL)
 
 
@@ -58,6 +63,7 @@ class ScheduleHandle:
     def __repr__(self) -> str:
         return f"ScheduleHandle({self.schedule_id!r})"
 
+    @explained("describe", "handle.describe(next=5)")
     async def describe(self, *, next: int = DEFAULT_NEXT) -> ScheduleDescription:
         """Describe the schedule, with the slots to come.
 
@@ -71,9 +77,10 @@ class ScheduleHandle:
         now = self._context.runtime.environment.clock.now()
         found = await self._context.runtime.read(_described, self.schedule_id, now, most)
         if found is None:
-            raise ScheduleNotFoundError(self.schedule_id)
+            raise await self._unknown()
         return found
 
+    @explained("pause", "handle.pause('why')")
     async def pause(self, note: str | None = None) -> None:
         """Pause the schedule; its slots pass and are not missed.
 
@@ -85,6 +92,7 @@ class ScheduleHandle:
         """
         await self._change(pausing(validate_reason(note)))
 
+    @explained("resume", "handle.resume()")
     async def resume(self, note: str | None = None) -> None:
         """Let the schedule go on from now.
 
@@ -96,6 +104,7 @@ class ScheduleHandle:
         """
         await self._change(resuming(validate_reason(note)))
 
+    @explained("update", "handle.update(spec=Cron('0 3 * * *')), by names")
     async def update(self, **fields: Unpack[ScheduleUpdate]) -> None:
         """Change the schedule; what is not given stays. Another calendar counts from now.
 
@@ -110,6 +119,10 @@ class ScheduleHandle:
             QueueNotFoundError: Nobody has defined the queue of the options.
             ScheduleNotFoundError: There is none.
         """
+        if not fields:
+            raise InvalidOptionError(
+                "update needs something to change: give spec=, note= or another field", field="update"
+            )
         row = await self._row()
         refuse_damaged(row)
         edit = ScheduleEdit(self._context, self.schedule_id, fields)
@@ -129,6 +142,7 @@ class ScheduleHandle:
         """
         await self._context.runtime.journal.apply(DeleteSchedule(self.schedule_id))
 
+    @explained("trigger", "handle.trigger(request_id='once')")
     async def trigger(
         self,
         *,
@@ -164,14 +178,17 @@ class ScheduleHandle:
         workflow_id = f"{self.schedule_id}-trigger-{key}"
         found = await runtime.read(_with_latest_run, self.schedule_id)
         if found is None:
-            raise ScheduleNotFoundError(self.schedule_id)
+            raise await self._unknown()
         row, latest = found
         refuse_damaged(row)
         done = await runtime.journal.apply(TriggerSchedule(row, workflow_id, how, latest, environment))
         ending = runtime.run_ends.subscribe(done.run_id)
         return WorkflowHandle(self._context, workflow_id, done.run_id, None, ending, existed=not done.created)
 
-    async def backfill(self, start_time: datetime, end_time: datetime) -> BackfillResult:
+    @explained("backfill", "handle.backfill(start_time, end_time)")
+    async def backfill(
+        self, start_time: datetime, end_time: datetime, *, limit: int | None = DEFAULT_BACKFILL
+    ) -> BackfillResult:
         """Start the slots of a time that has passed, whatever the overlap policy says.
 
         Each has the workflow id that it would have had then, so one that was started is left as it is, and a backfill
@@ -180,9 +197,11 @@ class ScheduleHandle:
         Args:
             start_time: The first slot is at this instant or later (aware).
             end_time: The last slot is before this instant (aware), which is not in the future.
+            limit: How many slots there may be; ``None``: any number. Where there are more, nothing is started.
 
         Raises:
-            InvalidOptionError: The times are not aware, not in order, or in the future.
+            InvalidOptionError: The times are not aware, not in order, or in the future, or there are more slots than
+                the limit (``field`` is ``limit`` then, and the message says how many).
             ScheduleNotFoundError: There is none.
         """
         runtime = self._context.runtime
@@ -193,8 +212,11 @@ class ScheduleHandle:
             raise InvalidOptionError(
                 "end time must not be in the future: the schedule itself fires those slots", field="end_time"
             )
+        most = None if limit is None else integer("limit", limit, 1)
         row = await self._row()
         refuse_damaged(row)
+        if most is not None:
+            await self._check_number(row.spec, first - 1, end, most)
         after, started, existing = first - 1, 0, 0
         while True:
             slots = await runtime.read(_slots_between, row.spec, after, end)
@@ -208,11 +230,26 @@ class ScheduleHandle:
             if len(slots) < MOST_STARTS:
                 return BackfillResult(started=started, existing=existing)
 
+    async def _check_number(self, spec: str, after: int, end: int, limit: int) -> None:
+        """Refuse more slots than a limit."""
+        counted = max(limit, _MOST_COUNTED) + 1
+        found = await self._context.runtime.read_aside(_count_slots, spec, after, end, counted)
+        if found > limit:
+            many = f"more than {counted - 1:,}" if found == counted else f"{found:,}"
+            raise InvalidOptionError(
+                f"limit is {limit:,} workflows, and the schedule {self.schedule_id!r} has {many} slots in that time: "
+                "give a higher limit to start them all, or a shorter time",
+                field="limit",
+            )
+
     async def _row(self) -> ScheduleRow:
         row = await self._context.runtime.read(find_schedule, self.schedule_id)
         if row is None:
-            raise ScheduleNotFoundError(self.schedule_id)
+            raise await self._unknown()
         return row
+
+    async def _unknown(self) -> ScheduleNotFoundError:
+        return await self._context.runtime.read(unknown_schedule, self.schedule_id)
 
     async def _change(self, edit: Edit) -> None:
         await self._context.runtime.journal.apply(ChangeSchedule(self.schedule_id, edit))
@@ -257,6 +294,12 @@ def _with_latest_run(connection: Connection, schedule_id: str) -> tuple[Schedule
         return row, None
     latest = find_latest_run(connection, row.last_workflow_id, row.last_first_run_id)
     return row, None if latest is None else latest[0]
+
+
+def _count_slots(_connection: Connection, spec: str, after: int, end: int, most: int) -> int:
+    """Return how many slots are after one instant and before another, counted up to a number."""
+    slots = islice(Calendar.from_json(spec).slots(after), most)
+    return sum(1 for _ in takewhile(lambda slot: slot < end, slots))
 
 
 def _slots_between(_connection: Connection, spec: str, after: int, end: int) -> list[int]:

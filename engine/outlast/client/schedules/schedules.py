@@ -19,6 +19,7 @@ from outlast_schedules.specs.calendar import Calendar
 from outlast_schedules.specs.spec import Spec
 from outlast_store.reads.schedules import read_schedules
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.other_names import explained
 from outlast_workflow.options.validation import IfExists, Seconds, check_if_exists, integer, validate_name
 from outlast_workflow.primitives.times import from_datetime, to_datetime
 
@@ -84,6 +85,7 @@ class Schedules:
         await self._context.runtime.journal.apply(change)
         return ScheduleHandle(self._context, schedule.schedule_id)
 
+    @explained("apply", "schedules.apply([Schedule(…)], prune=False)")
     async def apply(self, schedules: Sequence[Schedule], *, prune: bool = False) -> AppliedSchedules:
         """Make the database's schedules as a set says, in one transaction. Applying it again changes nothing.
 
@@ -115,6 +117,7 @@ class Schedules:
         """
         return ScheduleHandle(self._context, validate_schedule_id(schedule_id))
 
+    @explained("preview", "schedules.preview(Cron('0 2 * * *'), next=5)")
     async def preview(
         self,
         spec: Spec | Sequence[Spec],
@@ -144,6 +147,7 @@ class Schedules:
         # On a thread of the readers: a cron text that never fires is looked for through many years.
         return await runtime.read(lambda _: slots_of(calendar, now, next))
 
+    @explained("list", "schedules.list(paused=True)")
     async def list(
         self,
         *,
