@@ -349,3 +349,32 @@ class RequestRow(Row):
     def key(self) -> RequestKey:
         """The row's key."""
         return self.first_run_id, self.kind, self.request_id
+
+
+@dataclass(eq=False)
+class OutboxRow(Row):
+    """A start, a signal or a cancel request that was written in somebody's own transaction, and is to be applied.
+
+    Attributes:
+        outbox_id: Its number. Rows of one transaction have the order of their statements.
+        kind: ``start``, ``signal`` or ``cancel``.
+        workflow_id: The workflow.
+        name: The workflow's type, or the signal's name; ``None`` for a cancel request.
+        args: The arguments, as JSON text; ``None`` for none.
+        options: What else there is, as a JSON object: see :mod:`outlast_runs.outbox`.
+        created_at: When it was asked for, in microseconds; ``None``: when it was found.
+        state: ``waiting`` or ``refused``.
+        reason: Why it was refused.
+        refused_at: When, in microseconds.
+    """
+
+    outbox_id: int
+    kind: str
+    workflow_id: str
+    name: str | None
+    args: str | None
+    options: str
+    created_at: int | None
+    state: str
+    reason: str | None
+    refused_at: int | None

@@ -6,10 +6,27 @@ indexes of the hot path are partial, so they hold no closed rows.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text, text
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
 
 metadata = MetaData(
-    naming_convention={"pk": "pk_%(table_name)s", "ix": "ix_%(table_name)s_%(column_0_N_name)s"}
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
 )
 
 
@@ -353,6 +370,68 @@ schedules = _table(
     _int("created_at"),
     _int("updated_at"),
     _partial("ix_schedules_look", "next_look_at", where="next_look_at IS NOT NULL"),
+)
+
+OUTBOX_CHECKS: Final = {
+    "kind": "kind IN ('start', 'signal', 'cancel')",
+    "state": "state IN ('waiting', 'refused')",
+    "workflow_id": "workflow_id <> ''",
+    "name": "(kind = 'cancel') = (name IS NULL) AND name <> ''",
+}
+"""What both databases refuse to take into the outbox, whoever writes it."""
+
+OUTBOX_CHECKS_POSTGRESQL: Final = {
+    "args": "jsonb_typeof(args::jsonb) = 'array' OR jsonb_exists(args::jsonb, '$codec')",
+    "options": "jsonb_typeof(options::jsonb) = 'object'",
+    "timeouts": "(options::jsonb ->> 'start_delay')::numeric >= 0 "
+    "AND (options::jsonb ->> 'run_timeout')::numeric >= 1 "
+    "AND (options::jsonb ->> 'execution_timeout')::numeric >= 1 "
+    "AND (options::jsonb ->> 'schedule_to_start_timeout')::numeric >= 1",
+    "priority": "(options::jsonb ->> 'priority')::int BETWEEN 0 AND 9",
+}
+
+OUTBOX_CHECKS_SQLITE: Final = {
+    "args": "json_type(args) = 'array' OR json_type(args, '$.$codec') IS NOT NULL",
+    "options": "json_type(options) = 'object'",
+    "timeouts": "json_extract(options, '$.start_delay') >= 0 "
+    "AND json_extract(options, '$.run_timeout') >= 1 "
+    "AND json_extract(options, '$.execution_timeout') >= 1 "
+    "AND json_extract(options, '$.schedule_to_start_timeout') >= 1",
+    "priority": "json_extract(options, '$.priority') BETWEEN 0 AND 9",
+}
+
+# A table of the application may well be called outbox, and both live in one schema. Its key is a number that the
+# database gives: rows of one transaction have the order of their statements, whoever wrote them.
+outbox = Table(
+    "outlast_outbox",
+    metadata,
+    Column(
+        "outbox_id",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
+        nullable=False,
+    ),
+    _text("kind"),
+    _text("workflow_id"),
+    _text_or_null("name"),
+    _text_or_null("args"),
+    Column("options", Text, nullable=False, server_default=text("'{}'")),
+    # Where it is null the row counts from when it was found.
+    _int_or_null("created_at"),
+    Column("state", Text, nullable=False, server_default=text("'waiting'")),
+    _text_or_null("reason"),
+    _int_or_null("refused_at"),
+    *(CheckConstraint(text, name=name) for name, text in OUTBOX_CHECKS.items()),
+    *(
+        CheckConstraint(check, name=name).ddl_if(dialect=dialect)
+        for dialect, checks in (("postgresql", OUTBOX_CHECKS_POSTGRESQL), ("sqlite", OUTBOX_CHECKS_SQLITE))
+        for name, check in checks.items()
+    ),
+    _partial("ix_outbox_waiting", "outbox_id", where="state = 'waiting'"),
+    _partial("ix_outbox_refused", "refused_at", where="refused_at IS NOT NULL"),
+    Index("ix_outbox_workflow_id", "workflow_id"),
+    sqlite_autoincrement=True,
 )
 
 journals = _table(
