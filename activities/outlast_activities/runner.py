@@ -50,6 +50,7 @@ from outlast_activities.stop_reason import StopReason
 from outlast_activities.task import ActivityTask, AttemptKey
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.environment import Environment
+from outlast_workflow.options.ambient import leave_scopes
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.enums import AttemptOutcome
 
@@ -101,6 +102,7 @@ class ActivityRunner:
         self._processes: ProcessRunner | None = None
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
+        self._context.run(leave_scopes)
         self._context.run(CURRENT.set, None)
         self._running: dict[AttemptKey, RunningActivity] = {}
         self._reserved = 0

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         UpdateFailedError,
         UpdateRejectedError,
     )
+    from outlast_workflow.options.ambient import starting
     from outlast_workflow.options.limits import StructuralLimits
     from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
     from outlast_workflow.options.queues import Queue, Rate
@@ -136,6 +137,7 @@ __all__ = [
     "WorkflowTimeoutError",
     "__version__",
     "activity",
+    "starting",
     "workflow",
 ]
 
@@ -197,6 +199,7 @@ _member = lazy_names(
             "UpdateFailedError",
             "UpdateRejectedError",
         ),
+        "outlast_workflow.options.ambient": ("starting",),
         "outlast_workflow.options.limits": ("StructuralLimits",),
         "outlast_workflow.options.options": (
             "ActivityOptions",

@@ -50,13 +50,19 @@ def action_of(options: StartOptions, memo: Payload | None, attributes: Document 
         attributes: Their search attributes.
 
     Raises:
-        InvalidOptionError: They have a duplicate policy, which makes no sense here.
+        InvalidOptionError: They have a duplicate policy or an execution deadline, which make no sense here.
     """
     if options.duplicate_policy is not DuplicatePolicy.ALLOW_DUPLICATE:
         raise InvalidOptionError(
             "a schedule's starts have no duplicate policy: each has an id of its own, and overlap= says what happens "
             "while one is open",
             field="duplicate_policy",
+        )
+    if options.execution_deadline is not None:
+        raise InvalidOptionError(
+            "an execution deadline is one instant for all starts of a schedule: give each an execution_timeout, and "
+            "end_at= to end the schedule",
+            field="execution_deadline",
         )
     default = StartOptions()
     document: dict[str, Any] = {

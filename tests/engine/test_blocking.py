@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.worker_thread import worker_in_a_thread
 
-from outlast import ActivityIds, RunStatus, StartOptions, activity, workflow
+from outlast import ActivityIds, RunStatus, StartOptions, activity, starting, workflow
 from outlast.blocking import BlockedLoopError, BlockingHandle, Client, StillRunningError
 from outlast.errors import (
     AttemptNotRunningError,
@@ -241,6 +241,13 @@ def test_lists_and_counts(client: Client) -> None:
         client.describe("nope")
     with pytest.raises(WorkflowNotFoundError):
         next(client.handle("nope").history())
+
+
+def test_a_scope_reaches_what_a_blocking_client_starts(client: Client) -> None:
+    with starting(run_timeout=60):
+        in_scope = client.start(Doubling.run, 1).describe()
+        on_its_own = client.start(Doubling.run, 1, options=StartOptions(run_timeout=None)).describe()
+    assert (in_scope.run.run_timeout_seconds, on_its_own.run.run_timeout_seconds) == (60, None)
 
 
 def test_starts_are_moved(client: Client) -> None:

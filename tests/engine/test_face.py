@@ -78,6 +78,7 @@ PUBLIC = [
     "WorkflowTimeoutError",
     "__version__",
     "activity",
+    "starting",
     "workflow",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request
@@ -9,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from outlast import StartOptions
 from outlast.errors import OutlastError
+from outlast.text.parsing import moment
 from outlast_dashboard.authorization import TheWeb, Writer
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.pages.forms import arguments, field_of
@@ -31,6 +33,7 @@ def _typed(
     args: Text = "",
     task_queue: Text = "default",
     execution_timeout: Text = "",
+    execution_deadline: Text = "",
     run_timeout: Text = "",
     duplicate_policy: Text = DuplicatePolicy.ALLOW_DUPLICATE.value,
     start_delay: Text = "",
@@ -63,7 +66,16 @@ async def start(
             *arguments(typed["args"]),
             id=typed["workflow_id"] or None,
             task_queue=typed["task_queue"],
-            options=StartOptions(**options_typed(typed), duplicate_policy=typed["duplicate_policy"]),
+            options=StartOptions(
+                **options_typed(typed),
+                execution_deadline=moment(
+                    "execution deadline",
+                    typed["execution_deadline"].strip() or None,
+                    datetime.now(UTC),
+                    ahead=True,
+                ),
+                duplicate_policy=typed["duplicate_policy"],
+            ),
         )
     except OutlastError as error:
         if problem_of(error).status >= 500:
@@ -88,6 +100,6 @@ async def _form(
         "policies": [*DuplicatePolicy],
         "wrong": {field: problem.detail} if problem is not None and field is not None else {},
         "other": problem.detail if problem is not None and field is None else "",
-        "more": any(typed[name] for name in FOLDED),
+        "more": any(typed[name] for name in (*FOLDED, "execution_deadline")),
     }
     return page("start.html", request, principal, problem.status if problem is not None else 200, **values)

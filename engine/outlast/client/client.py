@@ -10,8 +10,9 @@ from outlast.client.intercepted_calls import (
 )
 from outlast.client.operations import Operations
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall, call_of
+from outlast_workflow.options.ambient import start_options
 from outlast_workflow.options.other_names import refuse_unknown
-from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions, start_options
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:

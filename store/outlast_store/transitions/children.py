@@ -7,6 +7,7 @@ child's id is in use, that change is not refused: the parent's history gets ``Ch
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -133,6 +134,7 @@ def _first_run(
     options: dict[str, Any] = orjson.loads(command.options.json)
     policy = options.get("retry_policy")
     memo = options.get("memo")
+    deadline = options.get("execution_deadline")
     run = first_run(
         run_id=child.run_id,
         workflow_id=command.workflow_id,
@@ -140,6 +142,7 @@ def _first_run(
         task_queue=command.task_queue,
         options=StartOptions(
             execution_timeout=options.get("execution_timeout"),
+            execution_deadline=None if deadline is None else datetime.fromisoformat(deadline),
             run_timeout=options.get("run_timeout"),
             retry_policy=RetryPolicy.from_document(policy) if policy is not None else None,
             priority=command.priority,

@@ -245,6 +245,10 @@ def first_run(
     begins = later(now, delay) if delay else now
     execution_timeout, run_timeout = options.execution_timeout_us, options.run_timeout_us
     execution_deadline = later(now, execution_timeout) if execution_timeout is not None else None
+    if options.execution_deadline_us is not None:
+        execution_deadline = options.execution_deadline_us
+        # A child may begin after its deadline: its run then ends as soon as somebody looks.
+        execution_timeout = max(execution_deadline - now, 1)
     run_deadline = later(begins, run_timeout) if run_timeout is not None else None
     policy = options.retry_policy
     run = RunRow(
@@ -261,7 +265,7 @@ def first_run(
         created_at=now,
         started_at=None,
         closed_at=None,
-        execution_timeout=options.execution_timeout_us,
+        execution_timeout=execution_timeout,
         execution_deadline_at=execution_deadline,
         run_timeout=options.run_timeout_us,
         run_deadline_at=run_deadline,

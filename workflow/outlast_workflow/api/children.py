@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
 from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast_workflow.api.context import current_machine
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import DurableCallError, InvalidOptionError
+from outlast_workflow.options.ambient import filled
 from outlast_workflow.options.other_names import advice
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue
@@ -38,6 +40,8 @@ class ChildCallOptions(TypedDict, total=False):
         id: Its workflow id; by default a unique one. An id that is taken fails the call.
         task_queue: By default the parent's.
         execution_timeout: How long all runs of its chain together may take.
+        execution_deadline: When all of them must have ended: a datetime with a time zone. Give this or the execution
+            timeout. Where it has passed when the child begins, the child times out at once.
         run_timeout: How long each run may take.
         retry_policy: If given, a failed run of it is followed by another.
         priority: By default the parent's.
@@ -58,6 +62,7 @@ class ChildCallOptions(TypedDict, total=False):
     id: str | None
     task_queue: str | None
     execution_timeout: Seconds | None
+    execution_deadline: datetime | None
     run_timeout: Seconds | None
     retry_policy: RetryPolicy | None
     priority: int | None
@@ -167,9 +172,11 @@ def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
         name = min(unknown)
         known = tuple(ChildCallOptions.__annotations__)
         raise DurableCallError(f"a child has no option {name!r}: {advice(name, known)}")
+    given = filled(given, ChildCallOptions.__annotations__)
     queue, rank = given.get("task_queue"), given.get("priority")
     start = StartOptions(
         execution_timeout=given.get("execution_timeout"),
+        execution_deadline=given.get("execution_deadline"),
         run_timeout=given.get("run_timeout"),
         retry_policy=given.get("retry_policy"),
         memo=given.get("memo"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Never, Self
 
 from outlast_workflow.errors import InvalidOptionError
@@ -21,7 +21,7 @@ from outlast_workflow.options.validation import (
 )
 from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.primitives.enums import DuplicatePolicy
-from outlast_workflow.primitives.times import microseconds
+from outlast_workflow.primitives.times import from_datetime, iso, microseconds
 from outlast_workflow.primitives.value_object import Value
 
 DEFAULT_TASK_QUEUE: Final = "default"
@@ -34,6 +34,8 @@ class StartOptions(Value):
 
     Args:
         execution_timeout: How long all runs of the chain together may take, start delay included; at least 1 second.
+        execution_deadline: When all of them must have ended, as an instant: a datetime with a time zone. Give this or
+            the execution timeout.
         run_timeout: How long each run may take; at least 1 second. It may exceed the execution timeout.
         retry_policy: If given, a failed run is followed by another, within the same execution deadline.
         memo: JSON-compatible values that are stored with the run and shown by ``describe``.
@@ -49,17 +51,21 @@ class StartOptions(Value):
         partition_key: Its partition of the queue, for example a tenant. Partitions take turns.
         schedule_to_start_timeout: How long it may stand in line at most; then it ends as timed out.
 
-    Durations take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
+    Durations take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds. What is not given comes
+    from the scopes of :func:`outlast.starting` around the start, if there are any.
 
     Raises:
-        InvalidOptionError: A field is out of range, the start delay leaves no time for the execution, or a field needs
-            a queue.
+        InvalidOptionError: A field is out of range, the start delay leaves no time for the execution, a field needs
+            a queue, or both an execution timeout and an execution deadline are given.
     """
 
     __slots__ = (
         "duplicate_policy",
+        "execution_deadline",
+        "execution_deadline_us",
         "execution_timeout",
         "execution_timeout_us",
+        "explicit",
         "memo",
         "partition_key",
         "priority",
@@ -76,6 +82,7 @@ class StartOptions(Value):
     )
     fields = (
         "execution_timeout",
+        "execution_deadline",
         "run_timeout",
         "retry_policy",
         "memo",
@@ -90,6 +97,7 @@ class StartOptions(Value):
     )
 
     execution_timeout: int | float | None
+    execution_deadline: datetime | None
     run_timeout: int | float | None
     retry_policy: RetryPolicy | None
     memo: dict[str, Any] | None
@@ -102,14 +110,24 @@ class StartOptions(Value):
     partition_key: str | None
     schedule_to_start_timeout: int | float | None
     execution_timeout_us: int | None
+    execution_deadline_us: int | None
     run_timeout_us: int | None
     start_delay_us: int | None
     schedule_to_start_timeout_us: int | None
+    explicit: frozenset[str]
+    """The names of the fields that were given: a scope of ``starting`` does not fill these, not even with ``None``."""
+
+    def __new__(cls, **given: Any) -> Self:
+        """Remember what is given, before ``__init__`` puts defaults beside it."""
+        options = super().__new__(cls)
+        object.__setattr__(options, "explicit", frozenset(given))
+        return options
 
     def __init__(
         self,
         *,
         execution_timeout: float | timedelta | None = None,
+        execution_deadline: datetime | None = None,
         run_timeout: float | timedelta | None = None,
         retry_policy: RetryPolicy | None = None,
         memo: Mapping[str, Any] | None = None,
@@ -126,6 +144,11 @@ class StartOptions(Value):
         if unknown:
             refuse_unknown("StartOptions", unknown, self.fields)
         execution = _timeout("execution timeout", execution_timeout)
+        deadline_us = None if execution_deadline is None else _deadline(execution_deadline)
+        if execution is not None and deadline_us is not None:
+            raise InvalidOptionError(
+                "give execution_timeout or execution_deadline, not both", field="execution_deadline"
+            )
         run = _timeout("run timeout", run_timeout)
         delay = None if start_delay is None else duration_seconds("start delay", start_delay)
         if delay is not None and execution is not None and delay >= execution:
@@ -147,6 +170,7 @@ class StartOptions(Value):
         self._set(
             {
                 "execution_timeout": execution,
+                "execution_deadline": execution_deadline,
                 "run_timeout": run,
                 "retry_policy": None if retry_policy is None else checked_policy(retry_policy),
                 "memo": _memo(memo),
@@ -161,11 +185,30 @@ class StartOptions(Value):
                 "partition_key": None if partition_key is None else validate_partition_key(partition_key),
                 "schedule_to_start_timeout": waiting,
                 "execution_timeout_us": None if execution is None else microseconds(execution),
+                "execution_deadline_us": deadline_us,
                 "run_timeout_us": None if run is None else microseconds(run),
                 "start_delay_us": None if delay is None else microseconds(delay),
                 "schedule_to_start_timeout_us": None if waiting is None else microseconds(waiting),
             }
         )
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that were given, by name."""
+        return {name: getattr(self, name) for name in self.fields if name in self.explicit}
+
+    def check_deadline(self, now: int) -> None:
+        """Refuse an execution deadline that has passed, or passes before the start delay ends (``now`` in microseconds).
+
+        Raises:
+            InvalidOptionError: There is no time left.
+        """
+        at = self.execution_deadline_us
+        if at is not None and at <= now + (self.start_delay_us or 0):
+            when = "has passed" if at <= now else "comes before the end of the start delay"
+            raise InvalidOptionError(
+                f"the execution deadline {iso(at)} {when} (it is {iso(now)}): give a later one",
+                field="execution_deadline",
+            )
 
     def check_ends(self, now: int) -> None:
         """Refuse a start delay or timeout that would end after the year 9999 (``now`` in microseconds)."""
@@ -203,6 +246,10 @@ class StartOptions(Value):
     def with_execution_timeout(self, timeout: float | timedelta | None) -> Self:
         """Return a copy with another limit on all runs of the chain together."""
         return self.replace(execution_timeout=timeout)
+
+    def with_execution_deadline(self, deadline: datetime | None) -> Self:
+        """Return a copy with another instant at which all runs of the chain must have ended."""
+        return self.replace(execution_deadline=deadline)
 
     def with_run_timeout(self, timeout: float | timedelta | None) -> Self:
         """Return a copy with another limit on each run."""
@@ -252,6 +299,17 @@ def _timeout(field: str, value: Any) -> int | float | None:
     return None if value is None else timeout_seconds(field, value, minimum_seconds=1)
 
 
+def _deadline(value: Any) -> int:
+    if not isinstance(value, datetime):
+        raise InvalidOptionError(
+            f"execution deadline must be a datetime, not {type(value).__name__}", field="execution_deadline"
+        )
+    try:
+        return from_datetime(value)
+    except ValueError as error:
+        raise InvalidOptionError(f"execution deadline: {error}", field="execution_deadline") from None
+
+
 def _memo(memo: Any) -> dict[str, Any] | None:
     if memo is None:
         return None
@@ -286,21 +344,3 @@ def _duplicate_policy(policy: Any) -> DuplicatePolicy:
         raise InvalidOptionError(
             f"duplicate policy must be one of {known}", field="duplicate_policy"
         ) from None
-
-
-_DEFAULTS: Final = StartOptions()
-
-
-def start_options(options: object) -> StartOptions:
-    """Return the options that a caller gave, or the defaults for ``None``.
-
-    Raises:
-        InvalidOptionError: The caller gave something else.
-    """
-    if options is None:
-        return _DEFAULTS
-    if not isinstance(options, StartOptions):
-        raise InvalidOptionError(
-            f"options must be StartOptions, not {type(options).__name__}", field="options"
-        )
-    return options

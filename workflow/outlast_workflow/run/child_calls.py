@@ -39,6 +39,7 @@ from outlast_workflow.options.start import StartOptions
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
 from outlast_workflow.primitives.interceptor_chain import NO_INTERCEPTORS, Chain
 from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
+from outlast_workflow.primitives.times import iso
 from outlast_workflow.run.child_failures import BadEnd, child_error
 from outlast_workflow.run.intercepted_calls import StartChild
 
@@ -290,6 +291,8 @@ class ChildCalls:
         document: dict[str, Any] = {}
         if options.execution_timeout is not None:
             document["execution_timeout"] = options.execution_timeout
+        if options.execution_deadline_us is not None:
+            document["execution_deadline"] = iso(options.execution_deadline_us)
         if options.run_timeout is not None:
             document["run_timeout"] = options.run_timeout
         for name in ("queue", "partition_key", "start_delay", "schedule_to_start_timeout"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema
+from pydantic import AwareDatetime, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema
 
 from outlast import RetryPolicy, StartOptions
 from outlast_dashboard.api.contract.fields import (
@@ -108,7 +108,15 @@ class StartBody(StartOptionsBody):
     args: list[Any] = Field(default_factory=list, description="The arguments of the run method.")
     task_queue: OwnName = "default"
     duplicate_policy: DuplicatePolicy = DuplicatePolicy.ALLOW_DUPLICATE
+    execution_deadline: AwareDatetime | None = Field(
+        default=None, description="When all runs must have ended; instead of the execution timeout."
+    )
 
     def options(self) -> StartOptions:
         """Return the options, which the engine's validator checks."""
-        return super().options().replace(duplicate_policy=self.duplicate_policy)
+        options = super().options().replace(duplicate_policy=self.duplicate_policy)
+        return (
+            options.replace(execution_deadline=self.execution_deadline)
+            if self.execution_deadline
+            else options
+        )

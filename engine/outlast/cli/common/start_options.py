@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from outlast.cli.common.added_options import Options, option, with_options
 from outlast.client.schedules.update import StartOptionsUpdate
 from outlast.text.attributes import attributes
-from outlast.text.parsing import duration, json_object, retry_policy_of
+from outlast.text.parsing import duration, json_object, moment, retry_policy_of
 from outlast_workflow.options.options import StartOptions
 
 TaskQueue = Annotated[str, typer.Option("--task-queue", help="The task queue whose workers run it.")]
@@ -55,7 +56,15 @@ OPTIONS: Final[Options] = {
         option("--attribute", metavar="NAME=VALUE", help="A search attribute; repeatable."),
     ),
 }
-"""Each option's type and option, by parameter."""
+"""Each option's type and option, by parameter, of workflows that are started now or later."""
+OPTIONS_NOW: Final[Options] = {
+    "execution_deadline": (
+        str | None,
+        option("--execution-deadline", metavar="TIME", help="When all runs must have ended: an instant."),
+    ),
+    **OPTIONS,
+}
+"""Those of a workflow that is started now."""
 
 _DURATIONS: Final = ("execution_timeout", "run_timeout", "start_delay", "schedule_to_start_timeout")
 
@@ -96,6 +105,8 @@ def _read(name: str, value: Any) -> Any:
     if name in _DURATIONS:
         words = name.replace("_", " ").replace("schedule to start", "schedule-to-start")
         return duration(words, value)
+    if name == "execution_deadline":
+        return moment("execution deadline", value, datetime.now(UTC), ahead=True)
     if name == "memo":
         return json_object("memo", value)
     if name == "retry_policy":
@@ -107,4 +118,9 @@ def _read(name: str, value: Any) -> Any:
 
 def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a start. It receives what was given of them as its argument ``start``."""
+    return with_options(command, "start", OPTIONS_NOW, GivenStartOptions)
+
+
+def with_options_of_starts(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of starts to come, as :func:`with_start_options` does: without an absolute deadline."""
     return with_options(command, "start", OPTIONS, GivenStartOptions)

@@ -12,7 +12,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, Input, Url, input_values
 from outlast.cli.common.output import document, show
-from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_start_options
+from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_options_of_starts
 from outlast.cli.common.user_code import schedules_of
 from outlast.cli.schedules.options import GivenCalendar, with_calendar, with_schedule
 from outlast.cli.schedules.showing import show_description, show_table, slot_words
@@ -46,7 +46,7 @@ Next = Annotated[int, typer.Option("--next", help="How many slots to come are sh
 
 
 @app.command()
-@with_start_options
+@with_options_of_starts
 @with_schedule
 def create(
     schedule_id: Id,
@@ -81,7 +81,7 @@ def create(
 
 
 @app.command()
-@with_start_options
+@with_options_of_starts
 @with_schedule
 def update(
     schedule_id: Id,

@@ -10,8 +10,9 @@ from outlast_schedules.specs.calendar import Calendar
 from outlast_schedules.specs.spec import Spec
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.ambient import start_options
 from outlast_workflow.options.other_names import refuse_unknown
-from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions, start_options
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions
 from outlast_workflow.options.validation import (
     Seconds,
     duration_seconds,

@@ -194,6 +194,8 @@ class Starts:
         now = environment.clock.now()
         if now > LAST_SAFE_START:
             options.check_ends(now)
+        if options.execution_deadline_us is not None:
+            options.check_deadline(now)
         run = first_run(
             run_id=environment.ids.next(),
             workflow_id=workflow_id,
