@@ -78,6 +78,15 @@ def test_waiting_may_end_first(outlast: Command) -> None:
     assert outlast("start", "sleep_long", "--wait", "--timeout", "0.05").code == 5
 
 
+def test_a_start_has_a_deadline_that_is_an_instant(outlast: Command) -> None:
+    outlast("start", "sleep_long", "--id", "bounded", "--execution-deadline", "2990-01-01T01:00:00+01:00")
+    run = outlast("describe", "bounded", "--json").json["run"]
+    assert run["execution_deadline_at"] == "2990-01-01T00:00:00+00:00"
+    for text, why in (("2h", "must be a time like"), ("2990-01-01", "no offset"), ("2001-01-01T00:00:00Z", "passed")):
+        refused = outlast("start", "sleep_long", "--execution-deadline", text)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+
+
 def test_a_start_is_moved(outlast: Command) -> None:
     outlast("start", "sleep_long", "--id", "later", "--start-delay", "1d")
     assert outlast("set-start-delay", "later", "2d").out.startswith("moved the start of later; ")

@@ -155,6 +155,10 @@ async def test_every_start_option_is_on_the_page_too(served: Served) -> None:
     row = await latest_row(served.client.handle("n-1"))
     assert row.retry_policy is not None
     assert '"max_attempts":3' in row.retry_policy
+    bounded = {"workflow_type": "Nobody", "workflow_id": "n-2", "execution_deadline": "2990-01-01T00:00:00+00:00"}
+    assert (await served.web.post("/start", data=bounded)).status_code == 303
+    described = await served.client.describe("n-2")
+    assert described.run.execution_deadline_at == datetime.fromisoformat(bounded["execution_deadline"])
     again = await served.web.post("/start", data={"workflow_type": "Nobody", "workflow_id": "n-1", **more})
     assert (again.status_code, "n-1" in again.text, "aria-invalid" in again.text) == (409, True, False)
 
@@ -168,6 +172,8 @@ async def test_every_start_option_is_on_the_page_too(served: Served) -> None:
         ("memo", "[1]"),
         ("search_attributes", '{"a": {}}'),
         ("start_delay", "-5s"),
+        ("execution_deadline", "tomorrow"),
+        ("execution_deadline", "2001-01-01T00:00:00Z"),
     ],
 )
 async def test_a_start_that_can_not_be_is_told_beside_its_field_and_nothing_typed_is_lost(

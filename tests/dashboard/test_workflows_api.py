@@ -44,6 +44,12 @@ async def test_both_deadlines_are_shown_as_iso_8601(served: Served) -> None:
     assert datetime.fromisoformat(found["run"]["run_deadline_at"]) == described.run.run_deadline_at
 
 
+async def test_a_deadline_may_be_an_instant(served: Served) -> None:
+    id = await started(served, execution_deadline="2990-01-01T00:00:00+00:00")
+    found = (await served.web.get(f"/api/workflows/{id}")).json()
+    assert found["run"]["execution_deadline_at"] == "2990-01-01T00:00:00+00:00"
+
+
 async def test_every_start_option_arrives(served: Served) -> None:
     id = await started(
         served,
@@ -98,6 +104,8 @@ def quoted(id: str) -> bytes:
         ({"workflow_type": "Waiting", "execution_timeout_seconds": 0.5}, "execution_timeout"),
         ({"workflow_type": "Waiting", "execution_timeout_seconds": True}, "body.execution_timeout_seconds"),
         ({"workflow_type": "Waiting", "run_timeout_seconds": "60"}, "body.run_timeout_seconds"),
+        ({"workflow_type": "Waiting", "execution_deadline": "2990-01-01"}, "body.execution_deadline"),
+        ({"workflow_type": "Waiting", "execution_deadline": "2001-01-01T00:00:00Z"}, "execution_deadline"),
         ({"workflow_type": "Waiting", "priority": 10}, "priority"),
         ({"workflow_type": "Waiting", "summary": "x" * 201}, "body.summary"),
         ({"workflow_type": "Waiting", "summary": "\0"}, "summary"),

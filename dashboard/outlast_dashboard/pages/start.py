@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request
@@ -10,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from outlast import StartOptions
 from outlast.errors import OutlastError
-from outlast.text.parsing import moment
+from outlast.text.parsing import instant
 from outlast_dashboard.authorization import TheWeb, Writer
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.pages.forms import arguments, field_of
@@ -68,12 +67,7 @@ async def start(
             task_queue=typed["task_queue"],
             options=StartOptions(
                 **options_typed(typed),
-                execution_deadline=moment(
-                    "execution deadline",
-                    typed["execution_deadline"].strip() or None,
-                    datetime.now(UTC),
-                    ahead=True,
-                ),
+                execution_deadline=instant("execution deadline", typed["execution_deadline"].strip() or None),
                 duplicate_policy=typed["duplicate_policy"],
             ),
         )

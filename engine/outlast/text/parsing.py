@@ -127,6 +127,32 @@ def moment(field: str, text: str | None, now: datetime, *, ahead: bool = False) 
                 f"not {text!r:.40}",
                 field=field.replace(" ", "_"),
             ) from None
+    return _aware(field, text, found)
+
+
+def instant(field: str, text: str | None) -> datetime | None:
+    """Return an instant, in UTC, from ISO 8601 text with an offset.
+
+    Args:
+        field: The name of the option in an error, in words.
+        text: The text.
+
+    Raises:
+        InvalidOptionError: It is something else, or has no offset.
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{field} must be a time like 2026-01-31T12:00:00+00:00, not {text!r:.40}",
+            field=field.replace(" ", "_"),
+        ) from None
+    return _aware(field, text, found)
+
+
+def _aware(field: str, text: str, found: datetime) -> datetime:
     if found.tzinfo is None:
         raise InvalidOptionError(
             f"{field} {text!r:.40} has no offset, so it names no instant: add one, as in 2026-01-31T12:00:00+00:00",

@@ -22,7 +22,7 @@ from outlast_workflow.primitives.enums import (
     RunStatus,
 )
 from outlast_workflow.primitives.payloads import Payload
-from outlast_workflow.primitives.times import iso, later, seconds
+from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, iso, later, microseconds, seconds
 
 
 def new_instance(run: RunRow) -> InstanceRow:
@@ -247,8 +247,8 @@ def first_run(
     execution_deadline = later(now, execution_timeout) if execution_timeout is not None else None
     if options.execution_deadline_us is not None:
         execution_deadline = options.execution_deadline_us
-        # A child may begin after its deadline: its run then ends as soon as somebody looks.
-        execution_timeout = max(execution_deadline - now, 1)
+        # As the first event can say it. A child may begin after its deadline: its run ends as soon as somebody looks.
+        execution_timeout = microseconds(max(execution_deadline - now, 1) / MICROSECONDS_PER_SECOND)
     run_deadline = later(begins, run_timeout) if run_timeout is not None else None
     policy = options.retry_policy
     run = RunRow(

@@ -197,7 +197,7 @@ class StartOptions(Value):
         return {name: getattr(self, name) for name in self.fields if name in self.explicit}
 
     def check_deadline(self, now: int) -> None:
-        """Refuse an execution deadline that has passed, or passes before the start delay ends (``now`` in microseconds).
+        """Refuse an execution deadline that has passed at ``now``, in microseconds, or before the start delay ends.
 
         Raises:
             InvalidOptionError: There is no time left.

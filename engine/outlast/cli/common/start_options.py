@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from outlast.cli.common.added_options import Options, option, with_options
 from outlast.client.schedules.update import StartOptionsUpdate
 from outlast.text.attributes import attributes
-from outlast.text.parsing import duration, json_object, moment, retry_policy_of
+from outlast.text.parsing import duration, instant, json_object, retry_policy_of
 from outlast_workflow.options.options import StartOptions
 
 TaskQueue = Annotated[str, typer.Option("--task-queue", help="The task queue whose workers run it.")]
@@ -60,7 +59,7 @@ OPTIONS: Final[Options] = {
 OPTIONS_NOW: Final[Options] = {
     "execution_deadline": (
         str | None,
-        option("--execution-deadline", metavar="TIME", help="When all runs must have ended: an instant."),
+        option("--execution-deadline", metavar="TIME", help="An instant by which all runs must have ended."),
     ),
     **OPTIONS,
 }
@@ -106,7 +105,7 @@ def _read(name: str, value: Any) -> Any:
         words = name.replace("_", " ").replace("schedule to start", "schedule-to-start")
         return duration(words, value)
     if name == "execution_deadline":
-        return moment("execution deadline", value, datetime.now(UTC), ahead=True)
+        return instant("execution deadline", value)
     if name == "memo":
         return json_object("memo", value)
     if name == "retry_policy":
@@ -122,5 +121,5 @@ def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_options_of_starts(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of starts to come, as :func:`with_start_options` does: without an absolute deadline."""
+    """Give a command the options of starts to come: those of a start without its absolute deadline."""
     return with_options(command, "start", OPTIONS, GivenStartOptions)
