@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from outlast_runs.owner_losses import keep_slot_served, lose
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow, WorkerRow
 from outlast_store.transitions.run_owners import read_short_histories, scan_claimable_runs, scan_owned_runs
 from outlast_store.transitions.workers import delete_worker, insert_worker
-from outlast_workflow.primitives.enums import Attention
+from outlast_workflow.options.limits import DEFAULT_LIMITS
 
 STEAL_AFTER_US = 10_000_000
 """How long a run of a live owner must have been awake before another worker may steal it."""
@@ -21,9 +22,6 @@ SHORT_HISTORY_BYTES = 16 * 1024
 """A history no longer than this is read with the claim."""
 SPARE_CANDIDATES = 20
 """How many more candidates are scanned than are wanted, since others may hold the first of them."""
-LOSSES_TO_ATTENTION = 3
-FIRST_LOSS_BACKOFF_US = 1_000_000
-LONGEST_LOSS_BACKOFF_US = 60_000_000
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------
@@ -124,16 +122,27 @@ def _is_free(run: RunRow | None) -> bool:
 class StealRuns(BaseChange):
     """Steal runs that have been awake for long and whose owner, though alive, does not run their workflow task.
 
-    A stolen run counts as lost by its owner (:func:`release`), since the run may be the cause. Each loss doubles the
-    wait for the next theft. A workflow task that is committed clears the count.
+    A stolen run counts as lost by its owner (:func:`~outlast_runs.owner_losses.lose`), since the run may be the cause.
+    Each loss doubles the wait for the next theft. A workflow task that is committed clears the count.
+
+    Args:
+        worker_id: The worker that steals.
+        run_ids: The runs.
+        most_losses: How many owners in a row a run may lose; 0 sets no limit.
     """
 
-    def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
+    def __init__(
+        self, worker_id: str, run_ids: Sequence[str], most_losses: int = DEFAULT_LIMITS.owner_losses
+    ) -> None:
         self.worker_id = worker_id
         self.runs = tuple(run_ids)
+        self.most_losses = most_losses
 
     def apply(self, batch: Batch) -> list[RunRow]:
-        """Claim those that still wait, and return them. Those that hold a queue's slot are only released."""
+        """Claim those that still wait, and return them.
+
+        Those that hold a queue's slot are only released, and those that have lost too many owners end.
+        """
         stolen: list[RunRow] = []
         for run_id in self.runs:
             run = batch.run(run_id)
@@ -144,9 +153,9 @@ class StealRuns(BaseChange):
             batch.require_locks()
             awake_since = max(run.wake_at, run.not_before)
             if batch.now - awake_since >= STEAL_AFTER_US << min(run.owner_losses, 10):
-                release(run, batch.now)
+                ended = lose(batch, run, self.most_losses)
                 # A queue limits what a worker holds, so its own admission hands the run on.
-                if run.slot_queue is None:
+                if not ended and run.slot_queue is None:
                     run.owner_id = self.worker_id
                     stolen.append(run)
         return stolen
@@ -169,7 +178,7 @@ class ReleaseRuns(BaseChange):
             run = batch.run(run_id)
             if run is not None and run.owner_id == self.worker_id:
                 run.owner_id = None
-                _keep_slot_served(run, batch.now)
+                keep_slot_served(run, batch.now)
                 released += 1
         return released
 
@@ -187,43 +196,6 @@ class ReleaseAllRuns(BaseChange):
         for run in batch.lock_runs(scan_owned_runs(batch, self.worker_id, self.limit)):
             if run.owner_id == self.worker_id:
                 run.owner_id = None
-                _keep_slot_served(run, batch.now)
+                keep_slot_served(run, batch.now)
                 released += 1
         return released
-
-
-def _keep_slot_served(run: RunRow, now: int) -> None:
-    """Wake a released run that holds a queue's slot: only an awake one gets an owner by admission, and its local
-    activities wait for that owner.
-    """
-    if run.slot_queue is not None:
-        run.wake(now)
-
-
-def release(run: RunRow, now: int) -> None:
-    """Release a run whose owner lost it, because it died or left the run waiting.
-
-    If the run was awake, it may have caused that. From the second such loss in a row it is delayed: 1 s, then doubling
-    up to 60 s. From the third it is flagged in ``attention``.
-
-    Args:
-        run: The run.
-        now: The instant, in microseconds.
-    """
-    run.owner_id = None
-    run.fence += 1
-    if run.wake_at is None or run.not_before > now:
-        _keep_slot_served(run, now)
-        return
-    if run.wake_at > now:
-        # Only a clock that was ahead calls a run that is not delayed later than now.
-        run.wake_at = now
-        return
-    run.owner_losses += 1
-    if run.owner_losses >= 2:
-        backoff = min(FIRST_LOSS_BACKOFF_US << min(run.owner_losses - 2, 16), LONGEST_LOSS_BACKOFF_US)
-        run.not_before = now + backoff
-        run.start_delayed = False
-    if run.owner_losses >= LOSSES_TO_ATTENTION and run.attention is None:
-        run.attention = Attention.OWNERS_KEEP_DYING.value
-        run.attention_since = now

@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
-from outlast import activity, workflow
+from outlast import StructuralLimits, activity, workflow
 from outlast.client.client import Client
+from outlast.errors import ChildWorkflowError
 from outlast.worker.worker import Worker
 from outlast_workflow.options.options import RetryPolicy
 
@@ -150,12 +151,40 @@ class Answers:
         return len(self.answered)
 
 
-WORKFLOWS = [steps, fan_out, sleeps_then_steps, holds_thread, Marks, holds_locally, Answers]
+@workflow.defn
+async def poison() -> None:
+    """Take the process down, as a crash in a C library does."""
+    with workflow.unsafe.allow_io():
+        tell(f"poison {os.environ['NAME']}")  # outlast: allow
+        os.kill(os.getpid(), signal.SIGKILL)  # outlast: allow
+
+
+@workflow.defn
+async def parent_of_poison() -> str:
+    """Wait for a child that takes its workers down; say what it died of."""
+    try:
+        await workflow.execute_child(poison, id="poison")
+    except ChildWorkflowError as error:
+        return type(error.__cause__).__name__
+    return "nothing"
+
+
+WORKFLOWS = [
+    steps,
+    fan_out,
+    sleeps_then_steps,
+    holds_thread,
+    Marks,
+    holds_locally,
+    Answers,
+    poison,
+    parent_of_poison,
+]
 ACTIVITIES = [step, hold, hold_thread, mark]
 
 
-async def main(url: str, lease: float, grace: float) -> None:
-    async with Client.connect(url) as client:
+async def main(url: str, lease: float, grace: float, most_losses: int) -> None:
+    async with Client.connect(url, limits=StructuralLimits(owner_losses=most_losses)) as client:
         worker = Worker(
             client,
             workflows=WORKFLOWS,
@@ -172,13 +201,23 @@ async def main(url: str, lease: float, grace: float) -> None:
 class WorkerProcess:
     """One such process."""
 
-    def __init__(self, name: str, url: str, diary: Path, *, lease: float = 1.0, grace: float = 0.2) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        diary: Path,
+        *,
+        lease: float = 1.0,
+        grace: float = 0.2,
+        most_losses: int = 100,
+    ) -> None:
         self.name = name
         self.diary = diary
         diary.touch()
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "DIARY": str(diary), "NAME": name, "PYTHONPATH": path}
-        command = [sys.executable, "-m", "tests.engine.process", url, str(lease), str(grace)]
+        given = [url, str(lease), str(grace), str(most_losses)]
+        command = [sys.executable, "-m", "tests.engine.process", *given]
         self.process = subprocess.Popen(command, env=environment, cwd=ROOT)
 
     def __enter__(self) -> Self:
@@ -221,4 +260,4 @@ async def until_so(ask: Callable[[], Awaitable[bool]], *, within_s: float = 30) 
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))

@@ -12,6 +12,7 @@ from outlast import Client, Worker
 from outlast.runtime.runtime import Runtime
 from outlast.testing import TestEnvironment
 from outlast_runs.claims import STEAL_AFTER_US, ClaimRuns, RegisterWorker, StealRuns
+from outlast_runs.owner_losses import backoff_us
 from outlast_runs.start import StartRun
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_runs.workflow_task import WorkflowTask
@@ -110,7 +111,7 @@ async def test_a_run_that_is_stolen_again_and_again_waits_longer_and_then_needs_
             (run,) = await runtime.journal.apply(theft)
             waits.append(max(0, run.not_before - clock.us) / 1_000_000)
             attention.append(run.attention)
-        assert waits == [0, 1, 2, 4, 8]
+        assert waits == [backoff_us(run.run_id, losses) / 1_000_000 for losses in range(1, 6)]
         assert attention == [None, None, *["owners_keep_dying"] * 3]
     finally:
         await runtime.leave()

@@ -15,6 +15,7 @@ from tests.engine.process import WorkerProcess, until, until_so
 from tests.rows import latest_row
 
 from outlast.client.client import Client
+from outlast.errors import OwnersDiedError, WorkflowFailedError
 from outlast.testing import check_database
 from outlast.worker.worker import Worker
 from outlast_store.database.sql_text import fetch
@@ -288,3 +289,28 @@ async def test_a_paused_worker_is_replaced_and_goes_on_under_another_id(shared_u
         assert [lines[f"step {number}"] for number in range(3, 6)] == [1, 1, 1]
         types = [event.type async for event in handle.history()]
         assert types.count("WorkflowCompleted") == 1
+
+
+async def test_a_child_that_kills_its_workers_ends_and_its_parent_hears_of_it(
+    shared_url: str, diary: Path
+) -> None:
+    async with Client.connect(shared_url) as client:
+        parent = await client.start(process.parent_of_poison, id="parent")
+        for number in range(2):
+            name = f"victim-{number}"
+            with WorkerProcess(name, shared_url, diary, most_losses=1) as victim:
+                await until(diary, f"poison {name}")
+                assert victim.process.wait(30) == -signal.SIGKILL
+        with WorkerProcess("survivor", shared_url, diary, most_losses=1) as survivor:
+            async with asyncio.timeout(30):
+                assert await parent.result() == "OwnersDiedError"
+            found = await client.handle("poison").describe()
+            assert (found.run.status, found.run.owner_losses, found.attention) == ("failed", 2, ())
+            with pytest.raises(WorkflowFailedError) as failed:
+                await client.handle("poison").result()
+            assert isinstance(failed.value.__cause__, OwnersDiedError)
+            assert failed.value.__cause__.owner_losses == 2
+            assert survivor.stop() == 0
+        assert "poison survivor" not in told(diary), "the run that ended kills no other worker"
+        with client.runtime.database.reader() as connection:
+            assert check_database(connection) == []

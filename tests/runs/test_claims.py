@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.watchdog.stage import SECOND, START, Stage
 
-from outlast_runs.claims import STEAL_AFTER_US, ClaimRuns, ReleaseAllRuns, StealRuns, release
+from outlast_runs.claims import STEAL_AFTER_US, ClaimRuns, ReleaseAllRuns, StealRuns
+from outlast_runs.owner_losses import backoff_us, release
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.new_runs import first_run
 from outlast_workflow.options.options import StartOptions
@@ -41,8 +42,18 @@ def test_a_run_that_was_awake_waits_longer_with_each_loss_from_the_second_on(
     now = max(START, run.not_before)
     release(run, now)
     assert (run.owner_id, run.owner_losses) == (None, losses)
-    assert run.not_before == (now + backoff_s * SECOND if backoff_s else 0)
+    if backoff_s:
+        assert now + backoff_s * SECOND <= run.not_before < now + 1.5 * backoff_s * SECOND
+    else:
+        assert run.not_before == 0
     assert (run.attention == "owners_keep_dying") is (losses >= 3)
+
+
+def test_runs_that_were_lost_together_are_not_all_back_at_the_same_instant() -> None:
+    """One of them may have taken the others down with it, and would again."""
+    waits = {backoff_us(f"run-{number}", 8) for number in range(40)}
+    assert len(waits) > 30
+    assert max(waits) - min(waits) > 20 * SECOND
 
 
 def test_a_run_that_was_asleep_is_not_to_blame_and_its_fence_rises_all_the_same() -> None:

@@ -28,6 +28,7 @@ START_US = 1_792_889_995_000_000
 """Five seconds before clocks in Zurich are put back."""
 CONVERTER = DataConverter()
 LIMITS = StructuralLimits()
+FEW_LOSSES = StructuralLimits(owner_losses=1)
 
 Script = Callable[[Client], Awaitable[None]]
 
@@ -268,7 +269,7 @@ class Process:
         rates = self.faults.rates
         if any(getattr(rates, name) for name in DISTURBING):
             self._disturb(runtime)
-        return Client("simulated", runtime, CONVERTER, LIMITS)
+        return Client("simulated", runtime, CONVERTER, self.world.limits)
 
     async def _begin(self, client: Client) -> None:
         role = self.role

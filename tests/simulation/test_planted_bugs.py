@@ -35,6 +35,8 @@ SEEN_BY = {
     "limits_are_off_by_one": 2,
     "lines_found_by_hints_alone": 1,
     "locals_go_to_anyone": 19,
+    "losses_never_forgotten": 0,
+    "losses_without_limit": 108,
     "missed_slots_count_again": 9,
     "no_fence": 26,
     "outages_start_everything": 65,

@@ -9,6 +9,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import SimulationLoop
 
 from outlast_workflow.environment import Environment
+from outlast_workflow.options.limits import StructuralLimits
 
 
 class WorldView(Protocol):
@@ -20,6 +21,7 @@ class WorldView(Protocol):
     violations: list[str]
     poll_s: float
     hop_s: float
+    limits: StructuralLimits
 
     def note(self, who: object, what: str) -> None:
         """Write a line of the trace."""

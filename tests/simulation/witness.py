@@ -35,6 +35,8 @@ class WitnessBatch(Batch):
     found: ClassVar[list[str]] = []
     admissions: ClassVar[Admissions | None] = None
     """The witness of queues, where there are some."""
+    most_losses: ClassVar[int] = 0
+    """How many owners in a row a run may lose."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -131,6 +133,7 @@ class WitnessBatch(Batch):
         self._look_at_schedules()
         self._look_for_begun()
         self._look_for_deferred()
+        self._look_for_losses()
         if self.admissions is not None:
             clock: Any = self._clock
             try:
@@ -175,6 +178,26 @@ class WitnessBatch(Batch):
                     f"attempt {row.attempt} of activity {row.activity_id} of run {row.run_id} was deferred, "
                     f"and is still with {row.claimed_by}"
                 )
+
+    def _look_for_losses(self) -> None:
+        """A workflow task makes up for the owners that were lost before it, and too many of them end the run."""
+        change = self.change
+        run = self.run(change.run_id) if isinstance(change, CommitWorkflowTask) else None
+        if run is not None and run.is_open and run.owner_losses and self._has_gone_on(run.run_id, change):
+            self._noted.append(
+                f"run {run.run_id} has gone on, and has {run.owner_losses} lost owners all the same"
+            )
+        for entry in self.run_rows.values():
+            if entry.row.is_open and 0 < self.most_losses < entry.row.owner_losses:
+                self._noted.append(
+                    f"run {entry.row.run_id} is open and has lost {entry.row.owner_losses} owners"
+                )
+
+    def _has_gone_on(self, run_id: str, change: object) -> bool:
+        """Whether a change has recorded a workflow task of a run."""
+        return any(
+            type(event) is WorkflowTaskCompleted and by is change for _, event, by in self.appended(run_id)
+        )
 
     def flush(self) -> None:
         self._look_at_change()

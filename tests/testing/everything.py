@@ -13,6 +13,8 @@ from tests.queued import write_queue
 from outlast import Every, workflow
 from outlast.errors import UpdateRejectedError
 from outlast.testing import TestEnvironment, check_database
+from outlast_runs.claims import ClaimRuns
+from outlast_watchdog.enforcement import ReleaseLostRuns
 from outlast_workflow.errors.child import ChildWorkflowError
 from outlast_workflow.options.options import RetryPolicy, StartOptions
 
@@ -131,9 +133,19 @@ async def _begin(env: TestEnvironment) -> None:
     narrow = ("concurrency", "partition_concurrency", "worker_concurrency", "partition_worker_concurrency")
     await write_queue(env.client.runtime.journal, "narrow", **dict.fromkeys(narrow, 1))
     await start(through_a_queue, id="calling through a queue")
+    await _doom(env)
     await _schedule(env)
     for policy in ("terminate", "request_cancel", "abandon"):
         await start(leaving, policy, id=f"left to {policy}")
+
+
+async def _doom(env: TestEnvironment) -> None:
+    """A run ends because it has lost two owners in a row, and may lose one."""
+    await env.client.start(programs.waiting, 5000, id="doomed", task_queue="doomed")
+    journal = env.client.runtime.journal
+    for number in range(2):
+        [run] = await journal.apply(ClaimRuns(f"gone-{number}", ["doomed"], frozenset(["waiting"]), 1))
+        await journal.apply(ReleaseLostRuns(f"gone-{number}", [run.run_id], 1))
 
 
 async def _schedule(env: TestEnvironment) -> None:

@@ -6,6 +6,7 @@ the engine. All instants and durations are microseconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,8 @@ Story = tuple[Any, ...]
 """An event: its name and the facts that matter."""
 
 MOST_RESCUES = 3
+MOST_LOSSES = 3
+"""How many owners in a row a run may lose."""
 NEVER = 1 << 62
 """When children are seen to whose chain goes on."""
 
@@ -192,6 +195,8 @@ class Model:
         """How many slots the queue has."""
         self.runs: dict[tuple[str, int], Run] = {}
         self.lost: set[str] = set()
+        self.spread: Callable[[Run], float] = lambda run: 0.0
+        """What part of its backoff a run waits longer than others, of up to a half."""
 
     def say(self, run: Run, *story: Any) -> None:
         run.news.append(story)
@@ -639,10 +644,11 @@ class Model:
             if activity.status == "running" and activity.worker in self.lost:
                 self.end_attempt(run, activity, "rescued")
                 count("activity_rescued")
-        for run in self.open_runs():
+        # The end of a child wakes its parent, so that it matters whose runs are released first.
+        for run in sorted(self.open_runs(), key=lambda run: run.owner or ""):
             if run.owner in self.lost:
                 self.release(run)
-                count("run_released")
+                count("run_released" if run.open else "owners_died")
         return done, late
 
     def release(self, run: Run) -> None:
@@ -656,5 +662,10 @@ class Model:
         elif run.wake_at is not None and run.wake_at <= self.now and run.not_before <= self.now:
             run.losses += 1
             if run.losses >= 2:
-                run.not_before = self.now + min(1_000_000 << (run.losses - 2), 60_000_000)
+                backoff = min(1_000_000 << (run.losses - 2), 60_000_000)
+                run.not_before = self.now + int(backoff * (1 + self.spread(run) / 2))
                 run.delayed = False
+            if run.losses > MOST_LOSSES:
+                # It may be what they died of, so nothing retries it.
+                run.failures.append(("internal", "terminal", None, None))
+                self.close(run, "failed", "WorkflowFailed")

@@ -38,6 +38,7 @@ from outlast_workflow.history.events import (
     WorkflowTaskCompleted,
     from_json,
 )
+from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
 from outlast_workflow.primitives.enums import AttemptOutcome, RunStatus
 from outlast_workflow.primitives.payloads import Payload
@@ -149,6 +150,7 @@ class Stage:
     def __init__(self, runtime: Runtime, clock: StillClock | Any) -> None:
         self.runtime = runtime
         self.clock: Any = clock
+        self.limits = StructuralLimits()
         self.watchdog = TaskWatchdog(self)
         self._commands: dict[str, int] = {}
         self._runs = 0

@@ -6,9 +6,10 @@ import pytest
 from tests.watchdog.stage import POLICY, SECOND, Stage
 
 from outlast_runs.claims import ClaimRuns
+from outlast_runs.owner_losses import backoff_us
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_runs.workflow_task import WorkflowTask
-from outlast_watchdog.enforcement import DeclareWorkerLost, ReleaseLostRuns, RescueActivity
+from outlast_watchdog.enforcement import DeclareWorkerLost, Released, ReleaseLostRuns, RescueActivity
 from outlast_workflow.errors import RefusedError, StoreUnreachableError
 from outlast_workflow.options.options import ActivityOptions, StartOptions
 
@@ -124,7 +125,7 @@ async def test_work_of_a_worker_that_lives_is_not_taken(stage: Stage) -> None:
     run_id = await stage.start(owner_id="alive")
     activity_id = await stage.schedule(run_id, OPTIONS, claimed_by="alive")
     assert await stage.apply(RescueActivity(run_id, activity_id, "alive")) is None
-    assert await stage.apply(ReleaseLostRuns("alive", [run_id])) == []
+    assert await stage.apply(ReleaseLostRuns("alive", [run_id])) == Released()
     assert await stage.apply(RescueActivity(run_id, activity_id, "another")) is None
     assert (await stage.watchdog.run_pass()).done == 0
 
@@ -275,7 +276,7 @@ async def test_one_poisonous_run_waits_longer_after_each_owner_and_then_needs_a_
         assert run.owner_losses == number
         waits.append(max(0, run.not_before - stage.clock.us) // SECOND)
         attention.append(run.attention)
-    assert waits == [0, 1, 2, 4, 8]
+    assert waits == [backoff_us(run_id, losses) // SECOND for losses in range(1, 6)]
     assert attention == [None, None, *["owners_keep_dying"] * 3]
     assert await stage.apply(ClaimRuns("eager", ["default"], frozenset(["Order"]), 10)) == []
 

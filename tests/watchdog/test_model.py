@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -24,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.queued import write_queue
-from tests.watchdog.model import Activity, Model, Policy, Run, Story
+from tests.watchdog.model import MOST_LOSSES, Activity, Model, Policy, Run, Story
 from tests.watchdog.stage import SECOND, Stage, StillClock
 
 from outlast.runtime.runtime import Runtime
@@ -176,6 +177,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         self.model = Model()
         self.stage = self.wait(self.open())
         self.second = TaskWatchdog(self.stage)
+        self.model.spread = lambda run: (zlib.crc32(self.id_of(run).encode()) & 0xFF) / 256
         self.bases: dict[TaskWatchdog, tuple[int, float]] = {}
         self.ids: dict[tuple[str, int], str] = {}
         self.seen: dict[str, int] = {}
@@ -193,7 +195,10 @@ class WatchdogMachine(RuleBasedStateMachine):
     async def open(self) -> Stage:
         environment = Environment(self.clock, rng=random.Random(1), threads=False)
         runtime = await Runtime.open(DatabaseUrl.parse(self.url), environment)
-        return Stage(runtime, self.clock)
+        stage = Stage(runtime, self.clock)
+        stage.limits = StructuralLimits(owner_losses=MOST_LOSSES)
+        stage.watchdog = TaskWatchdog(stage)
+        return stage
 
     def wait(self, work: Any) -> Any:
         return self.runner.run(work)
@@ -905,6 +910,15 @@ class WatchdogMachine(RuleBasedStateMachine):
         self.workers[number] = f"worker-{self.made}"
         self.wait(self.stage.register(self.workers[number], FOREVER))
 
+    def a_run_takes_its_workers_down(self, data: st.DataObject) -> None:
+        """Whoever claims what waits dies of it, as often as a run may lose its owners, and once more."""
+        for _ in range(data.draw(st.integers(2, MOST_LOSSES + 1), label="owners")):
+            begins = [run.not_before for run in self.model.open_runs() if not run.owner]
+            self.move(max(max(begins, default=0) - self.model.now, 0))
+            self.a_worker_claims_runs(data)
+            self.a_worker_dies(data)
+            self.one_watchdog_passes()
+
     def a_worker_dies_again_and_again(self, data: st.DataObject) -> None:
         """Whoever claims an activity dies of it, a few times."""
         for _ in range(data.draw(st.integers(1, 4), label="times")):
@@ -996,7 +1010,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         outcomes = self.wait(apply_all(self.stage.runtime.journal, changes)) if changes else []
         assert outcomes == [None] * len(changes)
 
-    @rule(data=st.data(), number=st.integers(0, 10))
+    @rule(data=st.data(), number=st.integers(0, 11))
     def something_rare_happens(self, data: st.DataObject, number: int) -> None:
         (
             self.the_wall_clock_is_set,
@@ -1004,6 +1018,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             self.a_worker_lets_go,
             self.a_worker_dies,
             self.a_worker_dies_again_and_again,
+            self.a_run_takes_its_workers_down,
             self.a_client_asks_for_the_end,
             self.a_client_is_too_late,
             self.a_zombie_speaks,

@@ -16,8 +16,8 @@ import orjson
 
 from outlast_activities.attempts import RESCUED, TIMED_OUT, close_attempt
 from outlast_activities.deadlines import passed, read_options, refresh
-from outlast_runs.claims import release
 from outlast_runs.deadlines import Enforced, enforce_run
+from outlast_runs.owner_losses import lose
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.children import AppliedClosePolicy, apply_close_policy
@@ -26,6 +26,7 @@ from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.workers import delete_lapsed_worker, delete_silent_worker, is_alive
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import TimerFired
+from outlast_workflow.options.limits import DEFAULT_LIMITS
 from outlast_workflow.primitives.enums import ActivityStatus
 
 
@@ -55,6 +56,19 @@ class Rescued:
 
     closed: bool
     enforced: Enforced | None = None
+
+
+@dataclass(slots=True)
+class Released:
+    """What became of the runs of a dead worker.
+
+    Attributes:
+        waiting: Those that wait for another owner.
+        ended: Those that had lost too many owners, and ended.
+    """
+
+    waiting: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
 
 
 # --- deadlines ------------------------------------------------------------------------------------------------------
@@ -233,27 +247,36 @@ class RescueActivity(BaseChange):
 class ReleaseLostRuns(BaseChange):
     """Release the runs of a dead worker. Their fences rise, so that whatever it may still send is refused.
 
-    :func:`outlast_runs.claims.release` delays and flags a run that was awake, since it may have caused the crash.
+    :func:`outlast_runs.owner_losses.lose` delays, flags and at last ends a run that was awake, since it may have caused
+    the crash.
+
+    Args:
+        worker_id: The dead worker.
+        run_ids: The runs.
+        most_losses: How many owners in a row a run may lose; 0 sets no limit.
     """
 
     # The dead worker's process may still have the runs cached as its own.
     needs_locks = True
 
-    def __init__(self, worker_id: str, run_ids: Sequence[str]) -> None:
+    def __init__(
+        self, worker_id: str, run_ids: Sequence[str], most_losses: int = DEFAULT_LIMITS.owner_losses
+    ) -> None:
         self.worker_id = worker_id
         self.runs = tuple(run_ids)
+        self.most_losses = most_losses
         self.weight = 256 * (1 + len(self.runs))
 
-    def apply(self, batch: Batch) -> list[str]:
-        """Return the runs that were released. One past its deadline is left to the change that ends it."""
+    def apply(self, batch: Batch) -> Released:
+        """Return what became of the runs. One past its deadline is left to the change that ends it."""
+        released = Released()
         if is_alive(batch, self.worker_id):
-            return []
-        released: list[str] = []
+            return released
         for run_id in self.runs:
             run = batch.run(run_id)
             if run is None or not run.is_open or run.owner_id != self.worker_id:
                 continue
             if deadline_passed(run, batch.now) is None:
-                release(run, batch.now)
-                released.append(run_id)
+                ended = lose(batch, run, self.most_losses)
+                (released.ended if ended else released.waiting).append(run_id)
         return released

@@ -52,6 +52,7 @@ from outlast_watchdog.report import (
     CHILD_CANCEL_REQUESTED,
     CHILD_TERMINATED,
     CHILD_TIMED_OUT,
+    OWNERS_DIED,
     RUN_RELEASED,
     SCHEDULE_FIRED,
     SCHEDULE_PAUSED,
@@ -71,6 +72,7 @@ from outlast_workflow.errors import (
     StoreError,
     StoreReadOnlyError,
 )
+from outlast_workflow.options.limits import DEFAULT_LIMITS
 from outlast_workflow.primitives.enums import TimeoutKind
 
 P = ParamSpec("P")
@@ -166,6 +168,7 @@ class Pass:
         limit: How many of each kind are handled at most; ``None`` handles all.
         declare: Whether it may declare workers dead.
         leases_ahead: What its watchdog has observed of leases that end too far ahead.
+        most_losses: How many owners in a row a run may lose; 0 sets no limit.
         ahead: How far it reads ahead where something is due, in microseconds. What becomes due while its changes wait
             for the previous commit then goes with them. A change that is applied too early does nothing.
         ended_for: The schedules of which a workflow has ended in this process: slots that wait for it start now.
@@ -180,6 +183,7 @@ class Pass:
         limit: int | None,
         declare: bool,
         leases_ahead: LeasesAhead,
+        most_losses: int = DEFAULT_LIMITS.owner_losses,
         ahead: int = 0,
         ended_for: Sequence[str] = (),
     ) -> None:
@@ -191,6 +195,7 @@ class Pass:
         self._limit = limit
         self._declare = declare
         self._leases_ahead = leases_ahead
+        self._most_losses = most_losses
         self._until = self.now + ahead
         self._ended_for = ended_for
         self._aside: Counter[str] = Counter()
@@ -246,8 +251,9 @@ class Pass:
             # Rescued activities get other deadlines.
             due = True
             await self._rescue()
-        if lapsed or peek.lost_owners:
-            await self._release()
+        if (lapsed or peek.lost_owners) and await self._release():
+            # Their children are due for their close policy.
+            due = True
         self.upcoming = await runtime.read(scans.upcoming, now) if due else peek.upcoming
         report.next_deadline_at = self.upcoming.nearest
         return report
@@ -442,8 +448,12 @@ class Pass:
                 self._event_log.rescued(worker_id, closed=outcome.closed, **ids)
         return handled
 
-    async def _release(self) -> None:
-        """Release the runs of workers that are gone, those first that have something to do."""
+    async def _release(self) -> bool:
+        """Release the runs of workers that are gone, those first that have something to do.
+
+        Returns:
+            Whether any of them ended, because it had lost too many owners.
+        """
         handled = 0
         for worker_id in await self._runtime.read(list_lost_owners):
             while self._limit is None or handled < self._limit:
@@ -455,20 +465,26 @@ class Pass:
             else:
                 self.report.reached_limit = True
                 self.report.note_left("lost_work", 1)
-                return
+                break
+        return OWNERS_DIED in self.report.counts
 
     async def _release_from(self, worker_id: str, run_ids: list[str]) -> int:
         run_ids = sorted(run_ids)
         starts = range(0, len(run_ids), RUNS_IN_A_CHANGE)
-        changes = [ReleaseLostRuns(worker_id, run_ids[start : start + RUNS_IN_A_CHANGE]) for start in starts]
+        changes = [
+            ReleaseLostRuns(worker_id, run_ids[start : start + RUNS_IN_A_CHANGE], self._most_losses)
+            for start in starts
+        ]
         released = 0
         for change, outcome in zip(changes, await self._apply(changes), strict=True):
             if self._set_aside("lost_work", outcome, worker_id=worker_id, rows=len(change.runs)):
                 continue
-            released += len(outcome)
-            if outcome:
-                self.report.count(RUN_RELEASED, len(outcome))
-                self._event_log.released(worker_id, outcome)
+            released += len(outcome.waiting) + len(outcome.ended)
+            if outcome.waiting:
+                self.report.count(RUN_RELEASED, len(outcome.waiting))
+                self._event_log.released(worker_id, outcome.waiting)
+            if outcome.ended:
+                self.report.count(OWNERS_DIED, len(outcome.ended))
         return released
 
     # --- what the steps share ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ CHILD_CANCEL_REQUESTED = "child_cancel_requested"
 CHILD_TIMED_OUT = "child_timed_out"
 WORKER_LOST = "worker_lost"
 RUN_RELEASED = "run_released"
+OWNERS_DIED = "owners_died"
 ACTIVITY_RESCUED = "activity_rescued"
 
 
@@ -29,7 +30,8 @@ class WatchdogReport:
         counts: The number of actions by kind: the six timeout kinds, ``timer_fired``, ``schedule_fired``
             (workflows that schedules started), ``slot_skipped``, ``slot_missed``, ``schedule_paused``, the children of
             closed parents (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``,
-            ``run_released`` and ``activity_rescued``. Kinds that did not occur are absent.
+            ``run_released``, ``owners_died`` (runs that ended because they had lost too many owners) and
+            ``activity_rescued``. Kinds that did not occur are absent.
         worst_lateness_s: How late the latest deadline or timer was, in seconds.
         set_aside: How many rows could not be handled in this pass; each is named once in the log.
         left: What is still due by kind (``runs``, ``activities``, ``timers``, ``schedules``, ``cascades``, ``workers``,

@@ -35,6 +35,7 @@ from outlast_watchdog.periodic import Periodic, periodic
 from outlast_watchdog.report import WatchdogReport
 from outlast_watchdog.scans import Upcoming
 from outlast_workflow.errors import InvalidOptionError, JournalClosedError, StoreError
+from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.search_attributes import schedule_of
 from outlast_workflow.options.validation import integer, timeout_seconds
 
@@ -59,6 +60,11 @@ class WatchedClient(Protocol):
         """The runtime of its process."""
         ...
 
+    @property
+    def limits(self) -> StructuralLimits:
+        """Its structural limits."""
+        ...
+
 
 class TaskWatchdog:
     """Enforces deadlines, fires timers and takes over from dead workers.
@@ -70,6 +76,8 @@ class TaskWatchdog:
         lease_duration: The workers' lease, in seconds or as a timedelta; for half of it this process must have reached
             the database without a gap before it declares a worker dead.
         meter_provider: Where its metrics go (OpenTelemetry); the process's own provider if not given.
+        limits: The structural limits, of which ``owner_losses`` ends runs that lose too many owners; the client's if
+            not given.
 
     Raises:
         InvalidOptionError: An option is out of range.
@@ -83,6 +91,7 @@ class TaskWatchdog:
         batch: int = 500,
         lease_duration: float | timedelta = 30.0,
         meter_provider: MeterProvider | None = None,
+        limits: StructuralLimits | None = None,
     ) -> None:
         if getattr(client, "runtime", None) is None:
             raise InvalidOptionError(
@@ -93,6 +102,7 @@ class TaskWatchdog:
         self._half_lease_s = timeout_seconds("lease duration", lease_duration) / 2
         # Passes that were further apart than half a lease could never prove an unbroken connection for as long.
         self.interval_s = min(float(timeout_seconds("watchdog interval", interval)), self._half_lease_s / 2)
+        self._limits = limits if limits is not None else client.limits
         self._runtime = client.runtime
         self._clock = client.runtime.environment.clock
         self._metrics = watchdog_metrics(meter_provider)
@@ -152,6 +162,7 @@ class TaskWatchdog:
                 limit=limit,
                 declare=declare,
                 leases_ahead=self._leases_ahead,
+                most_losses=self._limits.owner_losses,
                 ahead=self._ahead,
                 ended_for=sorted(self._ended_for),
             )

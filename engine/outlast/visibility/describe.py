@@ -137,6 +137,7 @@ def _run(found: StoredDescription, now: int, converter: DataConverter) -> RunDes
         summary=run.summary,
         progress=progress(run.progress, run.run_id),
         queue=_queue(run, found),
+        owner_losses=run.owner_losses,
     )
 
 

@@ -118,6 +118,7 @@ class RunDescription(View):
         owner: The worker that holds the run in memory.
         history_length: How many events the history has.
         task_failures: How many workflow tasks in a row have failed.
+        owner_losses: How many owners in a row have died while they held the run awake, or left it waiting.
         parent_run_id: The run that started it as its child.
         search_attributes: What the run is found by.
         attention_since: Since when the stored kinds of ``attention`` have held.
@@ -158,6 +159,7 @@ class RunDescription(View):
     summary: str | None = None
     progress: RunProgress | None = None
     queue: QueuePlace | None = None
+    owner_losses: int = 0
 
     @property
     def schedule(self) -> str | None:

@@ -95,7 +95,10 @@ class LoopWorker:
         self._watchdog: TaskWatchdog | None = None
         if watchdog_interval is not None:
             self._watchdog = TaskWatchdog(
-                client, interval=watchdog_interval, lease_duration=settings.lease_duration
+                client,
+                interval=watchdog_interval,
+                lease_duration=settings.lease_duration,
+                limits=settings.limits,
             )
         policy = settings.retention
         self._retention = Retention(client, policy) if policy is not None else None

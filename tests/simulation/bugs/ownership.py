@@ -11,9 +11,10 @@ from tests.simulation.bugs.planting import bug, patch
 from outlast.worker import lease
 from outlast.worker.runs import locked_close
 from outlast_activities.attempts import RESCUED, close_attempt
+from outlast_runs import claims, signals, start, task_commit, terminal_commands
 from outlast_runs import run_change as client_requests
-from outlast_runs import signals, start, task_commit, terminal_commands
 from outlast_runs import signals as signalling
+from outlast_runs.owner_losses import release
 from outlast_store.journal import batch as batches
 from outlast_store.journal.batch import Batch
 from outlast_store.reads.workers import renew_lease
@@ -73,6 +74,31 @@ def rescue_without_looking_again(stack: ExitStack) -> None:
         return Rescued(close_attempt(batch, run, row, RESCUED))
 
     patch(stack, enforcement.RescueActivity, "apply", wrong)
+
+
+@bug
+def losses_without_limit(stack: ExitStack) -> None:
+    """A run may take down as many owners as it likes."""
+
+    def wrong(batch: Batch, run: Any, most_losses: int) -> bool:
+        release(run, batch.now)
+        return False
+
+    for module in (enforcement, claims):
+        patch(stack, module, "lose", wrong)
+
+
+@bug
+def losses_never_forgotten(stack: ExitStack) -> None:
+    """A run that goes on is still charged with the owners that it lost before."""
+    right = task_commit._clear_setbacks
+
+    def wrong(run: Any, decided: Any, *, seen_all: bool, now: int) -> None:
+        losses = run.owner_losses
+        right(run, decided, seen_all=seen_all, now=now)
+        run.owner_losses = losses
+
+    patch(stack, task_commit, "_clear_setbacks", wrong)
 
 
 # --- waking --------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@
     │   ├── RestrictedWorkflowAccessError      workflow code attempted I/O (:mod:`~outlast_workflow.run.guard`)
     │   └── WorkflowTaskBlockedError           workflow code blocked its worker
     ├── StructuralLimitError                   something exceeded its limit
+    ├── OwnersDiedError                        the workers that held a run died too often in a row, which ended it
     ├── FailureError                           what workflow code sees of failures elsewhere
     │   ├── ApplicationError                   user code failed; raise it yourself to add details
     │   ├── ActivityError                      an activity ended without a result; ``__cause__`` says why
@@ -83,7 +84,7 @@ from outlast_workflow.errors.context import BlockedLoopError, NotInActivityError
 from outlast_workflow.errors.control_flow import ContinueAsNew
 from outlast_workflow.errors.failure import ApplicationError, FailureError
 from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
-from outlast_workflow.errors.limits import StructuralLimitError
+from outlast_workflow.errors.limits import OwnersDiedError, StructuralLimitError
 from outlast_workflow.errors.options import InvalidOptionError, InvalidUrlError
 from outlast_workflow.errors.payloads import PayloadCodecError, PayloadDecodeError, PayloadEncodeError
 from outlast_workflow.errors.queues import QueueExistsError, QueueInUseError, QueueNotFoundError
@@ -178,6 +179,7 @@ __all__ = [
     "NotInActivityError",
     "OutcomeUnknownError",
     "OutlastError",
+    "OwnersDiedError",
     "PayloadCodecError",
     "PayloadDecodeError",
     "PayloadEncodeError",

@@ -27,8 +27,8 @@ _ADVICE = {
 class StructuralLimits:
     """The engine's limits, by kind; 0 switches one off. A value *greater* than its limit is refused.
 
-    ``…_bytes`` are bytes of JSON; the others are counts. The last two are not limits: beyond them
-    ``workflow.info()`` suggests continuing as new.
+    ``…_bytes`` are bytes of JSON; the others are counts. ``owner_losses`` is how many owners in a row a run may lose;
+    the next loss ends it. The last two are not limits: beyond them ``workflow.info()`` suggests continuing as new.
     """
 
     payload_bytes: int = 2 * _MIB
@@ -42,6 +42,7 @@ class StructuralLimits:
     open_updates: int = 500
     history_events: int = 50_000
     history_bytes: int = 50 * _MIB
+    owner_losses: int = 100
     continue_as_new_events: int = 4_096
     continue_as_new_bytes: int = 4 * _MIB
 

@@ -138,6 +138,8 @@ def _summary(found: WorkflowDescription, now: datetime) -> Table:
     if run.task_failures:
         why = f"{run.task_failures} in a row; `outlast history {found.workflow_id}` says why"
         summary.add_row("task failures", Text(why, style="red"))
+    if run.owner_losses:
+        summary.add_row("owners lost", Text(f"{run.owner_losses} in a row", style="red"))
     if run.build_id is not None:
         summary.add_row("build", run.build_id)
     if run.schedule is not None:

@@ -19,6 +19,7 @@ from outlast.testing.invariants.activities import check_activity, check_attempts
 from outlast.testing.invariants.activities import deadlines_of_activity as deadlines
 from outlast.testing.invariants.attributes import check_attributes
 from outlast.testing.invariants.chains import check_chains, check_instances, is_reset, reset_point
+from outlast.testing.invariants.owner_losses import check_owner_losses
 from outlast.testing.invariants.parents import ENDS, check_parents
 from outlast.testing.invariants.queues import check_queued, check_slots, run_deadline_of
 from outlast.testing.invariants.requests import check_requests, check_signals_applied
@@ -192,6 +193,8 @@ class _Checker:
         self.check_timers(where, run, history)
         self.check_activities(where, run, history)
         for what in check_awake(run, history.events, self.requests_of[run.run_id]):
+            self.say(where, what)
+        for what in check_owner_losses(run, history.events[-1]):
             self.say(where, what)
         for what in check_queued(run, history.events, self.timers.get(run.run_id, ())):
             self.say(where, what)

@@ -156,7 +156,9 @@ class RunClaimer:
     def steal(self, run_ids: Sequence[str]) -> None:
         """Steal runs that their live owner leaves waiting."""
         if not self._stopped:
-            self._runtime.journal.submit(StealRuns(self._settings.worker_id, run_ids), self._stolen)
+            most_losses = self._settings.limits.owner_losses
+            change = StealRuns(self._settings.worker_id, run_ids, most_losses)
+            self._runtime.journal.submit(change, self._stolen)
 
     def _stolen(self, runs: list[RunRow] | None, error: BaseException | None) -> None:
         for run in runs or ():
