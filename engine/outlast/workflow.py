@@ -20,7 +20,13 @@ from outlast_workflow.api.markers import (
     upsert_memo,
     upsert_search_attributes,
 )
-from outlast_workflow.api.messages import all_handlers_finished, current_update_info, external, wait_condition
+from outlast_workflow.api.messages import (
+    all_handlers_finished,
+    current_update_info,
+    external,
+    receive,
+    wait_condition,
+)
 from outlast_workflow.api.shield import shield
 from outlast_workflow.api.timers import now, sleep, time_remaining
 from outlast_workflow.declare.definitions import defn, run
@@ -56,6 +62,7 @@ __all__ = [
     "patched",
     "query",
     "random",
+    "receive",
     "run",
     "set_progress",
     "shield",

@@ -56,6 +56,7 @@ READABLE = {
         "history_events",
         "history_bytes",
         "suggested",
+        "receiving",
         "deprecated",
         "local",
     ),

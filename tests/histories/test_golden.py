@@ -69,6 +69,7 @@ def test_every_type_of_event_is_in_some_history() -> None:
         ("WorkflowStarted", "partition_key"),
         ("WorkflowDequeued", "run_deadline_at"),
         ("WorkflowStartChanged", "run_deadline_at"),
+        ("WorkflowTaskCompleted", "receiving"),
     ],
 )
 def test_what_events_may_say_is_in_some_history(kind: str, field: str) -> None:

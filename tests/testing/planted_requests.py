@@ -33,6 +33,12 @@ PLANTED: Planted = [
         "passed its signals on in another order, or others",
     ),
     (say_in("deaf", "SignalReceived", "name", "'x'"), "passed its signals on in another order, or others"),
+    # messages to be received
+    (
+        say_in("deaf", "WorkflowTaskCompleted", "receiving", "json_array('first')"),
+        "to receive 'first', of which 1 are there",
+    ),
+    (say_in("deaf", "WorkflowTaskCompleted", "buffered.first", "7"), "has 7 unread signals 'first'"),
     # rows of requests
     (change_request("keyed", "run_id = 'x'"), "is about run x, which is not of its chain"),
     (change_request("keyed", f"run_id = {run_of('asleep')}"), "which is not of its chain"),

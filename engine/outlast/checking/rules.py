@@ -130,6 +130,7 @@ AWAITED: Final = frozenset(
     for name in [
         "sleep",
         "wait_condition",
+        "receive",
         "execute_activity",
         "execute_local_activity",
         "execute_child",

@@ -87,9 +87,13 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
         pending_updates=tuple(_update(row) for row in found.updates),
         pending_signals=tuple(
             PendingSignal(name=name, count=count, without_handler=kept)
-            for kept, names in zip((True, False), found.signals, strict=True)
+            for kept, names in (
+                (True, found.messages.without_handler),
+                (False, found.messages.unseen),
+            )
             for name, count in sorted(names.items())
         ),
+        receiving=tuple(found.messages.receiving),
         failures=tuple(_failure(row, found.failure_events) for row in found.failures),
         attention=kinds_of(found.attention),
         attention_reasons=reasons(

@@ -257,8 +257,8 @@ class PendingSignal(View):
     """Signals of one name that wait.
 
     Attributes:
-        without_handler: Whether the code has seen them and has no handler of that name (is it misspelt?): they wait
-            for the next run. Otherwise no workflow task has seen them yet.
+        without_handler: Whether the code has seen them, has no handler of that name (is it misspelt?) and has not
+            received them: they wait until it does, or for the next run. Otherwise no workflow task has seen them yet.
     """
 
     name: str
@@ -313,6 +313,7 @@ class WorkflowDescription(View):
         attention: Why the workflow needs attention; empty if it does not.
         attention_reasons: The same with cause and remedy, one for each cause.
         described_at: When the snapshot was taken, by the engine's clock.
+        receiving: The names of the signals that the code waits to receive, in the order of its calls.
     """
 
     workflow_id: str
@@ -329,6 +330,7 @@ class WorkflowDescription(View):
     attention: tuple[Attention, ...]
     attention_reasons: tuple[AttentionReason, ...]
     described_at: Instant
+    receiving: tuple[str, ...] = ()
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("WorkflowDescription")

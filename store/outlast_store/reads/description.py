@@ -15,7 +15,7 @@ from outlast_store.queues.hold_ups import hold_up
 from outlast_store.reads.activities import find_open_activities
 from outlast_store.reads.attention import Need, needs_of
 from outlast_store.reads.queues import count_ahead
-from outlast_store.reads.requests import count_waiting_signals, find_unanswered_updates
+from outlast_store.reads.requests import Messages, find_unanswered_updates, read_messages
 from outlast_store.reads.runs import find_failures, find_open_timers, find_run
 from outlast_store.reads.serving import Polled
 from outlast_store.reads.workers import list_workers
@@ -28,9 +28,6 @@ MOST_UNSEEN: Final = 1000
 """How many of the signals that no workflow task has seen are counted at most."""
 MOST_LINES: Final = 20
 """How many lines are looked at that the activities of a run stand in."""
-
-Signals = tuple[dict[str, int], dict[str, int]]
-"""How many signals wait, by name: those without a handler, and those that no workflow task has seen."""
 
 
 @dataclass(slots=True)
@@ -57,7 +54,7 @@ class StoredDescription:
     """Of each timer its id, when it fires, and its summary."""
     children: list[OpenChild]
     updates: list[RequestRow]
-    signals: Signals
+    messages: Messages
     failures: list[FailureRow]
     failure_events: dict[int, str]
     """The events that failures led to, as JSON text by seq."""
@@ -125,7 +122,7 @@ def describe_run(
             # A closed run may have some as well, because its close policy is applied in steps.
             children=_open_children(connection, run_id),
             updates=find_unanswered_updates(connection, run_id) if is_open else [],
-            signals=count_waiting_signals(connection, run_id, MOST_UNSEEN) if is_open else ({}, {}),
+            messages=read_messages(connection, run_id, MOST_UNSEEN) if is_open else Messages(),
             failures=recorded,
             failure_events=_events(connection, run_id, [row.event_seq for row in recorded]),
             workers={worker.worker_id: worker for worker in everyone},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -38,12 +39,17 @@ def read_record(rows: Sequence[Values], run_id: str) -> tuple[int, dict[str, int
     Raises:
         DamagedHistoryError: The record cannot be read.
     """
+    record = _record(rows, run_id)
+    return (0, {}) if record is None else (record.through, record.buffered or {})
+
+
+def _record(rows: Sequence[Values], run_id: str) -> WorkflowTaskCompleted | None:
     if not rows:
-        return 0, {}
+        return None
     seq, payload = rows[0]
     record = stored_event(run_id, seq, WorkflowTaskCompleted.type, payload)
     assert isinstance(record, WorkflowTaskCompleted)
-    return record.through, record.buffered or {}
+    return record
 
 
 def input_of(row: RequestRow) -> tuple[Payload, dict[str, Any] | None]:
@@ -77,10 +83,23 @@ def find_unanswered_updates(connection: Connection, run_id: str) -> list[Request
     return [RequestRow(*row) for row in fetch(connection, text, (run_id,))]
 
 
-def count_waiting_signals(
-    connection: Connection, run_id: str, most: int
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Count the signals of a run that wait, by name: those without a handler, and those no workflow task has seen.
+@dataclass(slots=True)
+class Messages:
+    """The signals of a run that wait, and what its code waits for.
+
+    Attributes:
+        without_handler: How many signals of each name no handler takes and nobody has received.
+        unseen: How many signals of each name no workflow task has seen.
+        receiving: The names that the code waits to receive.
+    """
+
+    without_handler: dict[str, int] = field(default_factory=dict)
+    unseen: dict[str, int] = field(default_factory=dict)
+    receiving: Sequence[str] = ()
+
+
+def read_messages(connection: Connection, run_id: str, most: int) -> Messages:
+    """Count the signals of a run that wait, by name, and tell what its code waits to receive.
 
     Args:
         connection: Where to read.
@@ -88,15 +107,18 @@ def count_waiting_signals(
         most: How many of the unseen ones are counted at most, the oldest first.
     """
     try:
-        through, buffered = read_record(fetch(connection, LAST_RECORD, (run_id,)), run_id)
+        record = _record(fetch(connection, LAST_RECORD, (run_id,)), run_id)
     except DamagedHistoryError:
-        return {}, {}
+        return Messages()
     text = (
         "SELECT seq, payload FROM history_events WHERE run_id = ? AND seq > ? AND type = 'SignalReceived' "
         f"ORDER BY seq LIMIT {int(most)}"
     )
-    rows = fetch(connection, text, (run_id, through))
-    return buffered, Counter[str](_name_of_signal(run_id, *row) for row in rows)
+    rows = fetch(connection, text, (run_id, 0 if record is None else record.through))
+    unseen = Counter[str](_name_of_signal(run_id, *row) for row in rows)
+    if record is None:
+        return Messages(unseen=unseen)
+    return Messages(record.buffered or {}, unseen, record.receiving or ())
 
 
 def _name_of_signal(run_id: str, seq: int, payload: str) -> str:

@@ -35,6 +35,7 @@ from outlast_workflow.api.markers import (
 from outlast_workflow.api.messages import all_handlers_finished, current_update_info
 from outlast_workflow.api.timers import now, time_remaining
 from outlast_workflow.loop.greenlets import in_greenlet, wait
+from outlast_workflow.run.mailbox import NO_DEFAULT
 
 __all__ = [
     "BlockingChildHandle",
@@ -57,6 +58,7 @@ __all__ = [
     "now",
     "patched",
     "random",
+    "receive",
     "set_progress",
     "shield",
     "side_effect",
@@ -71,6 +73,7 @@ __all__ = [
     "wait_condition",
 ]
 
+D = TypeVar("D")
 P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -105,6 +108,45 @@ def wait_condition(
     """
     check_plain("blocking.wait_condition()", "await workflow.wait_condition(…)")
     wait(messages.wait_condition(predicate, timeout, timeout_summary=timeout_summary))
+
+
+@overload
+def receive(name: str, *, timeout: float | timedelta | None = None, result_type: type[T]) -> T: ...
+
+
+@overload
+def receive(name: str, *, timeout: float | timedelta, default: D, result_type: type[T]) -> T | D: ...
+
+
+@overload
+def receive(
+    name: str, *, timeout: float | timedelta | None = None, default: Any = ..., result_type: Any = None
+) -> Any: ...
+
+
+def receive(
+    name: str,
+    *,
+    timeout: float | timedelta | None = None,
+    default: Any = NO_DEFAULT,
+    result_type: Any = None,
+) -> Any:
+    """Receive the oldest signal of a name that was not received yet, or wait for one.
+
+    Args:
+        name: The name of the signal. The workflow has no handler for it.
+        timeout: How long to wait at most, in seconds or as a timedelta, durably; without one, as long as it takes.
+        default: What to return when the timeout passes; without one, :class:`TimeoutError` is raised.
+        result_type: What to read the message as; by default plain JSON.
+
+    Raises:
+        TimeoutError: No message came in time, and there is no default.
+        DurableCallError: Handlers take the signals of this name; fails the task, not the run.
+        InvalidOptionError: The name, the timeout or the default cannot be used; fails the task, not the run.
+        PayloadDecodeError: The message cannot be read as that type; fails the task, not the run, and loses nothing.
+    """
+    check_plain("blocking.receive()", "await workflow.receive(…)")
+    return wait(messages.receive(name, timeout=timeout, default=default, result_type=result_type))
 
 
 def shield(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -192,6 +192,36 @@ class DataConverter:
         reader: _ArgumentsReader = signature.readers.get(len(values)) or _reader(signature, len(values))
         return reader.read(payload, values)
 
+    def decode_message(self, payload: Payload, hint: Any, what: str) -> Any:
+        """Return the arguments of a signal as one value: the only argument, ``None`` of none, a list of several.
+
+        Args:
+            payload: A JSON array.
+            hint: The type to decode the value as.
+            what: What messages call it.
+
+        Raises:
+            PayloadDecodeError: It does not match the hint.
+            PayloadCodecError: Its codec is not configured, or failed.
+        """
+        if payload.is_object_with("$codec"):
+            payload = self._opened(payload, what)
+        values = payload.take()
+        if not isinstance(values, list):
+            raise PayloadDecodeError(
+                f"{what} is not a JSON array of arguments: send it as a list of arguments"
+            )
+        if len(values) == 1:
+            value, array = values[0], payload.json
+        elif values:
+            value, array = values, b"[%b]" % payload.json
+        else:
+            value, array = None, b"[null]"
+        classes = (object,) if is_untyped(hint) else simple_types(hint)
+        if classes is not None and isinstance(value, classes):
+            return value
+        return _validated(array, (hint,), (what,), (what,))[0]
+
     def _opened(self, payload: Payload, what: str) -> Payload:
         """Return the payload inside the envelope, if there is one."""
         value = payload.value

@@ -82,7 +82,8 @@ class WorkflowTaskCompleted(Event):
     and then the ``own`` inbound events that stand just before it. ``at`` is the workflow task's time in
     microseconds; ``history_events`` and ``history_bytes`` are what ``workflow.info()`` showed. From a workflow task
     with ``suggested`` on, ``workflow.info()`` suggests continuing as new, whatever the limits are later. ``flags``
-    names engine behaviours. ``buffered`` is how many signals of each name wait without a handler.
+    names engine behaviours. ``buffered`` is how many signals of each name wait without a handler. ``receiving`` names
+    the signals that the code waits to receive, in the order of its calls.
     """
 
     through: int
@@ -96,6 +97,7 @@ class WorkflowTaskCompleted(Event):
     flags: list[str] | None = None
     buffered: dict[str, int] | None = None
     suggested: bool | None = None
+    receiving: list[str] | None = None
 
 
 @record

@@ -118,6 +118,8 @@ class DeterministicLoop(RestrictedLoop):
         self.closing = False
         self.ready: deque[asyncio.Handle] = deque()
         self.conditions: list[Waiting] = []
+        # The names of the messages that its code waits to receive, in the order of the calls.
+        self.receiving: list[str] = []
         self._closed = False
 
     # --- what runs ------------------------------------------------------------------------------------------------

@@ -10,19 +10,54 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypeVar
 
 from outlast_workflow.loop.futures import DurableFuture
 from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.loop.read_only import ReadOnlySection
 
+T = TypeVar("T")
+
 _WHAT = "a wait_condition predicate"
 
 
-class ConditionFuture(DurableFuture[None]):
-    """A wait for a predicate, with a durable timer if it has a timeout."""
+class WaitFuture(DurableFuture[T]):
+    """A wait that the loop looks at whenever nothing else is ready, with a durable timer if it has a timeout."""
 
-    __slots__ = ("context", "owner", "predicate", "timer")
+    __slots__ = ("owner", "timer")
+
+    owner: DeterministicLoop
+    timer: asyncio.TimerHandle | None
+
+    def check(self) -> bool:
+        """Return whether the wait is over, in which case its waiter is ready."""
+        raise NotImplementedError
+
+    def expire(self) -> None:
+        """Take note that the timeout has passed."""
+        raise NotImplementedError
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the wait and its timer."""
+        if self.done():
+            return False
+        self.leave()
+        return super().cancel(msg)
+
+    def leave(self) -> None:
+        """Wait no longer: the loop forgets this wait, and its timer is cancelled."""
+        conditions = self.owner.conditions
+        if self in conditions:
+            conditions.remove(self)
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+
+
+class ConditionFuture(WaitFuture[None]):
+    """A wait for a predicate."""
+
+    __slots__ = ("context", "predicate")
 
     def __init__(
         self,
@@ -35,7 +70,7 @@ class ConditionFuture(DurableFuture[None]):
         self.owner = loop
         self.predicate = predicate
         self.context = copy_context()
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer = None
         if timeout is not None:
             self.timer = loop.call_later(timeout, self.expire, summary=timeout_summary)
         loop.conditions.append(self)
@@ -48,7 +83,7 @@ class ConditionFuture(DurableFuture[None]):
                 held = bool(self.context.run(self.predicate))
         except Exception as error:
             if section.violated is None:
-                self._leave()
+                self.leave()
                 self.set_exception(error)
                 return True
             held = False
@@ -56,7 +91,7 @@ class ConditionFuture(DurableFuture[None]):
             self.owner.log.refuse(section.violated)
             return False
         if held:
-            self._leave()
+            self.leave()
             self.set_result(None)
         return held
 
@@ -64,23 +99,8 @@ class ConditionFuture(DurableFuture[None]):
         """End the wait at its timeout, unless the predicate holds at this moment."""
         self.timer = None
         if not self.done() and not self.check() and self.owner.log.refusal is None:
-            self._leave()
+            self.leave()
             self.set_exception(TimeoutError("the condition did not become true in time"))
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel the wait and its timer."""
-        if self.done():
-            return False
-        self._leave()
-        return super().cancel(msg)
-
-    def _leave(self) -> None:
-        conditions = self.owner.conditions
-        if self in conditions:
-            conditions.remove(self)
-        timer, self.timer = self.timer, None
-        if timer is not None:
-            timer.cancel()
 
     def default_name(self) -> str:
         """Return ``wait_condition``."""

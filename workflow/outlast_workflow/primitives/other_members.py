@@ -20,7 +20,7 @@ _CLASS_METHODS: Final = (
 _HANDLERS: Final = (
     "declare handlers with @workflow.signal, @workflow.query and @workflow.update, which take dynamic=True"
 )
-_MESSAGES: Final = "a signal sends a workflow a message, and workflow.wait_condition waits for it"
+_MESSAGES: Final = "a signal sends a workflow a message, and workflow.receive waits for it"
 _START: Final = "use client.start, outside of a workflow; in one, workflow.execute_child"
 _STATUS: Final = "use (await handle.describe()).run.status"
 _UPDATES: Final = "use handle.execute_update with the same id: the answer is the same"

@@ -2,7 +2,8 @@
 
 Signals and updates run as tasks of the run, one for each, in the order of arrival. Those that arrived before the first
 workflow task run before the run method's first step, on an instance that already exists. A signal without a handler
-waits, in order, for the run to continue as new; so does one whose handler had not started when the run continued.
+waits in the run's mailbox until the code receives it, or moves on when the run continues as new; so does one whose
+handler had not started when the run continued.
 
 An exception that leaves a signal handler ends the run, as one that leaves the run method does. One that leaves an
 update handler is that update's result, unless it fails the task, as programming errors do everywhere.
@@ -47,6 +48,7 @@ from outlast_workflow.loop.read_only import ReadOnlySection
 from outlast_workflow.loop.source_lines import waiting_stack
 from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
 from outlast_workflow.run.intercepted_calls import HandleQuery, HandleSignal, HandleUpdate
+from outlast_workflow.run.mailbox import Mailbox
 from outlast_workflow.run.run_outcome import Outcomes
 
 logger = logging.getLogger("outlast.workflow")
@@ -121,13 +123,14 @@ class Handling:
         "_definition",
         "_end",
         "_instance",
-        "_kept",
         "_log",
         "_loop",
+        "_mailbox",
         "_outcomes",
         "_received",
         "_whose",
         "running",
+        "unexpected",
     )
 
     def __init__(
@@ -153,14 +156,23 @@ class Handling:
         self._continued_as_new = continued_as_new
         self._whose = whose
         self._received = 0
-        self._kept: dict[int, SignalReceived] = {}
+        self._mailbox: Mailbox | None = None
+        self.unexpected: set[str] = set()
+        """The names of new signals that no handler takes, to be logged after the workflow task."""
         self.running: list[str] = []
         """The names of the signals and updates that are being handled."""
 
     @property
     def buffered(self) -> list[SignalReceived]:
-        """Return the signals that wait for the next run, in the order of arrival."""
-        return [self._kept[number] for number in sorted(self._kept)]
+        """Return the signals that would move to the next run, in the order of arrival."""
+        return self._mailbox.unread() if self._mailbox is not None else []
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Return the signals that no handler takes, kept from the first of them on."""
+        if self._mailbox is None:
+            self._mailbox = Mailbox(self._loop, self._converter)
+        return self._mailbox
 
     # --- signals ----------------------------------------------------------------------------------------------------
 
@@ -174,17 +186,9 @@ class Handling:
         self._received = number = self._received + 1
         handler = definition.handlers.find("signal", event.name)
         if handler is None:
-            self._kept[number] = event
+            self.mailbox.put(number, event)
             if not self._log.replaying:
-                known = ", ".join(sorted(definition.handlers.signals)) or "none"
-                logger.warning(
-                    "workflow %s (%s) has no handler for signal %r (known: %s): it waits for the next run",
-                    self._whose,
-                    definition.name,
-                    event.name,
-                    known,
-                    extra={"workflow_id": self._whose},
-                )
+                self.unexpected.add(event.name)
         elif self._instance is not None:
             try:
                 arguments = self._arguments(handler, event.name, event.input)
@@ -210,7 +214,7 @@ class Handling:
         # The input of the next run is already fixed, so the signal is passed on to that run.
         if self._continued_as_new():
             self.running.remove(event.name)
-            self._kept[number] = event
+            self.mailbox.put(number, event)
             return
         try:
             if self._definition.interceptors:
@@ -412,6 +416,21 @@ class Handling:
         if handler.name is None:
             return [name, self._converter.decode_args(input, None)]
         return self._converter.decode_args(input, handler.signature)
+
+    def log_unexpected(self) -> None:
+        """Log a warning for each new name of signals that no handler takes and that the code has never received."""
+        names, self.unexpected = sorted(self.unexpected - self.mailbox.received), set()
+        known = ", ".join(sorted(self._definition.handlers.signals)) or "none"
+        for name in names:
+            logger.warning(
+                "workflow %s (%s) has no handler for signal %r (known: %s), and has not received one so far: it waits "
+                "until the code calls workflow.receive, or for the next run",
+                self._whose,
+                self._definition.name,
+                name,
+                known,
+                extra={"workflow_id": self._whose},
+            )
 
     def log_unfinished(self) -> None:
         """Log a warning if handlers were still running when the run ended."""

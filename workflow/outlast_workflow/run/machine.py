@@ -262,6 +262,8 @@ class WorkflowMachine:
             self.time = loop.now = before
             return []
         commands = self.log.take()
+        if self._handling is not None and self._handling.unexpected:
+            self._handling.log_unexpected()
         if self.terminal is not None:
             commands.append(self.terminal)
             if self._handling is not None:

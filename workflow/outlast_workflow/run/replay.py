@@ -318,7 +318,7 @@ def task_record(
     """
     if machine.terminal is not None and getattr(machine.terminal, "by", None) is not None:
         return None
-    buffered = machine.buffered
+    buffered, receiving = machine.buffered, machine.loop.receiving
     return WorkflowTaskCompleted(
         through=through,
         own=own,
@@ -330,4 +330,5 @@ def task_record(
         build_id=build_id,
         buffered=dict(Counter(signal.name for signal in buffered)) if buffered else None,
         suggested=machine.suggestion_is_new or None,
+        receiving=list(dict.fromkeys(receiving)) if receiving and machine.terminal is None else None,
     )

@@ -71,7 +71,8 @@ _SHOWN: Final[dict[str, str]] = {
         "partition_key schedule_to_start_timeout_seconds"
     ),
     "WorkflowTaskCompleted": (
-        "through own at commands history_events history_bytes python build_id flags buffered suggested"
+        "through own at commands history_events history_bytes python build_id flags buffered suggested "
+        "receiving"
     ),
     "WorkflowTaskFailed": "failure build_id",
     "WorkflowTerminated": "reason by",

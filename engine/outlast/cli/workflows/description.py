@@ -85,8 +85,10 @@ def _show_description(found: WorkflowDescription) -> None:
         show("", _children(found.pending_children, now))
     if found.pending_updates:
         show("", _updates(found.pending_updates, now))
+    if found.receiving:
+        show("", f"waits to receive: {', '.join(found.receiving)}")
     if found.pending_signals:
-        show("", _signals(found.pending_signals))
+        show("", _signals(found.pending_signals, receives=bool(found.receiving)))
     failures = _alike(_untold(found))
     if failures:
         show("", Text("latest failures", style="bold"))
@@ -266,11 +268,13 @@ def _updates(updates: Sequence[PendingUpdate], now: datetime) -> FittedTable:
     return made
 
 
-def _signals(signals: Sequence[PendingSignal]) -> FittedTable:
+def _signals(signals: Sequence[PendingSignal], *, receives: bool) -> FittedTable:
     made = table("SIGNAL", "NUMBER", "REASON", title="waiting signals")
     for signal in signals[:MOST_SHOWN]:
-        why = "the workflow has no handler of this name" if signal.without_handler else "not yet handled"
-        made.add_row(signal.name, str(signal.count), Text(why, style="red" if signal.without_handler else ""))
+        why = "unread: no handler of this name" if signal.without_handler else "not yet handled"
+        # Code that receives messages reads them in its own time; where it receives none, the name may be misspelt.
+        style = "red" if signal.without_handler and not receives else ""
+        made.add_row(signal.name, str(signal.count), Text(why, style=style))
     return made
 
 

@@ -22,7 +22,7 @@ from outlast.testing.invariants.chains import check_chains, check_instances, is_
 from outlast.testing.invariants.owner_losses import check_owner_losses
 from outlast.testing.invariants.parents import ENDS, check_parents
 from outlast.testing.invariants.queues import check_queued, check_slots, run_deadline_of
-from outlast.testing.invariants.requests import check_requests, check_signals_applied
+from outlast.testing.invariants.requests import check_messages, check_requests, check_signals_applied
 from outlast.testing.invariants.schedules import check_schedules
 from outlast.testing.invariants.waking import check_awake
 from outlast_store.database.sql_text import columns_of, fetch
@@ -197,6 +197,8 @@ class _Checker:
         for what in check_owner_losses(run, history.events[-1]):
             self.say(where, what)
         for what in check_queued(run, history.events, self.timers.get(run.run_id, ())):
+            self.say(where, what)
+        for what in check_messages(history.events):
             self.say(where, what)
 
     def check_events(self, where: str, run: RunRow, history: History) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from outlast_store.schema.rows import RequestRow, RunRow
@@ -25,6 +26,21 @@ def check_signals_applied(history: Sequence[Event]) -> Iterator[str]:
     for seq, event in enumerate(history, 1):
         if isinstance(event, events.SignalReceived) and seq > through:
             yield f"ended with signal {event.name!r} (event {seq}) unseen"
+
+
+def check_messages(history: Sequence[Event]) -> Iterator[str]:
+    """Check that no code waits to receive what is there, and that no more is unread than was sent."""
+    sent = Counter[str]()
+    for seq, event in enumerate(history, 1):
+        if isinstance(event, events.SignalReceived):
+            sent[event.name] += 1
+        if not isinstance(event, events.WorkflowTaskCompleted):
+            continue
+        for name, unread in (event.buffered or {}).items():
+            if name in (event.receiving or ()):
+                yield f"waits at event {seq} to receive {name!r}, of which {unread} are there"
+            if sent[name] < unread:
+                yield f"has {unread} unread signals {name!r} at event {seq}, and was sent {sent[name]}"
 
 
 def check_moved_signals(before: Sequence[Event], following: Sequence[Event]) -> Iterator[str]:

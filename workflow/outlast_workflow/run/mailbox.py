@@ -1,0 +1,163 @@
+"""A run's mailbox: signals without a handler, and the code that waits to receive them.
+
+A message leaves the mailbox when the code that waits for it is about to run. Waits are looked at only when nothing else
+of the run is ready, in the order of the calls, and the first whose message is there runs at once. So nothing that
+happens in the same workflow task, a timeout or a cancellation, comes between a message and its receiver: either the
+code has the message, or the mailbox still does.
+
+No event says that a message was received. It follows from the order of the signals and from the code, as everything
+else that a replay rebuilds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import PayloadCodecError, PayloadDecodeError
+from outlast_workflow.history.events import SignalReceived
+from outlast_workflow.loop.loop import DeterministicLoop
+from outlast_workflow.loop.wait_condition import WaitFuture
+
+NO_DEFAULT: Any = object()
+"""There is no default: a timeout raises."""
+
+
+class Mailbox:
+    """The signals of one run that have no handler.
+
+    Args:
+        loop: The run's loop.
+        converter: Decodes what is received.
+
+    Attributes:
+        received: The names that the code has asked for so far.
+    """
+
+    __slots__ = ("_by_name", "_kept", "_loop", "converter", "received")
+
+    def __init__(self, loop: DeterministicLoop, converter: DataConverter) -> None:
+        self._loop = loop
+        self._kept: dict[int, SignalReceived] = {}
+        self._by_name: dict[str, deque[int]] = {}
+        self.converter = converter
+        self.received: set[str] = set()
+
+    def put(self, number: int, event: SignalReceived) -> None:
+        """Keep a signal.
+
+        Args:
+            number: Its number among those that the run was sent.
+            event: The signal.
+        """
+        self._kept[number] = event
+        self._by_name.setdefault(event.name, deque()).append(number)
+
+    def unread(self) -> list[SignalReceived]:
+        """Return the signals that nobody has received, in the order of arrival."""
+        return [self._kept[number] for number in sorted(self._kept)]
+
+    def oldest(self, name: str) -> tuple[int, SignalReceived] | None:
+        """Return the oldest signal of a name, with its number; ``None`` if there is none."""
+        numbers = self._by_name.get(name)
+        return (numbers[0], self._kept[numbers[0]]) if numbers else None
+
+    def take(self, name: str) -> None:
+        """Remove the oldest signal of a name."""
+        numbers = self._by_name[name]
+        del self._kept[numbers.popleft()]
+        if not numbers:
+            del self._by_name[name]
+
+    def receive(self, name: str, timeout: float | None, default: Any, result_type: Any) -> ReceiveFuture:
+        """Wait for a signal of a name.
+
+        Args:
+            name: The name.
+            timeout: How long to wait at most, in seconds.
+            default: What to return when the timeout passes; :data:`NO_DEFAULT` to raise.
+            result_type: What to read the message as.
+        """
+        self.received.add(name)
+        return ReceiveFuture(self, self._loop, name, timeout, default, result_type)
+
+
+class ReceiveFuture(WaitFuture[Any]):
+    """A wait for a message."""
+
+    __slots__ = ("default", "expired", "mailbox", "name", "result_type")
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        loop: DeterministicLoop,
+        name: str,
+        timeout: float | None,
+        default: Any,
+        result_type: Any,
+    ) -> None:
+        super().__init__(loop.hashes, loop)
+        self.owner = loop
+        self.mailbox = mailbox
+        self.name = name
+        self.default = default
+        self.result_type = result_type
+        self.expired = False
+        self.timer = None
+        if timeout is not None:
+            self.timer = loop.call_later(timeout, self.expire, summary=f"receive {name}"[:200])
+        loop.conditions.append(self)
+        loop.receiving.append(name)
+
+    def check(self) -> bool:
+        """Take the message if there is one, or else end the wait if its timeout has passed."""
+        found = self.mailbox.oldest(self.name)
+        if found is not None:
+            try:
+                message = self._message(*found)
+            except (PayloadDecodeError, PayloadCodecError) as error:
+                self.owner.log.refuse(error)
+                return False
+            self.mailbox.take(self.name)
+            self.leave()
+            self.set_result(message)
+        elif self.expired:
+            self.leave()
+            if self.default is NO_DEFAULT:
+                self.set_exception(TimeoutError(f"no message {self.name!r} came in time"))
+            else:
+                self.set_result(self.default)
+        else:
+            return False
+        return True
+
+    def _message(self, number: int, event: SignalReceived) -> Any:
+        what = f"the message {self.name!r}"
+        try:
+            return self.mailbox.converter.decode_message(event.input, self.result_type, what)
+        except PayloadCodecError:
+            # There is nothing wrong with the message.
+            raise
+        except PayloadDecodeError as error:
+            raise PayloadDecodeError(
+                f"signal {self.name!r}, number {number} of those that this run was sent, cannot be received: {error}. "
+                "It was acknowledged, so it is not dropped: receive it as a wider type and the run continues, or reset "
+                "the run with signals=False to leave it behind",
+                parameter=error.parameter,
+                hint=error.hint,
+            ) from None
+
+    def expire(self) -> None:
+        """Note that the timeout has passed. The wait ends when nothing else is ready, perhaps with a message."""
+        self.timer = None
+        self.expired = True
+
+    def leave(self) -> None:
+        """Wait no longer, for any message either."""
+        super().leave()
+        self.owner.receiving.remove(self.name)
+
+    def default_name(self) -> str:
+        """Return what is waited for, as ``receive status``."""
+        return f"receive {self.name}"
