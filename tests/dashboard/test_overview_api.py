@@ -8,6 +8,7 @@ import pytest
 from tests.dashboard.conftest import Served
 
 from outlast import StartOptions
+from outlast_dashboard.api.routes import metrics
 from outlast_dashboard.notifications import ChangeSignal
 from outlast_store.reads import overview
 
@@ -107,6 +108,17 @@ async def test_prometheus_gets_the_same_numbers(served: Served) -> None:
     assert "outlast_open_runs 2.0" in text
     assert 'outlast_task_queue_waiting_runs{task_queue="nowhere"} 1.0' in text
     assert 'outlast_open_deadlines{due="within_a_minute",kind="heartbeat"} 1.0' in text
+
+
+async def test_a_scrape_tells_of_so_many_queues_and_how_many_it_leaves_out(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "MOST_QUEUES", 2)
+    for number, name in enumerate(("a", "b", "c", "d")):
+        await served.client.queues.define(name)
+        text = (await served.web.get("/api/metrics")).text
+        assert text.count("\noutlast_queue_waiting{") == min(number + 1, 2)
+        assert f"outlast_queues_left_out {max(number - 1, 0)}.0" in text
 
 
 async def test_health_asks_the_database(served: Served) -> None:

@@ -23,6 +23,7 @@ from outlast import (
 from outlast.errors import InvalidOptionError
 from outlast.testing import TestEnvironment
 from outlast_store.journal.batch import BaseChange, Batch
+from outlast_store.reads import attention
 
 
 @workflow.defn
@@ -171,6 +172,24 @@ async def test_a_run_whose_queue_is_gone_needs_attention_until_somebody_defines_
         assert await handle.result() == "w"
         await client.queues.resume("others")
         await client.handle("x").result()
+
+
+async def test_of_the_runs_in_a_queue_that_is_gone_so_many_are_found(
+    engine: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "MOST_LOOKED_AT", 4)
+    async with engine(workflows=[nap], activities=[]) as env:
+        for queue in ("mails", "texts"):
+            await env.client.queues.define(queue)
+            await env.client.queues.pause(queue)
+            for number in range(6):
+                await env.client.start(nap, 1.0, id=f"{queue}-{number}", options=queued(queue))
+        for queue, found in (("mails", 4), ("texts", 4)):
+            await _delete_anyway(env.client, queue)
+            assert await env.client.count(attention=True) == found
+        assert {run.workflow_id[:5] async for run in env.client.list(attention=True)} == {"mails", "texts"}
+        reasons = (await env.client.describe("mails-5")).attention_reasons
+        assert [reason.kind for reason in reasons] == [Attention.UNKNOWN_QUEUE]
 
 
 async def _delete_anyway(client: Client, name: str) -> None:

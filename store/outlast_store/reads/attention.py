@@ -16,7 +16,8 @@ queue_paused   the run, or one of its activities, has stood for more than an hou
 
 Of a run that is given, all of them are found. Runs that lack a worker are found among those that stand first, and of
 the lines of a paused queue the one that has waited longest tells of the others. So a search costs the same however
-many wait: it looks at the first thousand of each task queue and priority, and at a thousand lines of queues.
+many wait: it looks at the first thousand of each task queue and priority, at a thousand lines of queues, and at a
+thousand runs and as many activities in queues that are not defined.
 """
 
 from __future__ import annotations
@@ -67,20 +68,21 @@ def overdue(now: int) -> list[Condition]:
 
 
 def _in_row_or_overdue(now: int) -> list[Condition]:
-    """Return the conditions for every kind but those of workers that are missing and of paused queues."""
-    unknown = _literal(Attention.UNKNOWN_QUEUE)
+    """Return the conditions for what a run's row says, and for what is overdue."""
+    return [("attention", "workflow_runs", "attention IS NOT NULL", ()), *overdue(now)]
+
+
+def _of_unknown_queue() -> list[Condition]:
+    known = "SELECT 1 FROM queues AS q WHERE q.queue = {}.queue AND q.deleted_at IS NULL"
     return [
-        ("attention", "workflow_runs", "attention IS NOT NULL", ()),
-        *overdue(now),
-        *((unknown, waiting.table, _of_unknown_queue(waiting), ()) for waiting in WAITING),
+        (
+            _literal(Attention.UNKNOWN_QUEUE),
+            waiting.table,
+            f"{waiting.condition} AND NOT EXISTS ({known.format(waiting.table)})",
+            (),
+        )
+        for waiting in WAITING
     ]
-
-
-def _of_unknown_queue(waiting: Waiting) -> str:
-    lines = task_queues.leap(waiting.table, "queue", waiting.condition)
-    known = "SELECT q.queue FROM queues AS q WHERE q.deleted_at IS NULL"
-    unknown = f"SELECT lines.name FROM ({lines}) AS lines WHERE lines.name NOT IN ({known})"
-    return f"{waiting.condition} AND queue IN ({unknown})"
 
 
 def _paused(now: int) -> list[Condition]:
@@ -116,7 +118,7 @@ def needs_of(
     parts: list[str] = []
     values: list[Any] = []
     among = f"run_id IN ({marks(run_ids)})"
-    for kind, table, condition, more in chain(_in_row_or_overdue(now), _paused(now)):
+    for kind, table, condition, more in chain(_in_row_or_overdue(now), _of_unknown_queue(), _paused(now)):
         # By the run, and not by an index of what waits: that may be long.
         parts.append(
             f"SELECT run_id, {kind}, NULL, NULL, NULL, NULL FROM {table} WHERE {among} AND {condition}"
@@ -146,7 +148,7 @@ def needs_of(
 
 
 def find_unserved(connection: Connection, now: int, polled: Polled) -> list[str]:
-    """Return runs that lack a worker, or wait in a paused queue, as far as they stand first.
+    """Return runs that lack a worker, or wait in a queue that is paused or not defined, as far as they stand first.
 
     Args:
         connection: Where to read.
@@ -207,8 +209,10 @@ def _heads(connection: Connection, now: int, polled: Polled) -> Iterable[str]:
         names = task_queues.find_names(connection, waiting.table, "queue", waiting.condition)
         if not names:
             continue
-        known = f"SELECT queue, paused_at FROM queues WHERE queue IN ({marks(names)}) AND deleted_at IS NULL"
-        for queue, paused_at in fetch(connection, known, tuple(names)):
+        text = f"SELECT queue, paused_at FROM queues WHERE queue IN ({marks(names)}) AND deleted_at IS NULL"
+        known: dict[str, int | None] = {row[0]: row[1] for row in fetch(connection, text, tuple(names))}
+        yield from _in_unknown_queues(connection, waiting, [name for name in names if name not in known])
+        for queue, paused_at in known.items():
             lines = find_lines(connection, waiting, queue, max(MOST_LOOKED_AT // len(names), 1))
             if paused_at is not None:
                 first = min(lines, key=lambda line: line.since, default=None)
@@ -219,6 +223,12 @@ def _heads(connection: Connection, now: int, polled: Polled) -> Iterable[str]:
             for run_id, task_queue, type in find_heads(connection, waiting, queue, lines):
                 if lack_of(task_queue, type, queue) is not None:
                     yield run_id
+
+
+def _in_unknown_queues(connection: Connection, waiting: Waiting, queues: Sequence[str]) -> Iterable[str]:
+    text = f"SELECT run_id FROM {waiting.table} WHERE queue = ? AND {waiting.condition} LIMIT ?"
+    for queue in queues:
+        yield from _ids(connection, text, (queue, max(MOST_LOOKED_AT // len(queues), 1)))
 
 
 def _ids(connection: Connection, text: str, values: tuple[Any, ...]) -> Iterable[str]:

@@ -67,6 +67,15 @@ def list_queues(connection: Connection, after: str, limit: int) -> list[QueueRow
     return [QueueRow(*row) for row in fetch(connection, text, (after, limit))]
 
 
+def count_queues(connection: Connection, after: str) -> int:
+    """Return how many queues are defined whose names come after one, counted up to 10,000."""
+    text = (
+        "SELECT count(*) FROM (SELECT 1 FROM queues WHERE deleted_at IS NULL AND queue > ? LIMIT ?) AS rest"
+    )
+    count: int = fetch(connection, text, (after, MOST_COUNTED))[0][0]
+    return count
+
+
 def find_queue(connection: Connection, name: str) -> QueueRow | None:
     """Return a queue; ``None`` if none of that name is defined."""
     rows = fetch(connection, select(tables.queues, "queue = ? AND deleted_at IS NULL"), (name,))

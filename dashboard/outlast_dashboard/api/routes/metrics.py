@@ -17,6 +17,10 @@ from starlette.responses import Response
 from outlast.queues.descriptions import QueueDescription
 from outlast.visibility.overview import TaskQueueView, WatchdogView, task_queue_views, watchdog_view
 from outlast_dashboard.authorization import Reader, TheWeb
+from outlast_store.reads.queues import count_queues
+
+MOST_QUEUES = 500
+"""How many queues a scrape tells of, the first by name: each takes some statements."""
 
 router = APIRouter(tags=["operations"])
 
@@ -28,12 +32,14 @@ class _Snapshot(Collector):
         self,
         task_queues: list[TaskQueueView],
         queues: Sequence[QueueDescription],
+        queues_left_out: int,
         watchdog: WatchdogView,
         open_runs: int,
         attention: int,
     ) -> None:
         self._task_queues = task_queues
         self._queues = queues
+        self._queues_left_out = queues_left_out
         self._watchdog = watchdog
         self._open_runs = open_runs
         self._attention = attention
@@ -72,6 +78,11 @@ class _Snapshot(Collector):
             for described in self._queues:
                 gauge.add_metric([described.name], float(getattr(described, name) or 0))
             yield gauge
+        yield GaugeMetricFamily(
+            "outlast_queues_left_out",
+            f"Queues of which this page says nothing: those after the first {MOST_QUEUES} by name",
+            value=self._queues_left_out,
+        )
 
 
 @router.get(
@@ -82,9 +93,12 @@ class _Snapshot(Collector):
 async def metrics(web: TheWeb, _: Reader) -> Response:
     """Return the metrics in the text format of Prometheus."""
     client = web.client
+    queues = await client.queues.list(limit=MOST_QUEUES)
+    full = len(queues) == MOST_QUEUES
     snapshot = _Snapshot(
         await task_queue_views(client.runtime),
-        await client.queues.list(),
+        queues,
+        await client.runtime.read(count_queues, queues[-1].name) if full else 0,
         await watchdog_view(client.runtime),
         await client.count(open=True),
         await client.count(attention=True),
