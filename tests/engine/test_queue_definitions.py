@@ -69,6 +69,29 @@ async def test_a_queue_changes_while_it_is_used_and_others_do_not(database_url: 
         assert [queue.name for queue in await queues.list()] == ["gpu"]
 
 
+@pytest.mark.parametrize("write", ["define", "update"])
+async def test_a_queue_that_is_deleted_just_after_the_write_is_described_as_written(
+    database_url: str, write: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Client.connect(database_url) as client:
+        queues = client.queues
+        if write == "update":
+            await queues.define("emails")
+        right = queues._apply
+
+        async def overtaken(change: Any) -> Any:
+            row = await right(change)
+            monkeypatch.undo()
+            await queues.delete("emails")
+            return row
+
+        monkeypatch.setattr(queues, "_apply", overtaken)
+        written = await getattr(queues, write)("emails", concurrency=3)
+        assert (written.name, written.concurrency, written.waiting) == ("emails", 3, 0)
+        with pytest.raises(QueueNotFoundError):
+            await queues.describe("emails")
+
+
 @pytest.mark.parametrize(("if_exists", "concurrency"), [("keep", 10), ("update", None)])
 async def test_what_is_defined_again_is_kept_or_updated(
     database_url: str, if_exists: Any, concurrency: int | None

@@ -17,7 +17,7 @@ from outlast_store.queues.definitions import (
     UpdateQueue,
     definition_of,
 )
-from outlast_store.reads.queues import PAGE, queue_load, queue_loads, unknown_queue
+from outlast_store.reads.queues import PAGE, QueueLoad, queue_load, queue_loads, unknown_queue
 from outlast_store.schema.rows import QueueRow
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import explained
@@ -83,8 +83,7 @@ class Queues:
             raise InvalidOptionError(
                 "update needs a limit to change: give concurrency= or another one", field="limits"
             )
-        await self._apply(UpdateQueue(queue, changed))
-        return await self.describe(queue)
+        return await self._written(await self._apply(UpdateQueue(queue, changed)))
 
     @explained("pause", "queues.pause('mails', 'why')")
     async def pause(self, name: str, note: str | None = None) -> None:
@@ -162,7 +161,8 @@ class Queues:
             if_exists: What to do about a queue that is defined already.
         """
         check_if_exists(if_exists)
-        kept = definition_of(await self._apply(DefineQueue(queue, if_exists)))
+        row = await self._apply(DefineQueue(queue, if_exists))
+        kept = definition_of(row)
         if kept != queue:
             # Two programs may each take their own limits for those that hold.
             logger.info(
@@ -173,7 +173,13 @@ class Queues:
                 _in_words(queue),
                 extra={"queue": queue.name},
             )
-        return await self.describe(queue.name)
+        return await self._written(row)
+
+    async def _written(self, row: QueueRow) -> QueueDescription:
+        """Describe a queue that was just written, also where somebody has deleted it since: then nothing was in it."""
+        now = self._runtime.environment.clock.now()
+        load = await self._runtime.read(queue_load, now, row.queue)
+        return queue_description(QueueLoad(row) if load is None else load, now)
 
     async def _apply(self, change: Change[QueueRow]) -> QueueRow:
         return await self._runtime.journal.apply(change)
