@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -345,6 +346,28 @@ async def test_a_clock_that_is_set_back_fires_nothing_again(in_memory: MakeEnvir
         await env.sleep(hours=1)
         described = await handle.describe()
         assert (described.started, described.skipped, described.missed) == (4, 0, 0)
+
+
+async def test_a_preview_of_what_is_all_excluded_says_so_at_once(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        each_second, all_of_them = Cron("* * * * * *"), [Cron("0-59 * * * * *")]
+        looked: list[int] = []
+        right = Cron.covered_until
+
+        def counted(self: Cron, at: int) -> int | None:
+            looked.append(at)
+            return right(self, at)
+
+        with patch.object(Cron, "covered_until", counted):
+            with pytest.raises(InvalidOptionError, match="has found no slot: exclude less") as refused:
+                await env.client.schedules.preview(each_second, exclude=all_of_them)
+            next_minute = (env.now() + timedelta(minutes=1)).minute
+            others = ",".join(str(minute) for minute in range(60) if minute != next_minute)
+            but_a_minute = Cron(f"0-59 {others} * * * *")
+            with pytest.raises(InvalidOptionError, match="has found 60 of 100 slots"):
+                await env.client.schedules.preview(each_second, exclude=but_a_minute, next=100)
+        assert refused.value.field == "exclude"
+        assert len(looked) < 2 * 5_000
 
 
 async def test_many_excluded_slots_in_a_row_do_not_end_a_schedule(in_memory: MakeEnvironment) -> None:

@@ -16,7 +16,7 @@ from outlast_schedules.specs.calendar import Calendar, spec_from
 from outlast_schedules.specs.cron import Cron
 from outlast_schedules.specs.spec import At, Every, Spec
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.primitives.times import from_datetime, from_iso, iso
+from outlast_workflow.primitives.times import from_datetime, from_iso, iso, to_datetime
 
 WRONG: Any = "@daily"
 JUNE = from_iso("2026-06-01T00:00:00Z")
@@ -85,6 +85,17 @@ def test_a_search_that_passes_over_too_much_says_where_to_go_on() -> None:
     # 500 slots, 31 of each minute
     assert calendar.search(nine - 1) == (None, from_iso("2026-06-01T09:16:04Z"))
     assert slots(calendar, 1, nine - 1) == ["06-01T18:00:00"]
+
+
+def test_the_first_slots_are_looked_for_only_so_far() -> None:
+    calendar = Calendar(Cron("0-30 * * * * *"), exclude=Cron("0-30 * 9-17 * * *"))
+    before = from_iso("2026-06-01T08:59:00Z")
+    found, on_from = calendar.first_slots(before - 1, 1_000)
+    assert found == list(islice(calendar.slots(before - 1), 31))
+    # 2,500 slots, 31 of each minute
+    assert on_from == from_iso("2026-06-01T10:19:20Z")
+    assert calendar.first_slots(before - 1, 31) == (found, None)
+    assert Calendar(At(to_datetime(before))).first_slots(before - 1, 5) == ([before], None)
 
 
 def test_nothing_fires_after_the_year_9999() -> None:

@@ -19,6 +19,8 @@ from outlast_workflow.primitives.value_object import Value
 MOST_SPECS: Final = 100
 MOST_EXCLUDED: Final = 1_000
 """How many slots that are excluded one search passes over."""
+MOST_LOOKED_AT: Final = 5_000
+"""How many slots, excluded or not, are looked at for those that people are shown."""
 MOST_SEARCHES: Final = 40
 """After how many searches in a row that find nothing a schedule counts as one that never fires."""
 VERSION: Final = 1
@@ -94,17 +96,51 @@ class Calendar(Value):
 
     def search(self, after: int) -> Found:
         """Look for the first slot after an instant; the search is short, and may have to go on."""
+        return self._search(after, self._looks(MOST_EXCLUDED))[0]
+
+    def first_slots(self, after: int, most: int) -> tuple[list[int], int | None]:
+        """Return the first slots after an instant, and from where the search would have to go on, if it was too long.
+
+        Args:
+            after: The instant.
+            most: How many slots.
+        """
+        slots: list[int] = []
+        looks = self._looks(MOST_LOOKED_AT)
+        while len(slots) < most:
+            (slot, on_from), looks = self._search(after, looks)
+            if slot is None:
+                return slots, on_from
+            slots.append(slot)
+            after = slot
+        return slots, None
+
+    def _looks(self, slots: int) -> int:
+        """Return how many slots are looked at where one spec without exclusions would look at so many."""
+        return max(slots // (len(self.specs) + len(self.exclude)), 1)
+
+    def _search(self, after: int, looks: int) -> tuple[Found, int]:
+        """Look for the first slot after an instant.
+
+        Args:
+            after: The instant.
+            looks: How many slots are looked at, at most.
+
+        Returns:
+            What it found, and how many looks are left.
+        """
         at = after + 1 if self._start is None else max(after + 1, self._start)
-        for _ in range(max(MOST_EXCLUDED // (len(self.specs) + len(self.exclude)), 1)):
+        while looks > 0:
+            looks -= 1
             found = [slot for spec in self.specs if (slot := spec.first_from(at)) is not None]
             slot = min(found, default=None)
             if slot is None or slot > (LAST_INSTANT if self._end is None else self._end):
-                return Found(None, None)
+                return Found(None, None), looks
             covered = [until for spec in self.exclude if (until := spec.covered_until(slot)) is not None]
             if not covered:
-                return Found(slot, None)
+                return Found(slot, None), looks
             at = max(covered)
-        return Found(None, at)
+        return Found(None, at), looks
 
     def slot_after(self, after: int) -> int | None:
         """Return the first slot after an instant, or ``None`` where there is none."""

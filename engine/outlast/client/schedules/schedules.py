@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import Any, Final, TypeVarTuple, Unpack, overload
 
 from sqlalchemy import Connection
@@ -21,7 +20,7 @@ from outlast_store.reads.schedules import read_schedules
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import explained
 from outlast_workflow.options.validation import IfExists, Seconds, check_if_exists, integer, validate_name
-from outlast_workflow.primitives.times import from_datetime, to_datetime
+from outlast_workflow.primitives.times import from_datetime, iso, to_datetime
 
 _PAGE: Final = 100
 MOST_APPLIED: Final = 1_000
@@ -139,7 +138,7 @@ class Schedules:
             next: How many slots, 0 to 1,000.
 
         Raises:
-            InvalidOptionError: A value is not valid.
+            InvalidOptionError: A value is not valid, or so much is excluded that the slots would take too long to find.
         """
         calendar = Calendar(spec, exclude, start_at, end_at, jitter)
         runtime = self._context.runtime
@@ -190,10 +189,18 @@ def slots_of(calendar: Calendar, now: datetime, next: int) -> tuple[datetime, ..
         next: How many, 0 to 1,000.
 
     Raises:
-        InvalidOptionError: The number is out of range.
+        InvalidOptionError: The number is out of range, or so much is excluded that they would take too long to find.
     """
     most = integer("next", next, 0, MOST_NEXT)
-    return tuple(to_datetime(slot) for slot in islice(calendar.slots(from_datetime(now)), most))
+    slots, on_from = calendar.first_slots(from_datetime(now), most)
+    if on_from is not None:
+        found = f"{len(slots):,} of {most:,} slots" if slots else "no slot"
+        raise InvalidOptionError(
+            f"so much is excluded that a search up to {iso(on_from)} has found {found}: exclude less, ask for fewer "
+            "slots (next=), or begin later (start_at=)",
+            field="exclude",
+        )
+    return tuple(to_datetime(slot) for slot in slots)
 
 
 def _page(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -156,7 +155,7 @@ def description(connection: Connection, row: ScheduleRow, now: int, next: int) -
     specs = () if "spec" in damaged else calendar.specs
     live = trouble is None and row.paused_at is None and row.remaining_runs != 0
     most = next if row.remaining_runs is None else min(next, row.remaining_runs)
-    slots = islice(calendar.slots(max(row.decided_until, now)), most if live else 0)
+    slots, _ = calendar.first_slots(max(row.decided_until, now), most if live else 0)
     return ScheduleDescription(
         schedule_id=row.schedule_id,
         workflow_type=row.workflow_type,
