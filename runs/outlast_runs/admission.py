@@ -170,18 +170,26 @@ class AdmitFromQueue(BaseChange):
         return admission
 
     def _take_over(self, batch: Batch, gate: QueueRow, room: int, admission: Admission) -> None:
-        """Own runs that hold a slot and have no owner."""
-        taker = self.taker
-        found = lines.find_take_overs(batch, self.queue, taker.task_queues, sorted(taker.workflows), room)
-        if not found:
-            return
-        rooms = self._worker_rooms(batch, gate, sorted({partition for _, partition in found}))
-        wanted: list[str] = []
-        for run_id, partition in found:
-            if rooms.get(partition, UNBOUNDED) > 0:
-                rooms[partition] = rooms.get(partition, UNBOUNDED) - 1
-                wanted.append(run_id)
-        for run in batch.lock_runs(wanted, skip=True):
+        """Own runs that hold a slot and have no owner: the oldest first, of partitions that have room."""
+        taker, types = self.taker, sorted(self.taker.workflows)
+        rooms: dict[str, int] = {}
+        full: list[str] = []
+        wanted: dict[str, None] = {}
+        while len(wanted) < room:
+            # The first ones may all be of partitions that are full: then those behind them are looked for.
+            most = room + len(wanted)
+            found = lines.find_take_overs(batch, self.queue, taker.task_queues, types, most, full)
+            rooms.update(
+                self._worker_rooms(batch, gate, sorted({partition for _, partition in found} - rooms.keys()))
+            )
+            for run_id, partition in found:
+                if len(wanted) < room and run_id not in wanted and rooms.get(partition, UNBOUNDED) > 0:
+                    rooms[partition] = rooms.get(partition, UNBOUNDED) - 1
+                    wanted[run_id] = None
+            if len(found) < most:
+                break
+            full = sorted(partition for partition, left in rooms.items() if left <= 0)
+        for run in batch.lock_runs(list(wanted), skip=True):
             if (
                 run.is_open
                 and run.owner_id is None

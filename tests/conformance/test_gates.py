@@ -496,6 +496,23 @@ async def test_taking_over_needs_room_of_the_worker(journal: Journal) -> None:
     assert ids(await journal.apply(admit("two"))) == ["w0"]
 
 
+@pytest.mark.parametrize("room", [1, 2, 5])
+async def test_taking_over_passes_over_partitions_that_are_full(journal: Journal, room: int) -> None:
+    await write_queue(journal)
+    partitions = ["a", "a", "a", "b", "b", "c", "d"]
+    for number, partition in enumerate(partitions):
+        await enqueue(journal, f"w{number}", partition)
+    lost = (await journal.apply(admit("lost"))).runs
+    for run in sorted(lost, key=lambda run: run.workflow_id):
+        await journal.apply(ReleaseRuns("lost", [run.run_id]))
+    await write_queue(journal, partition_worker_concurrency=1)
+    found: list[str] = []
+    while taken := (await journal.apply(admit("one", room))).runs:
+        assert len(taken) <= room
+        found += [run.partition_key or "" for run in taken]
+    assert sorted(found) == ["a", "b", "c", "d"]
+
+
 async def test_a_stolen_run_of_a_queue_is_released(
     journal: Journal, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

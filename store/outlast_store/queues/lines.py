@@ -310,7 +310,12 @@ def _heads_text(kind: Kind, pairs: int, *, sqlite: bool) -> str:
 
 
 def find_take_overs(
-    batch: Batch, queue: str, task_queues: Sequence[str], types: Sequence[str], limit: int
+    batch: Batch,
+    queue: str,
+    task_queues: Sequence[str],
+    types: Sequence[str],
+    limit: int,
+    full: Sequence[str] = (),
 ) -> list[tuple[str, str]]:
     """Return ``(run_id, partition)`` of runs that hold a slot, have something to do and no owner; the oldest first.
 
@@ -320,12 +325,14 @@ def find_take_overs(
         task_queues: The task queues that the worker serves.
         types: The workflow types that it knows.
         limit: How many.
+        full: Partitions whose runs are passed over.
     """
+    passed_over = f"AND partition_key NOT IN ({marks(full)}) " if full else ""
     text = (
         "SELECT run_id, partition_key FROM workflow_runs WHERE slot_queue = ? AND owner_id IS NULL "
         # The concatenation keeps SQLite from the index of all claimable runs, whose length has nothing to do with this.
         f"AND wake_at <= ? AND not_before <= ? AND task_queue || '' IN ({marks(task_queues)}) "
-        f"AND workflow_type IN ({marks(types)}) ORDER BY wake_at LIMIT ?"
+        f"AND workflow_type IN ({marks(types)}) {passed_over}ORDER BY wake_at LIMIT ?"
     )
-    values = (queue, batch.now, batch.now, *task_queues, *types, limit)
+    values = (queue, batch.now, batch.now, *task_queues, *types, *full, limit)
     return [(row[0], row[1] or "") for row in batch.scan(text, values)]
