@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from outlast_store.transitions.expired_rows import ForgetQueries, ForgetRateLogs, find_expired
+from outlast_store.transitions.expired_rows import ForgetQueries, ForgetRateLogs, find_rate_logs
 from outlast_watchdog.passes import WatchedRuntime
 
 logger = logging.getLogger("outlast.watchdog")
@@ -21,24 +21,25 @@ class ExpiredRows:
         self._runtime = runtime
         self._polled_at = runtime.environment.clock.monotonic()
 
-    async def forget(self, now: float) -> int:
+    async def forget(self, now: float, *, queries: bool, rate_logs: bool) -> int:
         """Delete at most 500 of each kind, if the last look was a minute ago; return how many.
 
         Args:
             now: The clock's monotonic time, in seconds.
+            queries: Whether there are such queries.
+            rate_logs: Whether there are such rate logs.
 
         Raises:
             StoreError: The database cannot be read or written.
         """
         if now - self._polled_at < POLL_EVERY_S:
             return 0
-        runtime = self._runtime
-        found = await runtime.read(find_expired, runtime.environment.clock.now(), MOST_AT_ONCE)
-        forgotten = 0
-        if found.queries:
+        runtime, forgotten = self._runtime, 0
+        if queries:
             forgotten += await runtime.journal.apply(ForgetQueries(MOST_AT_ONCE))
-        if found.rate_logs:
-            forgotten += await runtime.journal.apply(ForgetRateLogs(found.rate_logs))
+        if rate_logs:
+            found = await runtime.read(find_rate_logs, runtime.environment.clock.now(), MOST_AT_ONCE)
+            forgotten += await runtime.journal.apply(ForgetRateLogs(found))
         # Where there may be more, the next pass goes on.
         if forgotten < MOST_AT_ONCE:
             self._polled_at = now

@@ -204,8 +204,8 @@ class Pass:
         """Whether it has fired a schedule; ``False`` if others came first each time, ``None`` if none was due."""
         self.upcoming = scans.Upcoming()
         """When the next things become due, as it has read at its end."""
-        self.expired = False
-        """Whether it has seen rows that count for nothing any more."""
+        self.expired_queries = self.expired_rate_logs = False
+        """Whether it has seen such rows that count for nothing any more."""
 
     async def run(self) -> WatchdogReport:
         """Do everything that is due, and return what was done.
@@ -217,7 +217,7 @@ class Pass:
         first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
         found = await runtime.read(scans.scan, now, self._until, first)
         peek = found.peek
-        self.expired = peek.expired
+        self.expired_queries, self.expired_rate_logs = peek.expired_queries, peek.expired_rate_logs
         steps: list[Coroutine[Any, Any, object]] = []
         if found.runs is not None:
             steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))

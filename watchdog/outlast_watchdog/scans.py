@@ -46,7 +46,8 @@ class Peek:
     leases_ahead: bool
     lost_owners: bool
     lost_claimers: bool
-    expired: bool
+    expired_queries: bool
+    expired_rate_logs: bool
 
     @property
     def upcoming(self) -> Upcoming:
@@ -134,7 +135,9 @@ def _least(*instants: int | None) -> int | None:
 
 def peek(connection: Connection, now: int) -> Peek:
     """Return whether anything is due, and when the next thing is."""
-    *instants, leases_ahead, lost_owners, lost_claimers, expired = due.read_low_ends(connection, now)
+    *instants, leases_ahead, lost_owners, lost_claimers, queries, rate_logs = due.read_low_ends(
+        connection, now
+    )
     runs, activities, timers, schedules, close_policies, leases = instants
     return Peek(
         runs,
@@ -146,7 +149,8 @@ def peek(connection: Connection, now: int) -> Peek:
         leases_ahead=bool(leases_ahead),
         lost_owners=bool(lost_owners),
         lost_claimers=bool(lost_claimers),
-        expired=bool(expired),
+        expired_queries=bool(queries),
+        expired_rate_logs=bool(rate_logs),
     )
 
 

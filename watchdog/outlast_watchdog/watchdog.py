@@ -170,8 +170,10 @@ class TaskWatchdog:
             try:
                 report = await one.run()
                 await self._dead_journals.forget(began)
-                if one.expired:
-                    await self._expired_rows.forget(began)
+                if one.expired_queries or one.expired_rate_logs:
+                    await self._expired_rows.forget(
+                        began, queries=one.expired_queries, rate_logs=one.expired_rate_logs
+                    )
                 if self._metrics.wants_open(self._runtime):
                     self._metrics.sampled(self._runtime, await self._runtime.read(count_open))
             except StoreError:

@@ -53,8 +53,8 @@ LOW_ENDS = f"""
         EXISTS (SELECT 1 FROM workers WHERE lease_expires_at - lease_duration > ?),
         EXISTS ({LOST_OWNERS}),
         EXISTS ({LOST_CLAIMERS}),
-        EXISTS (SELECT 1 FROM workflow_requests WHERE expires_at <= ?)
-            OR EXISTS (SELECT 1 FROM queue_partitions WHERE expires_at <= ?)"""
+        EXISTS (SELECT 1 FROM workflow_requests WHERE expires_at <= ?),
+        EXISTS (SELECT 1 FROM queue_partitions WHERE expires_at <= ?)"""
 
 NEXT_DEADLINES = """
     SELECT
@@ -123,7 +123,7 @@ def read_low_ends(connection: Connection, now: int) -> Values:
     """Return the earliest instant of each kind, ``None`` where there is none, and what else there is to do.
 
     In order: run deadlines, activity deadlines, timers, schedules, close policies, leases, whether a lease ends further
-    ahead than it lasts, lost owners, lost claimers, rows that have expired a minute ago.
+    ahead than it lasts, lost owners, lost claimers, queries and rate logs that have expired a minute ago.
     """
     expired = now - EXPIRED_FOR_US
     return fetch(connection, LOW_ENDS, (now + CLOCKS_DIFFER_BY_US, expired, expired))[0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -21,33 +20,18 @@ Partition = tuple[str, str]
 """A queue and a partition of it."""
 
 
-class Expired(NamedTuple):
-    """What may be deleted.
-
-    Attributes:
-        queries: How many queries.
-        rate_logs: The queues and partitions whose logs have passed.
-    """
-
-    queries: int
-    rate_logs: list[Partition]
-
-
-def find_expired(connection: Connection, now: int, limit: int) -> Expired:
-    """Return what has expired at least a minute ago.
+def find_rate_logs(connection: Connection, now: int, limit: int) -> list[Partition]:
+    """Return the partitions whose rate logs have passed at least a minute ago.
 
     Args:
         connection: Where to read.
         now: Microseconds since the epoch.
-        limit: How many of each kind.
+        limit: How many.
     """
-    before = now - EXPIRED_FOR_US
-    text = "SELECT count(*) FROM (SELECT 1 FROM workflow_requests WHERE expires_at <= ? LIMIT ?) AS found"
-    queries = fetch(connection, text, (before, limit))[0][0]
     text = (
         "SELECT queue, partition_key FROM queue_partitions WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
     )
-    return Expired(queries, [(row[0], row[1]) for row in fetch(connection, text, (before, limit))])
+    return [(row[0], row[1]) for row in fetch(connection, text, (now - EXPIRED_FOR_US, limit))]
 
 
 class ForgetQueries(BaseChange):
