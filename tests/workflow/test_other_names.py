@@ -91,6 +91,8 @@ def loose(thing: Any) -> Any:
         (lambda: loose(workflow.update)(unfinished_policy=1), "workflow.all_handlers_finished"),
         (lambda: loose(workflow.query)(description=""), "there are name, dynamic"),
         (lambda: loose(Worker)(None, workflow_runner=None), "Worker(runtime_guard=…)"),
+        (lambda: loose(Worker)(None, queue="q"), "a worker takes task_queue="),
+        (lambda: loose(Worker)(None, queue_name="q"), "a worker takes task_queue="),
         (lambda: loose(Worker)(None, concurrency=4), "it is called max_concurrent_activities here"),
         (lambda: loose(activity.defn)(max_attempts=3), "give retry_policy=RetryPolicy(max_attempts=…)"),
         (

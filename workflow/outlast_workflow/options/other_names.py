@@ -43,7 +43,6 @@ _RENAMED: Final = {
     # DBOS
     "interval_seconds": "initial_interval",
     "backoff_rate": "backoff_coefficient",
-    "queue_name": "task_queue",
     "workflow_id": "id",
     "deduplication_id": "id",
     "workflow_timeout": "execution_timeout",
@@ -55,7 +54,6 @@ _RENAMED: Final = {
     "on_conflict": "if_exists",
     "type": "workflow_type",
     # Celery
-    "queue": "task_queue",
     "task_id": "id",
     "countdown": "start_delay",
     "eta": "start_delay",
@@ -67,7 +65,13 @@ _RENAMED: Final = {
     "dont_autoretry_for": "non_retryable_error_types",
     "concurrency": "max_concurrent_activities",
 }
+_QUEUE: Final = (
+    "starts, activities and children take queue=; a worker takes task_queue=, whose work it does, and queues=, from "
+    "which it admits"
+)
 _ADVICE: Final = {
+    "queue": _QUEUE,
+    "queue_name": _QUEUE,
     "args": "give the arguments one after another, before the options",
     "arg": "give the arguments one after another, before the options",
     "kwargs": "give the arguments one after another, before the options",
