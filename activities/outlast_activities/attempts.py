@@ -29,7 +29,7 @@ import orjson
 from outlast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
 from outlast_store.journal.batch import Batch
 from outlast_store.queues.hold_ups import hold_up
-from outlast_store.reads.serving import Polled
+from outlast_store.reads.serving import ACTIVITY, Polled
 from outlast_store.reads.workers import ALL_WORKERS
 from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
 from outlast_store.transitions.activity_ends import cancel_activity, close_activity
@@ -340,23 +340,27 @@ def _lack(batch: Batch, row: ActivityRow) -> str | None:
     """Return what an activity lacked that was ready and that nobody began: a worker, or its turn in its queue."""
     if row.status != ActivityStatus.PENDING or row.available_at > batch.now:
         return None
-    polled = batch.memo.get("polled")
+    polled: Polled | None = batch.memo.get("polled")
     if polled is None:
-        workers = [WorkerRow(*values) for values in batch.scan(ALL_WORKERS, ())]
-        polled = batch.memo["polled"] = Polled.of(workers, batch.now)
+        known = [WorkerRow(*values) for values in batch.scan(ALL_WORKERS, ())]
+        polled = batch.memo["polled"] = Polled.of(known, batch.now)
     lack = polled.lack_of_activity(row.task_queue, row.activity_type)
     if lack is not None:
         return lack.cause
-    return None if row.queue is None else _held_up(batch, row.queue, row.partition_key or "")
+    if row.queue is None:
+        return None
+    workers = polled.able(ACTIVITY, row.activity_type, row.task_queue, row.queue)
+    return _held_up(batch, row.queue, row.partition_key or "", tuple(workers))
 
 
-def _held_up(batch: Batch, queue: str, partition: str) -> str:
-    """Return what held up the line of a queue; read once for all activities of a batch."""
-    known: dict[tuple[str, str], str] = batch.memo.setdefault("hold_ups", {})
-    if (queue, partition) not in known:
-        found = hold_up(batch.scan, queue, partition, batch.now)
-        known[queue, partition] = found or f"it stood in the line of queue {queue!r}"
-    return known[queue, partition]
+def _held_up(batch: Batch, queue: str, partition: str, workers: tuple[str, ...]) -> str:
+    """Return what held up the line of a queue; read once for all activities of a batch that the same workers run."""
+    known: dict[tuple[str, str, tuple[str, ...]], str] = batch.memo.setdefault("hold_ups", {})
+    key = queue, partition, workers
+    if key not in known:
+        found = hold_up(batch.scan, queue, partition, batch.now, workers=workers)
+        known[key] = found or f"it stood in the line of queue {queue!r}"
+    return known[key]
 
 
 def _timeout_failure(

@@ -38,7 +38,7 @@ def test_people_see_limits_and_why_a_queue_is_paused(outlast: Command) -> None:
     assert listed[0].split() == [
         "QUEUE", "STATE", "WAITING", "RUNNING", "DELAYED", "OLDEST", "PARTITIONS", "LIMITS",
     ]  # fmt: skip
-    limits = "10 at a time, 5 a worker, 20 per 1 s; a partition: 2 at a time, 1 a worker, 60 per 60 s"
+    limits = "10 at a time, 5 a worker, 20 per second; a partition: 2 at a time, 1 a worker, 60 per minute"
     assert listed[1].split()[:2] == ["emails", "paused"]
     assert listed[1].endswith(limits)
     assert listed[2].split() == ["gpu", "open", "0", "0", "0", "0"]

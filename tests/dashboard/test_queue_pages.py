@@ -33,7 +33,7 @@ async def test_all_queues_are_shown_with_their_limits(served: Served) -> None:
     await served.client.queues.pause("gpu")
     page = (await served.web.get("/queues")).text
     assert 'href="/queues/a%2Fb%3Cc">a/b&lt;c</a>' in page
-    assert "10 at a time, 20 per 1 s; a partition: 2 at a time" in page
+    assert "10 at a time, 20 per second; a partition: 2 at a time" in page
     assert "gpu paused" in text_of(page)
     assert "1 paused" in text_of(page)
 
@@ -151,7 +151,7 @@ async def test_a_queue_is_defined_changed_and_deleted_on_pages(served: Served) -
     again = await web.post("/define-queue", data={"name": "a/b", **limits})
     assert again.status_code == 409
     found = await served.client.queues.describe("a/b")
-    assert found.limits_in_words == "10 at a time, 20 per 1 s; a partition: 3 per 1.5 s"
+    assert found.limits_in_words == "10 at a time, 20 per second; a partition: 3 per 1.5 seconds"
     form = (await web.get("/queues/a%2Fb/limits")).text
     kept = dict(re.findall(r'<input name="(\w+)" value="([^"]*)"', form))
     assert kept == {
@@ -167,7 +167,9 @@ async def test_a_queue_is_defined_changed_and_deleted_on_pages(served: Served) -
         "/queues/a%2Fb/limits", data={**kept, "concurrency": "", "worker_concurrency": "2"}
     )
     assert changed.headers["location"] == "/queues/a%2Fb"
-    assert (await served.client.queues.describe("a/b")).limits_in_words.startswith("2 a worker, 20 per 1 s")
+    assert (await served.client.queues.describe("a/b")).limits_in_words.startswith(
+        "2 a worker, 20 per second"
+    )
     await served.client.start("Waiting", id="w", options=StartOptions(queue="a/b"))
     refused = await web.post("/queues/a%2Fb/delete")
     assert refused.status_code == 409

@@ -76,6 +76,7 @@ BAD_LIMITS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"name": "a", "concurrency": 1.5}, "body.concurrency"),
     ({"name": "a", "rate": {"limit": 1, "per_seconds": 0}}, "per"),
     ({"name": "a", "rate": {"limit": 1}}, "body.rate.per_seconds"),
+    ({"name": "a", "rate": "5/s"}, "body.rate"),
     ({"name": "a", "concurrency": 1, "partition_concurrency": 2}, "partition_concurrency"),
     ({"name": "a", "limit": 5}, "body.limit"),
     ({"concurrency": 5}, "body.name"),
@@ -88,6 +89,8 @@ async def test_bad_limits_are_refused_and_named(served: Served) -> None:
         answer = await served.web.post("/api/queues", json=body)
         assert answer.status_code == 422, answer.text
         assert answer.json()["field"] == field, body
+    text = await served.web.post("/api/queues", json={"name": "a", "rate": "5/s"})
+    assert 'rate: must be an object such as {"limit": 20, "per_seconds": 1}' in text.json()["detail"]
     assert (await served.web.get("/api/queues")).json() == []
 
 

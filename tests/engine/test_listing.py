@@ -190,7 +190,7 @@ def test_any_filter_and_page_size_gives_what_the_model_gives(database: Database)
             last: Position | None = None
             while page := run_listing.page(connection, wanted, NOW, after=last, limit=limit, order=order):
                 assert len(page) <= limit
-                found += [run.run_id for run, _ in page]
+                found += [run.run_id for run, *_ in page]
                 last = Position(found[-1], by_id[found[-1]].next_deadline_at or 0)
             assert found == expected
             assert run_listing.count(connection, wanted, NOW) == len(matching)
@@ -296,7 +296,7 @@ def test_a_walk_under_load_skips_nothing_and_repeats_nothing(
             while page := run_listing.page(
                 connection, wanted, NOW, after=Position(seen[-1]) if seen else None, limit=17
             ):
-                seen += [run.run_id for run, _ in page]
+                seen += [run.run_id for run, *_ in page]
     finally:
         stop.set()
         thread.join()

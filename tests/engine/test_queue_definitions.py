@@ -56,7 +56,7 @@ async def test_a_queue_changes_while_it_is_used_and_others_do_not(database_url: 
         await queues.define("emails", concurrency=10, rate=Rate(20, per=1))
         updated = await queues.update("emails", concurrency=None, worker_concurrency=2)
         assert (updated.concurrency, updated.worker_concurrency) == (None, 2)
-        assert str(updated.rate) == "20 per 1 s"
+        assert str(updated.rate) == "20 per second"
         await queues.pause("emails", "the provider is down")
         paused = await queues.describe("emails")
         assert (paused.paused, paused.note) == (True, "the provider is down")

@@ -260,7 +260,7 @@ async def test_nothing_of_a_queue_starts_eagerly(in_memory: MakeEnvironment) -> 
         (waiting,) = (await handle.describe()).pending_activities
         assert waiting.queue is not None
         assert (waiting.queue.name, waiting.queue.partition_key) == ("q", "key-1")
-        assert waiting.queue.held_up_by == "its queue 'q' is paused"
+        assert waiting.queue.held_up_by == "its queue 'q' is paused: the provider is down"
         await env.client.queues.resume("q")
         assert await handle.result() == ["a0, attempt 1"]
 
@@ -335,12 +335,22 @@ async def timeout_of(client: Client, options: dict[str, Any], name: str = "late"
         ({"paused_at": 1}, "its queue 'q' is paused"),
         ({"concurrency": 1}, "the only slot of queue 'q' is taken"),
         ({"partition_concurrency": 1}, "the only slot of partition 't' of queue 'q' is taken"),
-        ({"rate_limit": 1, "rate_per": 3_600_000_000}, "the rate of queue 'q' is used up (1 per 3600 s)"),
+        ({"rate_limit": 1, "rate_per": 3_600_000_000}, "the rate of queue 'q' is used up (1 per hour)"),
         (
             {"partition_rate_limit": 1, "partition_rate_per": 3_600_000_000},
-            "the rate of partition 't' of queue 'q' is used up (1 per 3600 s)",
+            "the rate of partition 't' of queue 'q' is used up (1 per hour)",
         ),
-        ({"worker_concurrency": 1}, "it stood in the line of queue 'q'"),
+        (
+            {"worker_concurrency": 1},
+            "the only worker that could run it holds its only slot of queue 'q' (worker_concurrency=1)",
+        ),
+        (
+            {"partition_worker_concurrency": 1},
+            (
+                "the only worker that could run it holds its only slot of partition 't' of queue 'q' "
+                "(partition_worker_concurrency=1)"
+            ),
+        ),
     ],
 )
 async def test_a_schedule_to_start_timeout_holds_in_line_and_says_what_held_it_up(

@@ -124,9 +124,9 @@ async def test_a_worker_defines_its_queues_unless_they_are_there(
             found = {queue.name: queue.concurrency for queue in await env.client.queues.list()}
         assert found == {"mails": 7, "gpu": 2}
     assert "queue mails is defined already and keeps its limits" in caplog.text
-    assert "(it has concurrency 7; given: concurrency 1)" in caplog.text
+    assert "concurrency is 7, given 1; `outlast queue update mails --concurrency 1` changes" in caplog.text
     assert "queue gpu" not in caplog.text
-    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    [_, warning] = [record for record in caplog.records if record.levelname == "WARNING"]
     assert "there is no queue 'imports': define it with" in warning.getMessage()
 
 

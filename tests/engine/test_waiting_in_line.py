@@ -8,6 +8,7 @@ import pytest
 from tests.engine.conftest import MakeEnvironment
 
 from outlast import Client, StartOptions, Worker, workflow
+from outlast_workflow.options.queues import QueueOptions
 from outlast_workflow.primitives.enums import Attention
 
 HOUR = 3600
@@ -16,6 +17,20 @@ HOUR = 3600
 @workflow.defn
 async def mail(address: str) -> str:
     return address
+
+
+@workflow.defn
+class Answered:
+    def __init__(self) -> None:
+        self.said = False
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: self.said)
+
+    @workflow.signal
+    def answer(self) -> None:
+        self.said = True
 
 
 def queued(partition_key: str | None = None, priority: int = 5) -> StartOptions:
@@ -29,12 +44,87 @@ async def needing(client: Client) -> list[str]:
     return sorted(found)
 
 
+async def tellings(client: Client, workflow_id: str) -> list[str | None]:
+    """What a run, its row in a list, its queue and the list of queues say of what holds it up."""
+    place = (await client.describe(workflow_id)).run.queue
+    assert place is not None
+    (row,) = (await client.list(workflow_id=workflow_id).page()).runs
+    (queue,) = await client.queues.list()
+    described = await client.queues.describe(queue.name)
+    return [place.held_up_by, row.held_up_by, queue.held_up_by, described.held_up_by]
+
+
 async def reason_of(client: Client, workflow_id: str) -> tuple[Attention, str, str]:
     """Why a workflow needs attention; its row in a list says the same."""
     (reason,) = (await client.describe(workflow_id)).attention_reasons
     (row,) = (await client.list(workflow_id=workflow_id).page()).runs
     assert row.attention_reasons == (reason,)
     return reason.kind, reason.cause, reason.remedy
+
+
+@pytest.mark.parametrize(
+    ("type", "task_queue", "why"),
+    [
+        (
+            "mail",
+            "slow",
+            "no live worker polls task queue 'slow' of workflow 'mail' (polled: default): start one",
+        ),
+        (
+            "post",
+            "default",
+            "none of them knows workflow 'post' (known: mail): give workflow 'post' to a worker",
+        ),
+    ],
+)
+async def test_a_line_whose_head_nobody_can_run_says_so_and_what_to_do(
+    engine: MakeEnvironment, type: str, task_queue: str, why: str
+) -> None:
+    async with engine(workflows=[mail], activities=[]) as env:
+        await env.client.queues.define("mails", concurrency=1)
+        assert (await env.client.queues.describe("mails")).held_up_by is None
+        await env.client.start(type, "a", id="w", task_queue=task_queue, options=queued("t"))
+        await env.sleep(1)
+        for told in await tellings(env.client, "w"):
+            assert told is not None
+            assert why in told
+        await env.client.queues.pause("mails", "the provider is down")
+        assert set(await tellings(env.client, "w")) == {"its queue 'mails' is paused: the provider is down"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "of"),
+    [
+        (QueueOptions(worker_concurrency=1), "queue 'mails' (worker_concurrency=1)"),
+        (
+            QueueOptions(partition_worker_concurrency=1),
+            "partition 't' of queue 'mails' (partition_worker_concurrency=1)",
+        ),
+    ],
+)
+async def test_a_line_that_every_workers_own_limit_holds_up_says_so(
+    in_memory: MakeEnvironment, limits: QueueOptions, of: str
+) -> None:
+    async with in_memory(workflows=[Answered], activities=[]) as env:
+        await env.client.queues.define("mails", **limits)
+        for number in range(3):
+            await env.client.start(Answered.run, id=f"w-{number}", options=queued("t"))
+        await env.sleep(1)
+        one = f"the only worker that could run it holds its only slot of {of}"
+        assert set(await tellings(env.client, "w-1")) == {one}
+        async with env.new_worker(workflows=[Answered]):
+            await env.sleep(5)
+            both = f"each of the 2 workers that could run it holds its only slot of {of}"
+            assert set(await tellings(env.client, "w-2")) == {both}
+            assert (await env.client.describe("w-1")).run.status == "running"
+            # One that admits from other queues could not run it.
+            async with env.new_worker(workflows=[Answered], queues=["others"]):
+                await env.sleep(5)
+                assert set(await tellings(env.client, "w-2")) == {both}
+            for number in range(3):
+                await env.client.handle(f"w-{number}").signal("answer")
+                await env.client.handle(f"w-{number}").result()
+        assert (await env.client.queues.describe("mails")).held_up_by is None
 
 
 @pytest.mark.parametrize(

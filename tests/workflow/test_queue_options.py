@@ -37,7 +37,16 @@ def test_values_are_immutable_and_compare_by_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "words"), [(Rate(20, 1), "20 per 1 s"), (Rate(1, timedelta(milliseconds=10)), "1 per 0.01 s")]
+    ("rate", "words"),
+    [
+        (Rate(20, 1), "20 per second"),
+        (Rate(1000, 86_400), "1,000 per day"),
+        (Rate(2, 3600), "2 per hour"),
+        (Rate(100, timedelta(minutes=5)), "100 per 5 minutes"),
+        (Rate(10, 1.2), "10 per 1.2 seconds"),
+        (Rate(3, 90), "3 per 90 seconds"),
+        (Rate(1, timedelta(milliseconds=10)), "1 per 0.01 seconds"),
+    ],
 )
 def test_a_rate_reads_as_it_is_meant(rate: Rate, words: str) -> None:
     assert str(rate) == words
@@ -63,7 +72,7 @@ def test_a_rate_reads_as_it_is_meant(rate: Rate, words: str) -> None:
         (
             {"rate": Rate(10, 1), "partition_rate": Rate(601, 60)},
             "partition_rate",
-            "partition_rate (601 per 60 s) must not exceed rate (10 per 1 s)",
+            "partition_rate (601 per minute) must not exceed rate (10 per second)",
         ),
         ({"global_concurrency": 5}, "global_concurrency", "it is called concurrency here"),
         ({"limiter": {}}, "limiter", "it is called rate here"),
@@ -77,6 +86,17 @@ def test_a_limit_that_cannot_be_is_refused_and_named(
         queue(**limits)
     assert refusal.value.field == field
     assert message in str(refusal.value)
+
+
+def test_a_short_burst_of_a_partition_may_stand_beside_a_smaller_daily_limit() -> None:
+    daily = queue(rate=Rate(1_000, 86_400), partition_rate=Rate(5, 1))
+    assert daily.partition_rate == Rate(5, 1)
+    with pytest.raises(
+        InvalidOptionError, match=r"\(1,001 per second\) must not exceed rate \(1,000 per day\)"
+    ):
+        queue(rate=Rate(1_000, 86_400), partition_rate=Rate(1_001, 1))
+    with pytest.raises(InvalidOptionError, match="must not exceed rate"):
+        queue(rate=Rate(10, 2), partition_rate=Rate(21, 3))
 
 
 def test_a_partition_may_have_as_much_as_its_queue() -> None:

@@ -38,6 +38,8 @@ class QueueDescription(View):
         delayed: How many have yet to join the line: runs with a start delay, and activities that will be retried.
         oldest_waiting_seconds: How long the first in its line has waited.
         partitions_waiting: How many partitions have a line, counted up to 1,000.
+        held_up_by: What holds up the first in its line: a pause, slots, a rate, or that no live worker can run it, and
+            what to do then. ``None`` where nothing does, or nothing waits.
         next_admission_at: When its rate allows the next admission, if it allows none now.
     """
 
@@ -61,10 +63,11 @@ class QueueDescription(View):
     oldest_waiting_seconds: float | None
     partitions_waiting: int
     next_admission_at: Instant | None
+    held_up_by: str | None = None
 
     @property
     def limits_in_words(self) -> str:
-        """Its limits in words: ``10 at a time, 2 a worker, 20 per 1 s; a partition: 1 at a time``; empty if none."""
+        """Its limits in words: ``10 at a time, 2 a worker, 20 per second; a partition: 1 at a time``; empty if none."""
         whole = _in_words(self.concurrency, self.worker_concurrency, self.rate)
         part = _in_words(self.partition_concurrency, self.partition_worker_concurrency, self.partition_rate)
         return "; ".join([*([whole] if whole else []), *([f"a partition: {part}"] if part else [])])
@@ -108,6 +111,7 @@ def queue_description(load: QueueLoad, now: int) -> QueueDescription:
         delayed=load.delayed,
         oldest_waiting_seconds=None if oldest is None else max(0, now - oldest) / MICROSECONDS_PER_SECOND,
         partitions_waiting=load.partitions,
+        held_up_by=load.held_up_by,
         next_admission_at=None if load.next_admission_at is None else to_datetime(load.next_admission_at),
     )
 

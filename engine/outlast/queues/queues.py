@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -21,13 +22,13 @@ from outlast_store.reads.queues import PAGE, QueueLoad, queue_load, queue_loads,
 from outlast_store.schema.rows import QueueRow
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import explained
-from outlast_workflow.options.queues import Queue, QueueOptions, checked_limits
+from outlast_workflow.options.queues import Queue, QueueOptions, Rate, checked_limits
 from outlast_workflow.options.validation import (
     IfExists,
     check_if_exists,
     integer,
+    validate_note,
     validate_queue,
-    validate_reason,
 )
 
 logger = logging.getLogger("outlast.client")
@@ -96,7 +97,7 @@ class Queues:
         Raises:
             QueueNotFoundError: There is no such queue.
         """
-        await self._apply(PauseQueue(validate_queue(name), validate_reason(note, "note")))
+        await self._apply(PauseQueue(validate_queue(name), validate_note(note)))
 
     @explained("resume", "queues.resume('mails')")
     async def resume(self, name: str) -> None:
@@ -165,12 +166,12 @@ class Queues:
         kept = definition_of(row)
         if kept != queue:
             # Two programs may each take their own limits for those that hold.
-            logger.info(
-                "queue %s is defined already and keeps its limits, which are others than those given here "
-                "(it has %s; given: %s): `outlast queue update` changes them",
+            logger.warning(
+                "queue %s is defined already and keeps its limits, which are others than those given here: %s; "
+                "`%s` changes them to these",
                 queue.name,
-                _in_words(kept),
-                _in_words(queue),
+                _differences(kept, queue),
+                _update_command(kept, queue),
                 extra={"queue": queue.name},
             )
         return await self._written(row)
@@ -185,5 +186,22 @@ class Queues:
         return await self._runtime.journal.apply(change)
 
 
-def _in_words(queue: Queue) -> str:
-    return ", ".join(f"{name} {limit}" for name, limit in queue.limits.items() if limit is not None) or "none"
+def _differences(kept: Queue, given: Queue) -> str:
+    return ", ".join(
+        f"{name} is {_in_words(kept.limits[name])}, given {_in_words(limit)}"
+        for name, limit in given.limits.items()
+        if kept.limits[name] != limit
+    )
+
+
+def _in_words(limit: int | Rate | None) -> str:
+    return "none" if limit is None else str(limit)
+
+
+def _update_command(kept: Queue, given: Queue) -> str:
+    options = [
+        f"--{name.replace('_', '-')} {f'{limit.limit}/{limit.per:g}s' if isinstance(limit, Rate) else _in_words(limit)}"
+        for name, limit in given.limits.items()
+        if kept.limits[name] != limit
+    ]
+    return " ".join(["outlast queue update", shlex.quote(given.name), *options])

@@ -157,7 +157,7 @@ def _queue(run: RunRow, found: StoredDescription) -> QueuePlace | None:
         start_deadline_at=instant(run.start_deadline_at),
         ahead=found.ahead,
         holds_slot=run.slot_queue is not None,
-        held_up_by=found.held_up(run.queue, run.partition_key) if run.queued_at is not None else None,
+        held_up_by=found.held_up(run) if run.queued_at is not None else None,
     )
 
 
@@ -174,7 +174,7 @@ def _queue_of_activity(row: ActivityRow, found: StoredDescription, now: int) -> 
         start_deadline_at=instant(row.schedule_to_start_deadline_at),
         ahead=None,
         holds_slot=not pending,
-        held_up_by=found.held_up(row.queue, row.partition_key) if in_line else None,
+        held_up_by=found.held_up(row) if in_line else None,
     )
 
 

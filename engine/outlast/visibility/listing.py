@@ -70,7 +70,7 @@ class Listing:
             limit=self._page_size + 1,
             order=self._order,
         )
-        runs = tuple(summary(run, needs) for run, needs in found[: self._page_size])
+        runs = tuple(summary(*one) for one in found[: self._page_size])
         more = len(found) > self._page_size
         return RunPage(runs=runs, cursor=self._cursor(found[len(runs) - 1][0]) if more else None)
 
@@ -128,12 +128,13 @@ def _bad_cursor(why: str) -> InvalidOptionError:
     return InvalidOptionError(f"cursor {why}: begin again without one", field="cursor")
 
 
-def summary(run: ListedRun, needs: Sequence[Need]) -> RunSummary:
+def summary(run: ListedRun, needs: Sequence[Need], held_up_by: str | None = None) -> RunSummary:
     """Return a listed run as people and programs are shown it.
 
     Args:
         run: The run.
         needs: Why it needs attention.
+        held_up_by: What holds it up, if it stands in the line of a queue.
     """
     return RunSummary(
         workflow_id=run.workflow_id,
@@ -165,4 +166,6 @@ def summary(run: ListedRun, needs: Sequence[Need]) -> RunSummary:
         progress=progress(run.progress, run.run_id),
         queue=run.queue,
         partition_key=run.partition_key or None,
+        queued_at=instant(run.queued_at),
+        held_up_by=held_up_by,
     )

@@ -87,8 +87,8 @@ class QueuePlace(View):
         start_deadline_at: Until when it must have been admitted, while it stands in line.
         ahead: How many of its partition stand before it, counted up to 1,000; ``None`` for activities.
         holds_slot: Whether it was admitted and holds one of the queue's slots.
-        held_up_by: What holds up its line, while it stands there: the queue is paused, all slots are taken, or a rate
-            is used up. ``None`` where the queue has room.
+        held_up_by: What holds it up while it stands in line: the queue is paused, no live worker can run it, all slots
+            are taken, those of each worker are, or a rate is used up. ``None`` where the queue has room.
     """
 
     name: str
@@ -337,7 +337,12 @@ class WorkflowDescription(View):
 
 
 class RunSummary(View):
-    """One run, as listings show it; the fields are those of :class:`RunDescription`."""
+    """One run, as listings show it; the fields are those of :class:`RunDescription`, and of its :class:`QueuePlace`.
+
+    Attributes:
+        queued_at: Since when it stands in the line of its queue, while it does.
+        held_up_by: What holds it up there. Of a page of runs that stand in many lines only the first few have it.
+    """
 
     workflow_id: str
     run_id: str
@@ -368,6 +373,8 @@ class RunSummary(View):
     progress: RunProgress | None = None
     queue: str | None = None
     partition_key: str | None = None
+    queued_at: Instant | None = None
+    held_up_by: str | None = None
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("RunSummary")
@@ -388,7 +395,9 @@ class RunPage(View):
 class WorkerSummary(View):
     """A registered worker, what it serves, and how much it holds.
 
-    ``activity_slots`` is how many activities it runs at a time; ``None`` for workers of earlier versions.
+    Attributes:
+        queues: The queues that it admits from; ``None``: from all.
+        activity_slots: How many activities it runs at a time; ``None`` for workers of earlier versions.
     """
 
     worker_id: str
@@ -404,3 +413,4 @@ class WorkerSummary(View):
     runs_held: int
     activities_held: int
     activity_slots: int | None
+    queues: tuple[str, ...] | None = None

@@ -31,6 +31,7 @@ async def worker_summaries(runtime: Runtime) -> list[WorkerSummary]:
                 runs_held=load.runs,
                 activities_held=load.activities,
                 activity_slots=types.get("activity_slots"),
+                queues=None if types.get("queues") is None else tuple(types["queues"]),
             )
         )
     return summaries

@@ -245,13 +245,15 @@ class Worker:
         except BaseException:
             self._worker = None
             raise
+        queues = self.settings.queues
         logger.info(
-            "worker %s serves task queue %s on %s: workflows %s; activities %s",
+            "worker %s serves task queue %s on %s: workflows %s; activities %s%s",
             self.worker_id,
             ", ".join(self.settings.task_queues),
             self.client.runtime.url.display,
             ", ".join(sorted(self.workflows)) or "none",
             ", ".join(sorted(self.activities)) or "none",
+            "" if queues is None else f"; queues {', '.join(sorted(queues)) or 'none'}",
             extra={"worker_id": self.worker_id},
         )
 

@@ -11,13 +11,13 @@ from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks, select
-from outlast_store.queues.hold_ups import hold_up
 from outlast_store.reads.activities import find_open_activities
 from outlast_store.reads.attention import Need, needs_of
+from outlast_store.reads.places import Place, why_waiting
 from outlast_store.reads.queues import count_ahead
 from outlast_store.reads.requests import Messages, find_unanswered_updates, read_messages
 from outlast_store.reads.runs import find_failures, find_open_timers, find_run
-from outlast_store.reads.serving import Polled
+from outlast_store.reads.serving import ACTIVITY, WORKFLOW, Polled
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
@@ -62,17 +62,12 @@ class StoredDescription:
     attention: list[Need]
     ahead: int | None = None
     """How many of its partition stand before it in the line of its queue, if it stands there."""
-    hold_ups: dict[tuple[str, str], str | None] = field(default_factory=dict)
-    """What holds up the lines in which the run or its activities stand, by queue and partition."""
+    hold_ups: dict[Place, str | None] = field(default_factory=dict)
+    """What holds up the run or its activities in the lines in which they stand."""
 
-    def held_up(self, queue: str, partition: str | None) -> str | None:
-        """Return what holds up a line.
-
-        Args:
-            queue: The queue.
-            partition: The partition.
-        """
-        return self.hold_ups.get((queue, partition or ""))
+    def held_up(self, row: RunRow | ActivityRow) -> str | None:
+        """Return what holds up the run, or one of its activities, in the line of its queue."""
+        return self.hold_ups.get(_place(row))
 
 
 def describe_run(
@@ -110,7 +105,8 @@ def describe_run(
             run_count = run.run_number
         everyone = list_workers(connection)
         is_open, run_id = run.is_open, run.run_id
-        attention = needs_of(connection, [run_id] if is_open else [], now, Polled.of(everyone, now))
+        polled = Polled.of(everyone, now)
+        attention = needs_of(connection, [run_id] if is_open else [], now, polled)
         recorded = find_failures(connection, run_id, failures)
         activities = find_open_activities(connection, run_id) if is_open else []
         return StoredDescription(
@@ -128,22 +124,27 @@ def describe_run(
             workers={worker.worker_id: worker for worker in everyone},
             attention=attention.get(run_id, []),
             ahead=count_ahead(connection, run) if run.queued_at is not None else None,
-            hold_ups=_hold_ups(connection, run, activities, now),
+            hold_ups=_hold_ups(connection, run, activities, polled, now),
         )
 
 
 def _hold_ups(
-    connection: Connection, run: RunRow, activities: Sequence[ActivityRow], now: int
-) -> dict[tuple[str, str], str | None]:
-    lines = {
-        (row.queue, row.partition_key or "")
+    connection: Connection, run: RunRow, activities: Sequence[ActivityRow], polled: Polled, now: int
+) -> dict[Place, str | None]:
+    places = {
+        _place(row)
         for row in activities
         if row.queue is not None and row.status == ActivityStatus.PENDING and row.available_at <= now
     }
     if run.queue is not None and run.queued_at is not None:
-        lines.add((run.queue, run.partition_key or ""))
+        places.add(_place(run))
     scan = partial(fetch, connection)
-    return {line: hold_up(scan, *line, now) for line in sorted(lines)[:MOST_LINES]}
+    return {place: why_waiting(scan, place, polled, now) for place in sorted(places)[:MOST_LINES]}
+
+
+def _place(row: RunRow | ActivityRow) -> Place:
+    noun, type = (WORKFLOW, row.workflow_type) if isinstance(row, RunRow) else (ACTIVITY, row.activity_type)
+    return Place(row.queue or "", row.partition_key or "", noun, type, row.task_queue)
 
 
 def _events(connection: Connection, run_id: str, seqs: Sequence[int | None]) -> dict[int, str]:

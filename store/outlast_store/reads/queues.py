@@ -14,6 +14,9 @@ from outlast_store.database.sql_text import fetch, select
 from outlast_store.queues import contents
 from outlast_store.queues.contents import ACTIVITIES, MOST_COUNTED, RUNS, Line, Waiting, queue_not_found
 from outlast_store.queues.rate_log import RateLog
+from outlast_store.reads.places import Place, why_waiting
+from outlast_store.reads.serving import ACTIVITY, WORKFLOW, Polled
+from outlast_store.reads.workers import list_workers
 from outlast_store.schema import tables
 from outlast_store.schema.rows import QueueRow, RunRow
 from outlast_workflow.errors import QueueNotFoundError
@@ -38,6 +41,7 @@ class QueueLoad:
         running: How many of its slots are held.
         waiting_activities: How many of those that stand in line are activities.
         running_activities: How many of the slots are held by activities.
+        held_up_by: What holds up the first in its line; ``None`` where nothing does, or nothing waits.
         delayed: How many have yet to join the line.
         oldest_waiting_at: When the first of those in the line joined it.
         partitions: How many partitions have a line.
@@ -53,6 +57,7 @@ class QueueLoad:
     next_admission_at: int | None = None
     waiting_activities: int = 0
     running_activities: int = 0
+    held_up_by: str | None = None
 
 
 def list_queues(connection: Connection, after: str, limit: int) -> list[QueueRow]:
@@ -102,7 +107,9 @@ def queue_loads(connection: Connection, now: int, after: str = "", limit: int = 
         limit: Queues at most.
     """
     with snapshot(connection):
-        return [_load(connection, row, now) for row in list_queues(connection, after, limit)]
+        rows = list_queues(connection, after, limit)
+        polled = Polled.of(list_workers(connection) if rows else (), now)
+        return [_load(connection, row, polled, now) for row in rows]
 
 
 def queue_load(connection: Connection, now: int, name: str) -> QueueLoad | None:
@@ -115,7 +122,9 @@ def queue_load(connection: Connection, now: int, name: str) -> QueueLoad | None:
     """
     with snapshot(connection):
         row = find_queue(connection, name)
-        return None if row is None else _load(connection, row, now)
+        if row is None:
+            return None
+        return _load(connection, row, Polled.of(list_workers(connection), now), now)
 
 
 _PARTS: Final = (
@@ -126,7 +135,7 @@ _PARTS: Final = (
 )
 
 
-def _load(connection: Connection, row: QueueRow, now: int) -> QueueLoad:
+def _load(connection: Connection, row: QueueRow, polled: Polled, now: int) -> QueueLoad:
     name, scan = row.queue, partial(fetch, connection)
     parts = [(source, (name,)) for source in _PARTS]
     runs, slots, running, delayed = contents.count_up_to(scan, MOST_COUNTED, *parts)
@@ -136,17 +145,31 @@ def _load(connection: Connection, row: QueueRow, now: int) -> QueueLoad:
     if load.waiting:
         # An activity that is to be retried later is not in line yet. A run is, also where the clock was set back.
         lines = [
-            line
+            (line, waiting)
             for waiting in WAITING
             for line in find_lines(connection, waiting, name)
             if waiting is RUNS or line.since <= now
         ]
-        load.partitions = min(len({line.partition for line in lines}), MOST_PARTITIONS)
-        load.oldest_waiting_at = min((line.since for line in lines), default=None)
+        load.partitions = min(len({line.partition for line, _ in lines}), MOST_PARTITIONS)
+        first = min(lines, key=lambda found: found[0].since, default=None)
+        if first is not None:
+            load.oldest_waiting_at = first[0].since
+            load.held_up_by = _held_up(connection, name, *first, polled, now)
     if row.rate_limit is not None and row.rate_per is not None:
         log = RateLog.from_json(row.rate_limit, row.rate_per, row.rate_log)
         load.next_admission_at = log.next_at(now)
     return load
+
+
+def _held_up(
+    connection: Connection, queue: str, line: Line, waiting: Waiting, polled: Polled, now: int
+) -> str | None:
+    """Return what holds up the first of a line."""
+    noun = WORKFLOW if waiting is RUNS else ACTIVITY
+    for _, task_queue, type in find_heads(connection, waiting, queue, [line]):
+        place = Place(queue, line.partition, noun, type, task_queue)
+        return why_waiting(partial(fetch, connection), place, polled, now)
+    return None
 
 
 def _pending_activities(scan: contents.Scan, queue: str, now: int) -> tuple[int, int]:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
@@ -24,7 +25,8 @@ from sqlalchemy import Connection
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import Values, fetch, marks
 from outlast_store.reads import attention
-from outlast_store.reads.serving import Polled
+from outlast_store.reads.places import Place, why_waiting
+from outlast_store.reads.serving import WORKFLOW, Polled
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import search_index
 from outlast_store.schema.ids import first_id_at
@@ -108,9 +110,12 @@ class ListedRun:
     progress: str | None
     queue: str | None
     partition_key: str | None
+    queued_at: int | None
 
 
 _FIRST_TASK_FAILS: Final = "status = 'pending' AND task_failures > 0"
+MOST_PLACES: Final = 20
+"""At how many places in lines it is looked at what holds up the runs of a page."""
 COLUMNS: Final = ", ".join(ListedRun.__dataclass_fields__)
 
 
@@ -147,8 +152,8 @@ def page(
     after: Position | None,
     limit: int,
     order: Order = Order.NEWEST,
-) -> list[tuple[ListedRun, list[attention.Need]]]:
-    """Return a page of runs in an order, each with the reasons why it needs attention.
+) -> list[tuple[ListedRun, list[attention.Need], str | None]]:
+    """Return a page of runs in an order, each with why it needs attention, and what holds it up in the line of a queue.
 
     Args:
         connection: Where to read.
@@ -166,7 +171,25 @@ def page(
         runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
         still_open = [run.run_id for run in runs if run.closed_at is None]
         needs = attention.needs_of(connection, still_open, now, polled)
-    return [(run, needs.get(run.run_id, [])) for run in runs]
+        hold_ups = _hold_ups(connection, runs, polled, now)
+    return [(run, needs.get(run.run_id, []), hold_ups.get(run.run_id)) for run in runs]
+
+
+def _hold_ups(
+    connection: Connection, runs: Sequence[ListedRun], polled: Polled, now: int
+) -> dict[str, str | None]:
+    """Return what holds up those runs that stand in line, as far as they stand at a few different places."""
+    places = {
+        run.run_id: Place(run.queue, run.partition_key or "", WORKFLOW, run.workflow_type, run.task_queue)
+        for run in runs
+        if run.queue is not None and run.queued_at is not None
+    }
+    scan = partial(fetch, connection)
+    known = {
+        place: why_waiting(scan, place, polled, now)
+        for place in [*dict.fromkeys(places.values())][:MOST_PLACES]
+    }
+    return {run_id: known.get(place) for run_id, place in places.items()}
 
 
 def count(connection: Connection, wanted: RunFilter, now: int) -> int:

@@ -79,6 +79,7 @@ class Lack:
 class Served(NamedTuple):
     """What one live worker serves; with ``queues`` it admits from no others."""
 
+    worker_id: str
     task_queues: frozenset[str]
     workflows: frozenset[str]
     activities: frozenset[str]
@@ -111,6 +112,7 @@ class Polled:
             queues = types.get("queues")
             polled.workers.append(
                 Served(
+                    worker.worker_id,
                     frozenset(task_queues),
                     frozenset(workflows),
                     frozenset(activities),
@@ -130,10 +132,9 @@ class Polled:
         lack = _lack(WORKFLOW, workflow_type, task_queue, self.workflows)
         if lack is not None or queue is None:
             return lack
-        serving = [
-            one for one in self.workers if task_queue in one.task_queues and workflow_type in one.workflows
-        ]
-        return self._lack_of_queue(WORKFLOW, workflow_type, task_queue, queue, serving)
+        if self.able(WORKFLOW, workflow_type, task_queue, queue):
+            return None
+        return self._lack_of_queue(WORKFLOW, workflow_type, task_queue, queue)
 
     def lack_of_activity(self, task_queue: str, activity_type: str, queue: str | None = None) -> Lack | None:
         """Return what an activity lacks; ``None`` if a live worker can serve it.
@@ -147,16 +148,28 @@ class Polled:
         lack = _lack(ACTIVITY, activity_type, task_queue, self.activities)
         if lack is not None or queue is None:
             return lack
-        serving = [
-            one for one in self.workers if task_queue in one.task_queues and activity_type in one.activities
-        ]
-        return self._lack_of_queue(ACTIVITY, activity_type, task_queue, queue, serving)
-
-    def _lack_of_queue(
-        self, noun: str, type: str, task_queue: str, queue: str, serving: Sequence[Served]
-    ) -> Lack | None:
-        if any(one.queues is None or queue in one.queues for one in serving):
+        if self.able(ACTIVITY, activity_type, task_queue, queue):
             return None
+        return self._lack_of_queue(ACTIVITY, activity_type, task_queue, queue)
+
+    def able(self, noun: str, type: str, task_queue: str, queue: str) -> list[str]:
+        """Return the live workers that could admit something from the line of a queue.
+
+        Args:
+            noun: ``workflow`` or ``activity``.
+            type: Its type.
+            task_queue: Its task queue.
+            queue: The queue.
+        """
+        return [
+            one.worker_id
+            for one in self.workers
+            if task_queue in one.task_queues
+            and type in (one.workflows if noun == WORKFLOW else one.activities)
+            and (one.queues is None or queue in one.queues)
+        ]
+
+    def _lack_of_queue(self, noun: str, type: str, task_queue: str, queue: str) -> Lack:
         return Lack(noun, type, task_queue, (type,), tuple(sorted(self.workflows)), queue)
 
 

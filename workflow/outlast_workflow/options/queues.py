@@ -45,7 +45,17 @@ class Rate(Value):
         )
 
     def __str__(self) -> str:
-        return f"{self.limit} per {self.per:g} s"
+        return f"{self.limit:,} per {_window(self.per)}"
+
+
+_UNITS_S: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+def _window(seconds: float) -> str:
+    """Return the length of a window in words: ``second``, ``5 minutes``, ``1.2 seconds``."""
+    size, unit = next(((size, unit) for size, unit in _UNITS_S if seconds % size == 0), (1, "second"))
+    number = seconds / size
+    return unit if number == 1 else f"{number:,g} {unit}s"
 
 
 class QueueOptions(TypedDict, total=False):
@@ -177,7 +187,8 @@ def _check_twins(limits: Mapping[str, Any]) -> None:
         if whole is not None and part is not None and part > whole:
             raise _exceeds(f"partition_{name}", part, name, whole)
     whole, part = limits["rate"], limits["partition_rate"]
-    if whole is not None and part is not None and part.limit * whole.per_us > whole.limit * part.per_us:
+    # So many of the whole's windows cover one of the part's. A short burst beside a smaller daily limit makes sense.
+    if whole is not None and part is not None and part.limit > whole.limit * -(-part.per_us // whole.per_us):
         raise _exceeds("partition_rate", part, "rate", whole)
 
 

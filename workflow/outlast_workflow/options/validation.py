@@ -39,6 +39,8 @@ RESERVED_PREFIX = "outlast"
 
 MAX_REASON_LENGTH = 10_000
 
+MAX_NOTE_LENGTH = 1_000
+
 MAX_SUMMARY_LENGTH = 200
 
 
@@ -290,6 +292,15 @@ def validate_reason(value: Any, field: str = "reason") -> str | None:
         InvalidOptionError: It is not.
     """
     return _text_or_none(field, value, MAX_REASON_LENGTH)
+
+
+def validate_note(value: Any) -> str | None:
+    """Return the note on a queue or a schedule: a text that every database can hold, or none.
+
+    Raises:
+        InvalidOptionError: It is not.
+    """
+    return _text_or_none("note", value, MAX_NOTE_LENGTH)
 
 
 def validate_summary(value: Any, field: str = "summary") -> str | None:

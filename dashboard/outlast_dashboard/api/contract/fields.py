@@ -14,7 +14,13 @@ from pydantic import AfterValidator, StrictFloat, StrictInt, StrictStr, WithJson
 from outlast_activities.task_token import MOST_CHARACTERS
 from outlast_dashboard.encoded_paths import decoded
 from outlast_workflow.options.search_attributes import MOST_TEXT_BYTES
-from outlast_workflow.options.validation import MAX_INTEGER, MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_SECONDS
+from outlast_workflow.options.validation import (
+    MAX_INTEGER,
+    MAX_NAME_LENGTH,
+    MAX_NOTE_LENGTH,
+    MAX_REASON_LENGTH,
+    MAX_SECONDS,
+)
 
 MAX_WAIT_S: Final = 60
 """The longest time that a request may wait, in seconds: proxies cut longer ones."""
@@ -51,6 +57,7 @@ OwnSegment = Annotated[
     ),
 ]
 Reason = Annotated[StrictStr, WithJsonSchema({"type": "string", "maxLength": MAX_REASON_LENGTH})]
+Note = Annotated[StrictStr, WithJsonSchema({"type": "string", "maxLength": MAX_NOTE_LENGTH})]
 Timeout = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 1, "maximum": MAX_SECONDS})]
 Duration = Annotated[StrictFloat, WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_SECONDS})]
 Wait = Annotated[

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import StrictFloat, StrictInt, WithJsonSchema
+from pydantic import StrictFloat, StrictInt, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from outlast import Rate
-from outlast_dashboard.api.contract.fields import OwnSegment, Reason
+from outlast_dashboard.api.contract.fields import Note, OwnSegment
 from outlast_dashboard.api.contract.models import Body
 from outlast_workflow.options.queues import MOST, SHORTEST_WINDOW_S
 from outlast_workflow.options.validation import MAX_SECONDS, IfExists
@@ -17,6 +18,13 @@ Number = Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "
 
 class RateBody(Body):
     """How many may be admitted in any window of so many seconds."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_object(cls, given: Any) -> Any:
+        if not isinstance(given, dict | RateBody):
+            raise PydanticCustomError("rate", 'must be an object such as {"limit": 20, "per_seconds": 1}')
+        return given
 
     limit: Number
     per_seconds: Annotated[
@@ -58,4 +66,4 @@ class DefineQueueBody(UpdateQueueBody):
 class PauseQueueBody(Body):
     """Why a queue is paused."""
 
-    note: Reason | None = None
+    note: Note | None = None

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field, StrictBool, StrictInt, StrictStr, Wit
 from outlast import CatchUp, Overlap
 from outlast.client.schedules.handle import DEFAULT_BACKFILL, DEFAULT_NEXT, MOST_NEXT
 from outlast.client.schedules.update import ScheduleUpdate
-from outlast_dashboard.api.contract.fields import Duration, OwnName, OwnSegment, Reason
+from outlast_dashboard.api.contract.fields import Duration, Note, OwnName, OwnSegment
 from outlast_dashboard.api.contract.models import Body
 from outlast_dashboard.api.contract.start_bodies import StartOptionsBody
 from outlast_schedules.action import MOST_ID, MOST_REQUEST_ID
@@ -55,7 +55,7 @@ class ScheduleBody(CalendarBody, StartOptionsBody):
     catch_up_window_seconds: Duration | None = None
     pause_on_failure: StrictBool | None = None
     max_runs: Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 1})] | None = None
-    note: Reason | None = None
+    note: Note | None = None
 
     def policies(self) -> dict[str, Any]:
         """Return the other fields that were given, without what is started and where."""
@@ -116,7 +116,7 @@ def _given(body: Body, *names: str) -> dict[str, Any]:
 class NoteBody(Body):
     """A note on a schedule that is paused or resumed."""
 
-    note: Reason | None = None
+    note: Note | None = None
 
 
 class TriggerBody(Body):

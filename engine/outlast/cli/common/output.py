@@ -115,6 +115,15 @@ def attention(runs: Iterable[RunSummary]) -> list[RenderableType]:
     return [Paragraph(Text.assemble((_some(ids), "bold"), f": {why}")) for why, ids in found.items()]
 
 
+def hold_ups(runs: Iterable[RunSummary]) -> list[RenderableType]:
+    """Return what holds up runs in lines of queues: a paragraph for each cause, with its runs, unless it says more."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        if run.held_up_by is not None and not run.attention_reasons:
+            found.setdefault(label(run.held_up_by), []).append(run.workflow_id)
+    return [Paragraph(Text.assemble((_some(ids), "bold"), f" in line: {why}")) for why, ids in found.items()]
+
+
 def _some(ids: list[str]) -> str:
     rest = f" and {len(ids) - MOST_NAMED:,} more" if len(ids) > MOST_NAMED else ""
     return ", ".join(ids[:MOST_NAMED]) + rest
@@ -134,7 +143,15 @@ def label_columns(runs: Sequence[RunSummary]) -> dict[str, Callable[[RunSummary]
         columns["SUMMARY"] = lambda run: Text(label(run.summary))
     if any(run.progress is not None for run in runs):
         columns["PROGRESS"] = lambda run: progress_text(run.progress)
+    if any(run.queue is not None for run in runs):
+        columns["QUEUE"] = _queue_text
     return columns
+
+
+def _queue_text(run: RunSummary) -> Text:
+    if run.queue is None:
+        return Text("")
+    return Text(run.queue if run.partition_key is None else f"{run.queue}, {run.partition_key}")
 
 
 def progress_text(found: RunProgress | None) -> Text:

@@ -196,14 +196,22 @@ def _show_table(found: Sequence[QueueDescription]) -> None:
     for queue in found:
         made.add_row(
             queue.name,
-            Text("paused", style="yellow") if queue.paused else Text("open", style="green"),
+            _state(queue),
             *_load(queue),
             queue.limits_in_words,
         )
     show(made)
     for queue in found:
-        if queue.note:
+        if queue.paused and queue.note:
             show(f"{queue.name} is paused: {label(queue.note)}")
+        elif not queue.paused and queue.held_up_by:
+            show(f"{queue.name} is held up: {label(queue.held_up_by)}")
+
+
+def _state(queue: QueueDescription) -> Text:
+    if queue.paused:
+        return Text("paused", style="yellow")
+    return Text("held up", style="yellow") if queue.held_up_by else Text("open", style="green")
 
 
 def _of_them(activities: int) -> str:
@@ -233,6 +241,7 @@ def _show_description(queue: QueueDescription, now: datetime) -> None:
         "waiting": waiting
         + _of_them(queue.waiting_activities)
         + (f" in {lines_in}, the oldest for {oldest}" if oldest else ""),
+        "held up by": "" if queue.paused else label(queue.held_up_by or ""),
         "running": running + _of_them(queue.running_activities),
         "delayed": delayed,
         "next admission": at(queue.next_admission_at, now),

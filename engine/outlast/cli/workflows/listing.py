@@ -11,7 +11,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.filters import Chosen, with_filters
 from outlast.cli.common.options import AsJson, Url
-from outlast.cli.common.output import attention, document, label_columns, left, show, status, table
+from outlast.cli.common.output import attention, document, hold_ups, label_columns, left, show, status, table
 from outlast.client.client import Client
 from outlast.text.wording import ago
 from outlast.visibility.listing import MOST_PER_PAGE
@@ -97,9 +97,9 @@ def _show_runs(runs: list[RunSummary], now: datetime, *, more: bool) -> None:
             ", ".join(run.attention),
         )
     show(made)
-    needy = attention(runs)
-    if needy:
-        show("", *needy)
+    told = [*attention(runs), *hold_ups(runs)]
+    if told:
+        show("", *told)
     if more:
         show(f"… and more: {len(runs)} shown; --limit 0 lists all, filters narrow the list")
 
@@ -123,8 +123,8 @@ def _show_workers(found: Sequence[WorkerSummary], now: datetime) -> None:
         show("no workers are registered: `outlast worker MODULE` starts one")
         return
     made = table(
-        "WORKER", "HOST", "PID", "LEASE", "STARTED", "TASK QUEUES", "RUNS", "ACTIVITIES", "SERVES", "BUILD",
-        drop=("BUILD", "STARTED", "SERVES", "PID", "HOST", "ACTIVITIES", "RUNS", "TASK QUEUES"),
+        "WORKER", "HOST", "PID", "LEASE", "STARTED", "TASK QUEUES", "QUEUES", "RUNS", "ACTIVITIES", "SERVES", "BUILD",
+        drop=("BUILD", "STARTED", "SERVES", "PID", "HOST", "ACTIVITIES", "RUNS", "QUEUES", "TASK QUEUES"),
     )  # fmt: skip
     for worker in found:
         made.add_row(
@@ -134,6 +134,7 @@ def _show_workers(found: Sequence[WorkerSummary], now: datetime) -> None:
             left(worker.lease_expires_at, now),
             ago(worker.started_at, now),
             ", ".join(worker.task_queues),
+            "all" if worker.queues is None else ", ".join(worker.queues) or "none",
             str(worker.runs_held),
             str(worker.activities_held)
             + ("" if worker.activity_slots is None else f" of {worker.activity_slots}"),

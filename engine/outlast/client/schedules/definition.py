@@ -17,7 +17,7 @@ from outlast_workflow.options.validation import (
     Seconds,
     duration_seconds,
     integer,
-    validate_reason,
+    validate_note,
     validate_task_queue,
     validate_workflow_type,
 )
@@ -124,7 +124,7 @@ class Schedule:
         self.pause_on_failure = checked_flag("pause_on_failure", options.get("pause_on_failure", False))
         self.max_runs = checked_max_runs(options.get("max_runs"))
         self.paused = checked_flag("paused", options.get("paused", False))
-        self.note = validate_reason(options.get("note"))
+        self.note = validate_note(options.get("note"))
         self.task_queue = options.get("task_queue", DEFAULT_TASK_QUEUE)
         self.options = start_options(options.get("options"))
         self.workflow_type, self._signature = checked_workflow(workflow)

@@ -33,7 +33,7 @@ from outlast_store.reads.schedules import find_latest_run, find_schedule, unknow
 from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.errors import InvalidOptionError, ScheduleNotFoundError
 from outlast_workflow.options.other_names import explained
-from outlast_workflow.options.validation import integer, validate_name, validate_reason
+from outlast_workflow.options.validation import integer, validate_name, validate_note
 from outlast_workflow.primitives.enums import Overlap
 from outlast_workflow.primitives.lazy_names import names_of_class
 
@@ -90,7 +90,7 @@ class ScheduleHandle:
         Raises:
             ScheduleNotFoundError: There is none.
         """
-        await self._change(pausing(validate_reason(note)))
+        await self._change(pausing(validate_note(note)))
 
     @explained("resume", "handle.resume()")
     async def resume(self, note: str | None = None) -> None:
@@ -102,7 +102,7 @@ class ScheduleHandle:
         Raises:
             ScheduleNotFoundError: There is none.
         """
-        await self._change(resuming(validate_reason(note)))
+        await self._change(resuming(validate_note(note)))
 
     @explained("update", "handle.update(spec=Cron('0 3 * * *')), by names")
     async def update(self, **fields: Unpack[ScheduleUpdate]) -> None:

@@ -29,7 +29,7 @@ from outlast_workflow.options.search_attributes import SearchValue
 from outlast_workflow.options.validation import (
     Seconds,
     duration_seconds,
-    validate_reason,
+    validate_note,
     validate_task_queue,
 )
 from outlast_workflow.primitives.enums import CatchUp, Overlap
@@ -215,7 +215,7 @@ def _values(fields: ScheduleUpdate) -> dict[str, str | int | bool | None]:
     if "pause_on_failure" in fields:
         values["pause_on_failure"] = checked_flag("pause_on_failure", fields["pause_on_failure"])
     if "note" in fields:
-        values["note"] = validate_reason(fields["note"])
+        values["note"] = validate_note(fields["note"])
     if "task_queue" in fields:
         values["task_queue"] = validate_task_queue(fields["task_queue"])
     return values
