@@ -8,6 +8,7 @@ from outlast.client.intercepted_calls import (
     FailActivity,
     HeartbeatActivity,
     QueryWorkflow,
+    ResumeWorkflow,
     SetStartDelay,
     SignalWorkflow,
     StartWorkflow,
@@ -16,6 +17,7 @@ from outlast.client.intercepted_calls import (
 )
 from outlast.client.interceptors import ClientInterceptor, Interceptor
 from outlast_activities.interceptors import ActivityInterceptor, Heartbeat, RunActivity
+from outlast_workflow.primitives.enums import Keep
 from outlast_workflow.run.intercepted_calls import (
     ContinueAsNewCall,
     HandleQuery,
@@ -43,7 +45,9 @@ __all__ = [
     "Heartbeat",
     "HeartbeatActivity",
     "Interceptor",
+    "Keep",
     "QueryWorkflow",
+    "ResumeWorkflow",
     "RunActivity",
     "RunWorkflow",
     "SetStartDelay",

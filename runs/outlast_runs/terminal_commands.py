@@ -10,6 +10,7 @@ from outlast_runs.workflow_task import Applied, WorkflowTask
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.new_runs import add_next_run, first_event, new_seed, next_run, started_event
+from outlast_store.transitions.parents import parent_of
 from outlast_store.transitions.requests import end_start_delay, move_signals, unapplied_signals
 from outlast_store.transitions.run_ends import cancelled_failure, close_run, retry_run, run_failure
 from outlast_workflow.data.failures import message_of
@@ -151,7 +152,7 @@ def _continue(
         following,
         input=command.input,
         seed=new_seed(batch),
-        parent=before.parent if run.parent_run_id is not None else None,
+        parent=parent_of(run, before.parent),
         headers=command.headers,
         last_failure=before.last_failure,
         last_result=before.last_result,

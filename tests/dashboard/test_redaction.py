@@ -47,6 +47,7 @@ READABLE = {
         "waited_us",
         "start_at",
         "schedule_to_start_timeout_seconds",
+        "forked_from",
     ),
     *(
         "through",

@@ -229,23 +229,6 @@ async def test_of_two_resets_at_once_one_is_refused(made: MakeEnvironment) -> No
         assert await env.client.count(workflow_id="w") == 2
 
 
-async def test_a_child_that_has_not_ended_at_the_point_is_in_the_way(made: MakeEnvironment) -> None:
-    async with made() as env:
-        handle = await env.client.start(parent, id="p")
-        await env.sleep(10)
-        with pytest.raises(
-            ResetRefusedError, match=r"its child .* has not ended there: \d+ can be"
-        ) as refusal:
-            await handle.reset("last-workflow-task")
-        assert (await handle.describe()).run.status is RunStatus.RUNNING
-        point = int(str(refusal.value).split()[-3])
-        again = await handle.reset(point)
-        assert await again.result() == "grown"
-        assert await env.client.count(workflow_type="child") == 2
-        ended = await env.client.reset("p", "last-workflow-task")
-        assert await ended.result() == "grown"
-
-
 async def test_the_execution_deadline_is_kept(made: MakeEnvironment) -> None:
     async with made() as env:
         options = StartOptions(execution_timeout=30)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from outlast.blocking.thread import Caller
 from outlast.client.bulk import Bulk, BulkOutcome
-from outlast.histories.reset import ResetOptions
+from outlast.histories.reset import ResetOptions, ResumeOptions
 from outlast_workflow.options.validation import Seconds
 
 
@@ -61,6 +61,10 @@ class BlockingBulk:
             **options: As for :meth:`outlast.WorkflowHandle.reset`.
         """
         return self._caller.each(self._bulk.reset(to, **options))
+
+    def resume(self, **options: Unpack[ResumeOptions]) -> Iterator[BulkOutcome]:
+        """Take up each workflow that ended badly. The options are those of :meth:`outlast.WorkflowHandle.resume`."""
+        return self._caller.each(self._bulk.resume(**options))
 
     def delete(self) -> Iterator[BulkOutcome]:
         """Delete each chain whose last run matches and is closed."""

@@ -27,7 +27,7 @@ from outlast.client.operations import BULK_AT_ONCE
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
 from outlast.histories.importer import Imported, Progress
-from outlast.histories.reset import ResetOptions
+from outlast.histories.reset import ResetOptions, ResumeOptions
 from outlast.histories.source import Source
 from outlast.visibility.filters import Filters
 from outlast.visibility.views import WorkerSummary, WorkflowDescription
@@ -330,6 +330,12 @@ class Client:
     ) -> BlockingHandle[Any]:
         """Start a new run from a point of a workflow's history."""
         return self.handle(workflow_id, run_id=run_id).reset(to, **options)
+
+    def resume(
+        self, workflow_id: str, *, run_id: str | None = None, **options: Unpack[ResumeOptions]
+    ) -> BlockingHandle[Any]:
+        """Take up a workflow that was cancelled or terminated, that timed out or failed."""
+        return self.handle(workflow_id, run_id=run_id).resume(**options)
 
     def bulk(
         self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]

@@ -11,7 +11,7 @@ from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.query_routing import DEFAULT_TIMEOUT_S
 from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
 from outlast.histories.history_pages import HistoryEvent
-from outlast.histories.reset import ResetOptions
+from outlast.histories.reset import ResetOptions, ResumeOptions
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunPage, RunSummary, WorkflowDescription
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
@@ -197,6 +197,10 @@ class BlockingHandle(Generic[T]):
     ) -> BlockingHandle[T]:
         """Start a new run from a point of the history."""
         return BlockingHandle(self._caller.call(lambda: self._handle.reset(to, **options)), self._caller)
+
+    def resume(self, **options: Unpack[ResumeOptions]) -> BlockingHandle[T]:
+        """Take up a workflow that was cancelled or terminated, that timed out or failed."""
+        return BlockingHandle(self._caller.call(lambda: self._handle.resume(**options)), self._caller)
 
     def set_start_delay(
         self, delay: Seconds | None = None, *, until: datetime | None = None, **unknown: Never

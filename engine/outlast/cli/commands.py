@@ -99,8 +99,13 @@ COMMANDS: Final[dict[str, Listed]] = {
     "reset": Listed(
         "Start a new run of a workflow from a point of its history.", "outlast.cli.workflows.reset", "reset"
     ),
+    "resume": Listed(
+        "Take up a workflow that was cancelled or terminated, that timed out or failed.",
+        "outlast.cli.workflows.reset",
+        "resume",
+    ),
     "bulk": Listed(
-        "Cancel, terminate, signal, reset or delete all workflows that match, or move their start.",
+        "Cancel, terminate, signal, reset, resume or delete all workflows that match, or move their start.",
         "outlast.cli.workflows.bulk",
         "bulk",
     ),
@@ -155,8 +160,7 @@ OTHER_NAMES: Final[dict[str, str]] = {
     "ls": "outlast list",
     "ps": "outlast list, or outlast workers",
     "purge": "outlast retention",
-    "resume": "outlast reset",
-    "retry": "outlast reset",
+    "retry": "outlast reset --to last-successful, or outlast resume",
     "revoke": "outlast cancel",
     "run": "outlast worker for the code, outlast start for a workflow",
     "serve": "outlast ui",

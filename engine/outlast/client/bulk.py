@@ -16,6 +16,7 @@ from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunSummary
 from outlast_workflow.errors import OutlastError, StoreError
 from outlast_workflow.options.validation import Seconds, integer, validate_reason
+from outlast_workflow.primitives.enums import KEEP, Keep
 
 RUNS_PER_PAGE: Final = 100
 
@@ -115,6 +116,21 @@ class Bulk:
         return self._each(
             lambda run: self._of(run).reset(
                 to, reason=reason, execution_timeout=execution_timeout, signals=signals
+            )
+        )
+
+    def resume(
+        self,
+        *,
+        reason: str | None = None,
+        execution_timeout: Seconds | None = None,
+        queue: str | Keep | None = KEEP,
+        signals: bool = True,
+    ) -> AsyncIterator[BulkOutcome]:
+        """Take up each workflow that ended badly; see :meth:`WorkflowHandle.resume`. Others become outcomes."""
+        return self._each(
+            lambda run: self._of(run).resume(
+                reason=reason, execution_timeout=execution_timeout, queue=queue, signals=signals
             )
         )
 

@@ -11,6 +11,7 @@ from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.validation import Seconds
+from outlast_workflow.primitives.enums import Keep
 
 
 @dataclass(slots=True)
@@ -100,6 +101,18 @@ class SetStartDelay:
     run_id: str | None
     delay: Seconds | None
     until: datetime | None
+
+
+@dataclass(slots=True)
+class ResumeWorkflow:
+    """A workflow that has ended badly is taken up. ``queue`` is ``KEEP`` where it stays in the queue that it was in."""
+
+    workflow_id: str
+    run_id: str | None
+    reason: str | None
+    execution_timeout: Seconds | None
+    queue: str | Keep | None
+    signals: bool
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from outlast.client.intercepted_calls import (
     FailActivity,
     HeartbeatActivity,
     QueryWorkflow,
+    ResumeWorkflow,
     SetStartDelay,
     SignalWorkflow,
     StartWorkflow,
@@ -79,6 +80,12 @@ class ClientInterceptor:
     ) -> None:
         """Around a move of a workflow's start."""
         await next(call)
+
+    async def resume_workflow(
+        self, call: ResumeWorkflow, next: Callable[[ResumeWorkflow], Coroutine[Any, Any, str]]
+    ) -> str:
+        """Around the resumption of a workflow; the result is the id of the new run."""
+        return await next(call)
 
     async def describe_workflow(
         self,

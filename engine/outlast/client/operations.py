@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from outlast.client.bulk import Bulk
     from outlast.client.schedules.schedules import Schedules
     from outlast.client.workflows.handle import WorkflowHandle
+    from outlast.histories.reset import ResumeOptions
     from outlast.visibility.filters import Filters
     from outlast_workflow.options.validation import Seconds
 
@@ -49,6 +50,18 @@ class Operations(Reader):
         """
         handle = self.handle(workflow_id, run_id=run_id)
         return await handle.reset(to, reason=reason, execution_timeout=execution_timeout, signals=signals)
+
+    async def resume(
+        self, workflow_id: str, *, run_id: str | None = None, **options: Unpack[ResumeOptions]
+    ) -> WorkflowHandle[Any]:
+        """Take up a workflow that ended badly: :meth:`handle` and :meth:`WorkflowHandle.resume` in one.
+
+        Args:
+            workflow_id: The workflow.
+            run_id: The run to resume, which must be the current one.
+            **options: As for :meth:`WorkflowHandle.resume`, as are the errors.
+        """
+        return await self.handle(workflow_id, run_id=run_id).resume(**options)
 
     @property
     def schedules(self) -> Schedules:

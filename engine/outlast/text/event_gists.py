@@ -329,6 +329,7 @@ _GISTS: Final[dict[str, Callable[[_Reading], Gist]]] = {
     "ChildWorkflowCancelled": _command("cancelled"),
     "ChildWorkflowTerminated": _command("terminated"),
     "ParentClosePolicyApplied": lambda event: Gist(event.word("policy")),
+    "ParentReset": lambda event: Gist(f"run {event.text('parent_run_id')} awaits its end now"),
     "SignalReceived": lambda event: Gist(event.text("name"), event.arguments),
     "UpdateAccepted": _update_accepted,
     "UpdateCompleted": _update_completed,

@@ -107,10 +107,15 @@ class OpenItems:
 
     def has_children(self, rows: LockedRows, run_id: str) -> bool:
         """Return whether a child that the run started is still open."""
-        mine = [entry.row for entry in rows.run_rows.values() if entry.row.parent_run_id == run_id]
-        if any(row.is_open for row in mine):
-            return True
-        known = {row.run_id for row in mine}
+        known: set[str] = set()
+        for entry in rows.run_rows.values():
+            if entry.row.parent_run_id == run_id:
+                if entry.row.is_open:
+                    return True
+                known.add(entry.row.run_id)
+            elif entry.before is not None and entry.before["parent_run_id"] == run_id:
+                # It has been given to a later run of its parent's chain.
+                known.add(entry.row.run_id)
         prefetched = self._prefetched.get(run_id)
         if prefetched is not None:
             return any(child not in known for child in prefetched.children)

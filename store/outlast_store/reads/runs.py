@@ -41,6 +41,23 @@ def find_runs(connection: Connection, run_ids: Sequence[str]) -> list[RunRow]:
     return [RunRow(*row) for row in fetch(connection, select(tables.workflow_runs, where), tuple(run_ids))]
 
 
+def find_chain_end(connection: Connection, workflow_id: str, first_run_id: str) -> RunRow | None:
+    """Return the last run of a chain; ``None`` if the chain was deleted.
+
+    Args:
+        connection: Where to read.
+        workflow_id: The chain's workflow id, which may have gone to another chain since.
+        first_run_id: The first run of the chain.
+    """
+    instance = find_instance(connection, workflow_id)
+    current = find_run(connection, instance.current_run_id) if instance is not None else None
+    if current is not None and current.first_run_id == first_run_id:
+        return current
+    where = "workflow_id = ? AND first_run_id = ? AND next_run_id IS NULL"
+    rows = fetch(connection, select(tables.workflow_runs, where), (workflow_id, first_run_id))
+    return RunRow(*rows[0]) if rows else None
+
+
 def find_ended_runs(connection: Connection, run_ids: Sequence[str]) -> list[str]:
     """Return those of the runs that are closed or deleted."""
     text = f"SELECT run_id FROM workflow_runs WHERE run_id IN ({marks(run_ids)}) AND closed_at IS NULL"

@@ -10,11 +10,13 @@ the end of the chain (or of a run that has open children itself) sets the time. 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import FailureRow, RunRow
 from outlast_workflow.data.failures import message_of
+from outlast_workflow.errors.refusals import ResetRefusedError
 from outlast_workflow.history.events import (
     ChildWorkflowCancelled,
     ChildWorkflowCompleted,
@@ -22,11 +24,13 @@ from outlast_workflow.history.events import (
     ChildWorkflowTerminated,
     ChildWorkflowTimedOut,
     Event,
+    ParentReset,
     WorkflowCancelled,
     WorkflowCompleted,
     WorkflowFailed,
     WorkflowTerminated,
     WorkflowTimedOut,
+    stored_event,
 )
 from outlast_workflow.primitives.enums import FailureCategory, PropagationKind, TimeoutKind
 from outlast_workflow.primitives.times import from_iso
@@ -73,13 +77,88 @@ def tell_parent(batch: Batch, run: RunRow, event: Event) -> None:
     parent = batch.run(run.parent_run_id)
     if parent is None or not parent.is_open:
         return
-    notice = _notice(run.parent_command_id, event)
+    append_end(batch, parent, run.parent_command_id, run, event)
+
+
+def append_end(batch: Batch, parent: RunRow, command_id: int, child: RunRow, event: Event) -> None:
+    """Append the end of a child's chain to a parent's history and wake the parent.
+
+    Args:
+        batch: The batch.
+        parent: The parent's run, open.
+        command_id: The command that started the child.
+        child: The last run of the child's chain.
+        event: Its terminal event.
+    """
+    notice = _notice(command_id, event)
     if notice is None:
         return
     seq = batch.append(parent, notice)
     if not isinstance(notice, ChildWorkflowCompleted | ChildWorkflowCancelled):
-        batch.add_failure(_failure(batch, parent, run, notice, seq))
+        batch.add_failure(_failure(batch, parent, child, notice, seq))
     parent.wake(batch.now)
+
+
+def last_event(batch: Batch, run: RunRow) -> Event:
+    """Return the last event of a run, from this batch or from the database.
+
+    Raises:
+        DamagedHistoryError: It cannot be read.
+    """
+    appended = batch.appended(run.run_id)
+    if appended:
+        return appended[-1][1]
+    text = "SELECT type, payload FROM history_events WHERE run_id = ? AND seq = ?"
+    kind, payload = batch.scan(text, (run.run_id, run.last_seq))[0]
+    return stored_event(run.run_id, run.last_seq, kind, payload)
+
+
+def parent_of(run: RunRow, told: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what the first event of a chain's next run says of its parent, which may have been reset meanwhile.
+
+    Args:
+        run: The run before it.
+        told: What that run's first event says.
+    """
+    if told is None or run.parent_run_id is None or told["run_id"] == run.parent_run_id:
+        return told
+    return {**told, "run_id": run.parent_run_id}
+
+
+def adopt_children(batch: Batch, row: RunRow, children: Mapping[int, str], *, fork: bool = False) -> None:
+    """Give a run whose history is a copy its claim on the children that had not ended at its point.
+
+    One that has ended since is told to it now, in the order of their ends. One that is open becomes a child of the run,
+    whatever a close policy or an earlier end has taken from it: its history says so, and its owner sees it.
+
+    Args:
+        batch: The batch.
+        row: The new run.
+        children: The last run of each child's chain as it was known, by the command that started the child.
+        fork: Whether the run begins another chain, which takes no open child.
+
+    Raises:
+        ResetRefusedError: A child was deleted meanwhile; or a fork's is open again.
+    """
+    ended: list[tuple[int, str, int, RunRow]] = []
+    batch.more_runs(sorted(children.values()))
+    batch.require_locks()
+    for command_id, run_id in children.items():
+        child = batch.run(run_id)
+        while child is not None and child.next_run_id is not None:
+            batch.more_runs((child.next_run_id,))
+            batch.require_locks()
+            child = batch.run(child.next_run_id)
+        if child is None or (fork and child.is_open):
+            raise ResetRefusedError(f"the child of command {command_id} has changed meanwhile: try again")
+        if child.closed_at is not None:
+            ended.append((child.closed_at, child.run_id, command_id, child))
+            continue
+        batch.append(child, ParentReset(row.run_id))
+        child.parent_run_id = row.run_id
+        child.parent_command_id = command_id
+    for _, _, command_id, child in sorted(ended, key=lambda one: one[:3]):
+        append_end(batch, row, command_id, child, last_event(batch, child))
 
 
 def _notice(command_id: int, event: Event) -> Event | None:

@@ -20,7 +20,7 @@ from outlast_store.schema.rows import FailureRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.activity_ends import cancel_activity
 from outlast_store.transitions.new_runs import add_next_run, first_event, new_seed, next_run, started_event
-from outlast_store.transitions.parents import note_children, tell_parent
+from outlast_store.transitions.parents import note_children, parent_of, tell_parent
 from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_store.transitions.run_deadlines import PassedDeadline, deadline_passed
 from outlast_workflow.history.events import (
@@ -266,7 +266,7 @@ def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None 
         last_failure=failure,
         last_result=started.last_result,
         headers=started.headers,
-        parent=started.parent,
+        parent=parent_of(run, started.parent),
         schedule=started.schedule,
     )
     row = add_next_run(batch, run, following, event)

@@ -119,7 +119,7 @@ def claims_take_runs_with_slots(stack: ExitStack) -> None:
 @bug
 def resets_take_slots(stack: ExitStack) -> None:
     """A reset of a closed run does not join the line: it takes a slot."""
-    right = resets.ResetRun._queue
+    right = resets.ResetRun._enter
 
     def wrong(self: Any, run: Any, row: Any, now: int) -> None:
         if run.closed_at is None:
@@ -127,7 +127,7 @@ def resets_take_slots(stack: ExitStack) -> None:
         else:
             row.slot_queue = row.queue
 
-    patch(stack, resets.ResetRun, "_queue", wrong)
+    patch(stack, resets.ResetRun, "_enter", wrong)
 
 
 @bug

@@ -15,7 +15,8 @@
     ├── DamagedScheduleError                   a stored value of a schedule cannot be read
     ├── UnknownWorkflowTypeError               no such workflow is registered on this worker
     ├── RefusedError                           a change found the run or activity in another state than it expected
-    ├── ResetRefusedError                      the workflow cannot be reset, or not to that point
+    ├── ResetRefusedError                      the workflow cannot be reset, resumed or forked, or not at that point
+    │   └── WorkflowNotResumableError          … because it is open, or has completed
     ├── DeleteRefusedError                     the workflow cannot be deleted now
     ├── DeferRefusedError                      the activity cannot be deferred: nothing bounds it, or it is local
     ├── ActivityNotFoundError                  the run has no activity of this id
@@ -96,6 +97,7 @@ from outlast_workflow.errors.refusals import (
     DeleteRefusedError,
     RefusedError,
     ResetRefusedError,
+    WorkflowNotResumableError,
 )
 from outlast_workflow.errors.request import (
     NoWorkerError,
@@ -217,6 +219,7 @@ __all__ = [
     "WorkflowContinuedAsNewError",
     "WorkflowFailedError",
     "WorkflowNotFoundError",
+    "WorkflowNotResumableError",
     "WorkflowResultError",
     "WorkflowTaskBlockedError",
     "WorkflowTaskError",

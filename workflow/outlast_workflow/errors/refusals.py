@@ -27,6 +27,28 @@ class ResetRefusedError(OutlastError):
     """The workflow cannot be reset, or not to that point. The message says why, and what is possible instead."""
 
 
+class WorkflowNotResumableError(ResetRefusedError):
+    """There is nothing to resume: the workflow is open, or has completed. The message says what to do instead.
+
+    Attributes:
+        workflow_id: The workflow.
+        run_id: Its current run.
+        status: That run's status.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "status")
+
+    def __init__(self, workflow_id: str, *, run_id: str, status: str) -> None:
+        if status == "completed":
+            why = "it has completed: reset it to a point, to do again what came after that"
+        else:
+            why = f"it is {status}: only what has ended can be resumed; to take it back to a point, reset it"
+        super().__init__(f"workflow {workflow_id!r} cannot be resumed, because {why}")
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.status = status
+
+
 class DeferRefusedError(OutlastError):
     """The activity cannot be deferred: nothing bounds it, or it is local. The attempt fails and is not retried."""
 

@@ -107,3 +107,10 @@ class ParentClosePolicyApplied(Event):
 
     policy: str
     parent_run_id: str
+
+
+@record
+class ParentReset(Event):
+    """The run's parent was reset to a point at which this run was open: its end goes to the parent's new run."""
+
+    parent_run_id: str

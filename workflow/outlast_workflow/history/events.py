@@ -41,6 +41,7 @@ from outlast_workflow.history.child_events import (
     ChildWorkflowTerminated,
     ChildWorkflowTimedOut,
     ParentClosePolicyApplied,
+    ParentReset,
 )
 from outlast_workflow.history.event import REGISTRY, Event, Failure, record
 from outlast_workflow.history.marker_events import (
@@ -98,6 +99,7 @@ __all__ = [
     "Failure",
     "MemoUpserted",
     "ParentClosePolicyApplied",
+    "ParentReset",
     "SearchAttributesUpserted",
     "SideEffectRecorded",
     "SignalReceived",

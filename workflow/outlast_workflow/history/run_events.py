@@ -14,6 +14,8 @@ class WorkflowStarted(Event):
 
     ``reset`` is set for a run that continues another run's history: the other's ``run_id``, the ``seq`` up to which the
     events are the other's, and ``seeds``, pairs of a seq and the seed that holds after it, one for each reset so far.
+    ``forked_from`` is set for a fork: the ``workflow_id`` and ``run_id`` of the original, the ``seq`` up to which the
+    events are the original's, and ``seeds`` likewise. A reset of a fork has both, and the seeds are in ``reset``.
     A run that is started into a queue has no run deadline before :class:`WorkflowDequeued`.
     ``last_failure`` is the latest failure of a run before this one, ``last_result`` the latest result. Retries and
     continue-as-new pass them on, and so does a schedule to the workflow that it starts next. ``schedule`` is set where
@@ -49,6 +51,7 @@ class WorkflowStarted(Event):
     queue: str | None = None
     partition_key: str | None = None
     schedule_to_start_timeout_seconds: float | int | None = None
+    forked_from: dict[str, Any] | None = None
 
 
 @record

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum
+from typing import Final
+
+
+class Keep(Enum):
+    """What an option has that leaves things as they are, where ``None`` means none: ``KEEP``."""
+
+    KEEP = "keep"
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP: Final = Keep.KEEP
+"""The value of an option that leaves things as they are, where ``None`` means none."""
 
 
 class RunStatus(StrEnum):
@@ -27,6 +41,10 @@ class RunStatus(StrEnum):
 OPEN_RUN_STATUSES = frozenset({RunStatus.QUEUED, RunStatus.PENDING, RunStatus.RUNNING})
 NOT_BEGUN_STATUSES = frozenset({RunStatus.QUEUED, RunStatus.PENDING})
 """Runs whose code has not begun have one of these, so their start may be moved."""
+RESUMABLE_STATUSES = frozenset(
+    {RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.CANCELLED, RunStatus.TERMINATED}
+)
+"""Workflows that ended with one of these can be resumed."""
 
 
 class ActivityStatus(StrEnum):

@@ -167,13 +167,23 @@ class StartDelayBody(Body):
     until: AwareDatetime | None = None
 
 
+Point = Literal["first-workflow-task", "last-workflow-task", "last-successful", "before-cancel"]
+"""A point of a history by its name."""
+
+
 class ResetBody(ReasonBody):
     """The point of the history from which the new run starts: the last event to keep, or a name for it."""
 
-    to: StrictInt | Literal["first-workflow-task", "last-workflow-task", "last-successful"] = (
-        "last-workflow-task"
-    )
+    to: StrictInt | Point = "last-workflow-task"
     execution_timeout_seconds: Timeout | None = None
+    signals: bool = True
+
+
+class ResumeBody(ReasonBody):
+    """How a workflow goes on. Without ``queue`` it joins the line of its own queue; ``null`` takes it out of that."""
+
+    execution_timeout_seconds: Timeout | None = None
+    queue: Name | None = None
     signals: bool = True
 
 

@@ -45,6 +45,7 @@ _SHOWN: Final[dict[str, str]] = {
     "ExternalSignalRequested": "command_id workflow_id name run_id",
     "MemoUpserted": "",
     "ParentClosePolicyApplied": "policy parent_run_id",
+    "ParentReset": "parent_run_id",
     "SearchAttributesUpserted": "attributes",
     "SideEffectRecorded": "command_id",
     "SignalReceived": "name request_id",
@@ -68,7 +69,7 @@ _SHOWN: Final[dict[str, str]] = {
         "workflow_id workflow_type task_queue first_run_id run_number attempt seed priority "
         "execution_timeout_seconds run_timeout_seconds execution_deadline_at run_deadline_at previous_run_id "
         "start_delay_seconds retry_policy search_attributes last_failure parent reset summary schedule queue "
-        "partition_key schedule_to_start_timeout_seconds"
+        "partition_key schedule_to_start_timeout_seconds forked_from"
     ),
     "WorkflowTaskCompleted": (
         "through own at commands history_events history_bytes python build_id flags buffered suggested "
@@ -94,7 +95,7 @@ _RETRY_POLICY: Final = _names(
     "initial_interval backoff_coefficient max_interval max_attempts jitter non_retryable_error_types"
 )
 _PARENT: Final = _names("workflow_id run_id command_id parent_close_policy first_run_id")
-_RESET: Final = _names("run_id seq seeds")
+_RESET: Final = _names("workflow_id run_id seq seeds")
 _FAILURE: Final = _names(
     "category type class message stack cause exception_types exception_class non_retryable next_retry_delay "
     "activity_id activity_type attempt retry_state timeout_kind deadline_at timeout_seconds workflow_id "
@@ -168,6 +169,7 @@ _SHAPES: Final[dict[str, Callable[[Any], Any]]] = {
     "retry_policy": _document(_RETRY_POLICY),
     "parent": _document(_PARENT),
     "reset": _document(_RESET),
+    "forked_from": _document(_RESET),
     "attributes": _by_name,
     "search_attributes": _by_name,
     "buffered": _by_name,

@@ -1,4 +1,4 @@
-"""Requests to a workflow: signals, queries, updates, cancellation, termination, reset and deletion."""
+"""Requests to a workflow: signals, queries, updates, cancellation, termination, reset, resumption and deletion."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from outlast_dashboard.api.contract.models import (
     QueryBody,
     ReasonBody,
     ResetBody,
+    ResumeBody,
     StartDelayBody,
     Started,
     UpdateBody,
@@ -25,6 +26,7 @@ from outlast_dashboard.api.contract.redaction import HIDDEN
 from outlast_dashboard.authorization import Reader, TheWeb, Writer, check
 from outlast_dashboard.security.principals import Scope
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.primitives.enums import KEEP
 
 router = APIRouter(tags=["requests"], responses=problems(404, 409))
 
@@ -149,6 +151,21 @@ async def reset(
         body.to,
         reason=body.reason,
         execution_timeout=body.execution_timeout_seconds,
+        signals=body.signals,
+    )
+    assert handle.run_id is not None
+    return Started(workflow_id=workflow_id, run_id=handle.run_id)
+
+
+@router.post("/workflows/{workflow_id}/resume", status_code=201)
+async def resume(
+    workflow_id: WorkflowId, body: ResumeBody, web: TheWeb, _: Writer, run_id: RunId = None
+) -> Started:
+    """Take up a workflow that was cancelled or terminated, that timed out or failed."""
+    handle = await web.client.handle(workflow_id, run_id=run_id).resume(
+        reason=body.reason,
+        execution_timeout=body.execution_timeout_seconds,
+        queue=body.queue if "queue" in body.model_fields_set else KEEP,
         signals=body.signals,
     )
     assert handle.run_id is not None

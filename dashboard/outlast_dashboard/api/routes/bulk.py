@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
 from pydantic import Field, StrictInt, StrictStr, WithJsonSchema
@@ -12,8 +12,9 @@ from pydantic import Field, StrictInt, StrictStr, WithJsonSchema
 from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.visibility.filters import Filters, leaves_out
 from outlast.visibility.views import View
+from outlast_dashboard.api.contract.fields import Timeout
 from outlast_dashboard.api.contract.filters import RunFilters
-from outlast_dashboard.api.contract.models import ReasonBody, StartDelayBody
+from outlast_dashboard.api.contract.models import Point, ReasonBody, StartDelayBody
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.authorization import TheWeb, Writer
 from outlast_dashboard.problems import Problem, problem_of
@@ -32,6 +33,7 @@ class Action(StrEnum):
     CANCEL = "cancel"
     TERMINATE = "terminate"
     RESET = "reset"
+    RESUME = "resume"
     DELETE = "delete"
     SIGNAL = "signal"
     SET_START_DELAY = "set-start-delay"
@@ -40,12 +42,14 @@ class Action(StrEnum):
 class BulkBody(ReasonBody, StartDelayBody):
     """The details of an action.
 
-    ``signal`` needs a ``name``; ``to`` is for ``reset``; ``set-start-delay`` needs ``delay_seconds`` or ``until``.
+    ``signal`` needs a ``name``; ``to`` is for ``reset``, ``execution_timeout_seconds`` also for ``resume``;
+    ``set-start-delay`` needs ``delay_seconds`` or ``until``.
     """
 
     name: StrictStr | None = None
     args: list[Any] = Field(default_factory=list)
-    to: Literal["first-workflow-task", "last-workflow-task", "last-successful"] = "last-workflow-task"
+    to: Point = "last-workflow-task"
+    execution_timeout_seconds: Timeout | None = None
     cursor: str | None = None
     limit: Annotated[
         StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_PER_REQUEST})
@@ -70,7 +74,7 @@ class BulkReport(View):
 
 @router.post("/bulk/{action}", responses=problems(404))
 async def bulk(action: Action, body: BulkBody, filters: RunFilters, web: TheWeb, _: Writer) -> BulkReport:
-    """Cancel, terminate, reset, delete or signal all runs that match, or move their start; a filter is needed."""
+    """Cancel, terminate, reset, resume, delete, signal all runs that match, or move their start; a filter is needed."""
     return await carry_out(web, action, body, filters)
 
 
@@ -112,7 +116,9 @@ def _walk(found: Bulk, action: Action, body: BulkBody) -> AsyncIterator[BulkOutc
     if action is Action.TERMINATE:
         return found.terminate(body.reason)
     if action is Action.RESET:
-        return found.reset(body.to, reason=body.reason)
+        return found.reset(body.to, reason=body.reason, execution_timeout=body.execution_timeout_seconds)
+    if action is Action.RESUME:
+        return found.resume(reason=body.reason, execution_timeout=body.execution_timeout_seconds)
     if action is Action.DELETE:
         return found.delete()
     if action is Action.SET_START_DELAY:

@@ -1,5 +1,5 @@
 """What can be done to a run from its page: signals, queries and updates, cancellation, termination, reset,
-deletion, another start.
+resumption, deletion, another start.
 
 A form works by itself: it leads to a page with the answer, or back to the run. Where scripts run, the answer is
 put into the form's own place, and the page stays as it is.
@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from outlast.errors import OutlastError
-from outlast.text.parsing import moment
+from outlast.text.parsing import duration, moment
 from outlast_dashboard.api.contract.fields import WorkflowId
 from outlast_dashboard.api.contract.redaction import HIDDEN
 from outlast_dashboard.authorization import Reader, TheWeb, Writer, check
@@ -156,6 +156,24 @@ async def reset(
 ) -> Response:
     """Start a new run from a point of the history."""
     await web.client.handle(workflow_id, run_id=run_id or None).reset(_point(to), reason=reason or None)
+    return _back(request, workflow_id)
+
+
+@router.post("/workflows/{workflow_id}/resume")
+async def resume(
+    request: Request,
+    web: TheWeb,
+    _: Writer,
+    workflow_id: WorkflowId,
+    reason: Reason = "",
+    execution_timeout: Annotated[str, Form()] = "",
+    run_id: RunIdField = "",
+) -> Response:
+    """Take up a workflow that ended badly."""
+    timeout = duration("execution timeout", execution_timeout.strip() or None)
+    await web.client.handle(workflow_id, run_id=run_id or None).resume(
+        reason=reason or None, execution_timeout=timeout
+    )
     return _back(request, workflow_id)
 
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Form, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from outlast.text.parsing import moment
+from outlast.text.parsing import duration, moment
 from outlast.visibility.filters import Filters
 from outlast.visibility.views import RunSummary
 from outlast_dashboard.api.routes.bulk import Action, BulkBody, BulkReport, carry_out
@@ -25,7 +25,12 @@ from outlast_dashboard.problems import Problem, ProblemError
 from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.primitives.enums import NOT_BEGUN_STATUSES, OPEN_RUN_STATUSES
+from outlast_workflow.primitives.enums import (
+    NOT_BEGUN_STATUSES,
+    OPEN_RUN_STATUSES,
+    RESUMABLE_STATUSES,
+    RunStatus,
+)
 
 router = APIRouter()
 
@@ -70,7 +75,14 @@ async def _ask(
         "named": named,
         "report": None,
         "wrong": "",
-        "typed": {"reason": "", "name": "", "args": "", "to": "last-workflow-task", "start": ""},
+        "typed": {
+            "reason": "",
+            "name": "",
+            "args": "",
+            "to": "last-workflow-task",
+            "start": "",
+            "timeout": "",
+        },
         "grown": False,
         **values,
     }
@@ -99,11 +111,12 @@ async def act(
     args: Text = "",
     to: Text = "last-workflow-task",
     start: Text = "",
+    timeout: Text = "",
     cursor: Text = "",
 ) -> Response:
     """Carry out the action on the next thousand of the number that was confirmed."""
     _check(request, chosen)
-    typed = {"reason": reason, "name": name, "args": args, "to": to, "start": start}
+    typed = {"reason": reason, "name": name, "args": args, "to": to, "start": start, "timeout": timeout}
     reached = narrowed(chosen.filters(web.now()), action)
     count = 0 if reached is None else await web.client.count(**reached)
     if reached is None or (not cursor and count > number):
@@ -120,6 +133,7 @@ async def act(
                 "args": arguments(args),
                 "to": to,
                 "until": until,
+                "execution_timeout_seconds": duration("execution timeout", timeout.strip() or None),
                 "cursor": cursor or None,
             }
         )
@@ -159,7 +173,9 @@ def narrowed(filters: Filters, action: Action) -> Filters | None:
     if action is Action.RESET:
         return reached
     if action is Action.SET_START_DELAY:
-        return _not_begun(reached)
+        return _only(reached, NOT_BEGUN_STATUSES)
+    if action is Action.RESUME:
+        return _only(reached, RESUMABLE_STATUSES)
     wanted = action is not Action.DELETE
     status = filters.get("status")
     if status is not None and (status in OPEN_RUN_STATUSES) is not wanted:
@@ -170,12 +186,12 @@ def narrowed(filters: Filters, action: Action) -> Filters | None:
     return reached
 
 
-def _not_begun(filters: Filters) -> Filters | None:
-    """Return the filters with the statuses of runs that have not begun, or ``None`` where they ask for others."""
+def _only(filters: Filters, statuses: frozenset[RunStatus]) -> Filters | None:
+    """Return the filters with the statuses that an action suits, or ``None`` where they ask for others."""
     status = filters.get("status")
     if status is None:
-        filters["status"] = sorted(NOT_BEGUN_STATUSES)
-    return filters if status is None or status in NOT_BEGUN_STATUSES else None
+        filters["status"] = sorted(statuses)
+    return filters if status is None or status in statuses else None
 
 
 def _check(request: Request, chosen: ChosenRuns) -> None:

@@ -1,1 +1,1 @@
-"""Commands about workflows: start, list, describe, history, messages, endings, reset and bulk."""
+"""Commands about workflows: start, list, describe, history, messages, endings, reset, resume and bulk."""

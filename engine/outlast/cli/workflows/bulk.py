@@ -18,7 +18,7 @@ from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.client.client import Client
 from outlast.text.parsing import duration, json_value, moment
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.primitives.enums import NOT_BEGUN_STATUSES
+from outlast_workflow.primitives.enums import NOT_BEGUN_STATUSES, RESUMABLE_STATUSES
 from outlast_workflow.primitives.times import to_datetime
 
 MOST_ERRORS_SHOWN = 10
@@ -31,6 +31,7 @@ class Action(StrEnum):
     TERMINATE = "terminate"
     SIGNAL = "signal"
     RESET = "reset"
+    RESUME = "resume"
     DELETE = "delete"
     SET_START_DELAY = "set-start-delay"
 
@@ -46,6 +47,15 @@ def bulk(
     to: Annotated[
         str, typer.Option("--to", metavar="POINT", help="The point of a reset.")
     ] = "last-workflow-task",
+    execution_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--execution-timeout",
+            metavar="TIME",
+            help="A new execution timeout of what is reset or resumed, from now.",
+            show_default=False,
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", help="The name of a signal.", show_default=False)
     ] = None,
@@ -91,7 +101,7 @@ def bulk(
     codec: Codec = None,
     json: AsJson = False,
 ) -> None:
-    """Cancel, terminate, signal, reset or delete all workflows that match, or move their start."""
+    """Cancel, terminate, signal, reset, resume or delete all workflows that match, or move their start."""
     if action not in list(Action):
         raise InvalidOptionError(
             f"action must be one of {', '.join(Action)}, not {action!r:.40}", field="action"
@@ -107,6 +117,7 @@ def bulk(
             "set-start-delay needs --delay or --until, and only one of the two", field="delay"
         )
     wait = duration("delay", delay)
+    timeout = duration("execution timeout", execution_timeout)
     arguments = [json_value(f"input {place}", text) for place, text in enumerate(input or (), 1)]
 
     async def work(client: Client) -> None:
@@ -117,6 +128,8 @@ def bulk(
                 filters["open"] = False
             elif action == Action.SET_START_DELAY:
                 filters["status"] = sorted(NOT_BEGUN_STATUSES)
+            elif action == Action.RESUME:
+                filters["status"] = sorted(RESUMABLE_STATUSES)
             elif action != Action.RESET:
                 filters["open"] = True
         total = await client.count(**filters)
@@ -124,11 +137,13 @@ def bulk(
         if not yes and not typer.confirm(f"{action} {noun}?", err=True):
             raise CommandFailedError("nothing was done: --yes skips the question")
         found = client.bulk(cursor=cursor, **filters)
-        if action == Action.SET_START_DELAY:
+        if action == Action.RESUME:
+            outcomes = found.resume(reason=reason, execution_timeout=timeout)
+        elif action == Action.SET_START_DELAY:
             begin = moment("until", until, to_datetime(client.runtime.environment.clock.now()), ahead=True)
             outcomes = found.set_start_delay(wait, until=begin)
         else:
-            outcomes = _outcomes(found, action, reason, to, name, arguments, request_id)
+            outcomes = _outcomes(found, action, reason, to, timeout, name, arguments, request_id)
         done, refused = await _walk(outcomes, action, total, json=json)
         if json:
             document({"action": action, "matched": total, "done": done, "refused": refused})
@@ -145,6 +160,7 @@ def _outcomes(
     action: str,
     reason: str | None,
     to: str,
+    timeout: float | None,
     name: str | None,
     arguments: list[Any],
     request_id: str | None,
@@ -156,7 +172,8 @@ def _outcomes(
     if action == Action.SIGNAL:
         return found.signal(name, *arguments, request_id=request_id)
     if action == Action.RESET:
-        return found.reset(int(to) if to.isascii() and to.isdigit() else to, reason=reason)
+        point = int(to) if to.isascii() and to.isdigit() else to
+        return found.reset(point, reason=reason, execution_timeout=timeout)
     return found.delete()
 
 

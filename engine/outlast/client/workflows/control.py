@@ -1,4 +1,4 @@
-"""What a caller does to a workflow as a whole: cancel, terminate, delay or reset it."""
+"""What a caller does to a workflow as a whole: cancel, terminate, delay, reset or resume it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Never, Self, TypeVar
 
-from outlast.client.intercepted_calls import CancelWorkflow, SetStartDelay, TerminateWorkflow
+from outlast.client.intercepted_calls import CancelWorkflow, ResumeWorkflow, SetStartDelay, TerminateWorkflow
 from outlast.client.workflows.run_reader import RunReader
-from outlast.histories.reset import reset
+from outlast.histories.reset import reset, resume
 from outlast_runs import run_change
 from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_store.journal.batch import Change
@@ -16,6 +16,7 @@ from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyBegunError, WorkflowClosedError
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import Seconds, duration_seconds, validate_reason
+from outlast_workflow.primitives.enums import KEEP, Keep
 from outlast_workflow.primitives.times import from_datetime, microseconds
 
 T = TypeVar("T")
@@ -128,7 +129,8 @@ class RunControl(RunReader[T]):
 
         Args:
             to: The last event to keep: its number, ``first-workflow-task``, ``last-workflow-task`` (the code makes its
-                last decisions again) or ``last-successful`` (the activity or child that failed last is repeated).
+                last decisions again), ``last-successful`` (the activity or child that failed last is repeated) or
+                ``before-cancel`` (the first cancel request is forgotten).
             reason: Why, for the history.
             execution_timeout: A new one, in seconds from now; without it, the chain's execution deadline is kept.
             signals: Whether the signals after the point are kept. ``False`` drops them, for a signal that the code
@@ -148,6 +150,61 @@ class RunControl(RunReader[T]):
             self._context.runtime, self.workflow_id, pinned, to, reason, execution_timeout, signals
         )
         return type(self)(self._context, self.workflow_id, run_id, self._result_type)
+
+    async def resume(
+        self,
+        *,
+        reason: str | None = None,
+        execution_timeout: Seconds | None = None,
+        queue: str | Keep | None = KEEP,
+        signals: bool = True,
+        **unknown: Never,
+    ) -> Self:
+        """Take up a workflow that was cancelled or terminated, that timed out or failed. See ``docs/reset.md``.
+
+        A cancelled workflow goes on from before the first cancel request, a terminated or timed-out one from where it
+        was, and one that failed repeats its last workflow task. The old handles lead to the new run.
+
+        Args:
+            reason: Why, for the history.
+            execution_timeout: A new one, in seconds from now; without it, the chain's execution deadline is kept.
+            queue: The queue to join the line of: another one than before, or ``None`` for none. By default the
+                workflow joins the line of the queue that it was in, if it was in one.
+            signals: Whether the signals after the point are kept.
+            **unknown: Options that there are not: the error says what is meant.
+
+        Returns:
+            A handle to the new run.
+
+        Raises:
+            InvalidOptionError: An option cannot be used.
+            WorkflowNotResumableError: It is open, or has completed.
+            ResetRefusedError: Another run is current by now, or its execution deadline has passed.
+            QueueNotFoundError: Nobody has defined the queue.
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        if unknown:
+            refuse_unknown("resume", unknown, ("reason", "execution_timeout", "queue", "signals"))
+        pinned = self.run_id if self._pinned else None
+        call = ResumeWorkflow(self.workflow_id, pinned, reason, execution_timeout, queue, signals)
+        interceptors = self._context.interceptors
+        if not interceptors:
+            run_id = await self._resume(call)
+        else:
+            run_id = await interceptors.call("resume_workflow", call, self._resume)
+        return type(self)(self._context, self.workflow_id, run_id, self._result_type)
+
+    async def _resume(self, call: ResumeWorkflow) -> str:
+        return await resume(
+            self._context.runtime,
+            call.workflow_id,
+            call.run_id,
+            call.reason,
+            call.execution_timeout,
+            call.queue,
+            call.signals,
+        )
 
     async def _send(self, change: Callable[[str], Change[Ended | X]]) -> X:
         run_id = await self.resolve()
