@@ -82,7 +82,11 @@ def test_a_start_has_a_deadline_that_is_an_instant(outlast: Command) -> None:
     outlast("start", "sleep_long", "--id", "bounded", "--execution-deadline", "2990-01-01T01:00:00+01:00")
     run = outlast("describe", "bounded", "--json").json["run"]
     assert run["execution_deadline_at"] == "2990-01-01T00:00:00+00:00"
-    for text, why in (("2h", "must be a time like"), ("2990-01-01", "no offset"), ("2001-01-01T00:00:00Z", "passed")):
+    for text, why in (
+        ("2h", "must be a time like"),
+        ("2990-01-01", "no offset"),
+        ("2001-01-01T00:00:00Z", "passed"),
+    ):
         refused = outlast("start", "sleep_long", "--execution-deadline", text)
         assert (refused.code, why in refused.err) == (2, True), refused.err
 

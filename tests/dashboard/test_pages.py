@@ -155,7 +155,11 @@ async def test_every_start_option_is_on_the_page_too(served: Served) -> None:
     row = await latest_row(served.client.handle("n-1"))
     assert row.retry_policy is not None
     assert '"max_attempts":3' in row.retry_policy
-    bounded = {"workflow_type": "Nobody", "workflow_id": "n-2", "execution_deadline": "2990-01-01T00:00:00+00:00"}
+    bounded = {
+        "workflow_type": "Nobody",
+        "workflow_id": "n-2",
+        "execution_deadline": "2990-01-01T00:00:00+00:00",
+    }
     assert (await served.web.post("/start", data=bounded)).status_code == 303
     described = await served.client.describe("n-2")
     assert described.run.execution_deadline_at == datetime.fromisoformat(bounded["execution_deadline"])
