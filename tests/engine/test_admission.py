@@ -110,7 +110,14 @@ class Near:
         return await workflow.execute_local_activity(near)
 
 
-WORKFLOWS = [Near, Nap, Remaining, Again, Parent, Delayed, Listener]
+@workflow.defn
+class Far:
+    @workflow.run
+    async def run(self) -> int:
+        return await near()
+
+
+WORKFLOWS = [Far, Near, Nap, Remaining, Again, Parent, Delayed, Listener]
 
 
 async def queue(env: TestEnvironment, name: str = "q", **limits: int | None) -> None:
@@ -430,6 +437,28 @@ async def test_a_local_activity_of_a_run_in_line_waits_for_its_admission(engine:
         assert (row.status, row.owner_id, row.slot_queue) == ("queued", None, None)
         await first.result()
         assert await fresh.result() == 1
+
+
+async def test_an_activity_of_a_run_in_line_runs_and_its_code_learns_of_it_when_it_is_admitted(
+    engine: MakeEnvironment,
+) -> None:
+    """The line holds up code; what was under way at the point of a reset is part of what was copied."""
+    async with engine(workflows=WORKFLOWS, activities=[near]) as env:
+        await queue(env, concurrency=1)
+        again = await env.client.start(Far.run, id="again", options=options())
+        await again.result()
+        first = await nap(env.client, "first", 5)
+        await env.sleep(1)
+        scheduled = [event.seq async for event in again.history() if event.type == "ActivityScheduled"]
+        fresh = await again.reset(scheduled[0])
+        await env.sleep(2)
+        row = await row_of(env.client, fresh)
+        assert (row.status, row.owner_id, row.slot_queue, row.wake_at) == ("queued", None, None, None)
+        assert [event.type async for event in fresh.history()][scheduled[0] :] == ["ActivityCompleted"]
+        await first.result()
+        assert await fresh.result() == 1
+        told = [event.type async for event in fresh.history()][scheduled[0] + 1 :]
+        assert told == ["WorkflowDequeued", "WorkflowTaskCompleted", "WorkflowCompleted"]
 
 
 async def test_a_cancelled_run_that_had_begun_hears_of_it_when_it_is_admitted(
