@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -66,6 +68,21 @@ async def test_one_that_raises_is_called_again(work: Periodic) -> None:
     work.start()
     await asyncio.wait_for(again.wait(), 20)
     work.stop()
+
+
+async def test_a_stop_just_before_a_call_is_due_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A signal ends a process with an exit code of 0, and then nothing on its stderr may look like an error."""
+    calls: list[str] = []
+    work = ScheduledPeriodic()
+    work.add("tick", 1000, partial(calls.append, "tick"))
+    work.start()
+    [job] = work._scheduler.get_jobs()
+    # The scheduler looks for due calls in the next turn of the loop; it shuts down in the same one, after that.
+    job.modify(next_run_time=datetime.now(UTC))
+    work.stop()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (calls, caplog.messages) == ([], [])
 
 
 def test_on_a_virtual_clock_it_is_the_loop_that_calls() -> None:

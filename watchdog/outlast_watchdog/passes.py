@@ -216,6 +216,9 @@ class Pass:
         report, now, runtime = self.report, self.now, self._runtime
         first = self._batch if self._limit is None else max(0, min(self._batch, self._limit))
         found = await runtime.read(scans.scan, now, self._until, first)
+        waiting: list[scans.DueSchedule] = []
+        if self._ended_for:
+            waiting = await runtime.read(scans.waiting_schedules, now, self._ended_for)
         peek = found.peek
         self.expired_queries, self.expired_rate_logs = peek.expired_queries, peek.expired_rate_logs
         steps: list[Coroutine[Any, Any, object]] = []
@@ -229,10 +232,8 @@ class Pass:
             steps.append(self._drain("timers", scans.due_timers, self._fire, found.timers))
         if found.schedules is not None:
             steps.append(self._drain("schedules", scans.due_schedules, self._fire_schedules, found.schedules))
-        if self._ended_for:
-            waiting = await runtime.read(scans.waiting_schedules, now, self._ended_for)
-            if waiting:
-                steps.append(self._fire_schedules(waiting))
+        if waiting:
+            steps.append(self._fire_schedules(waiting))
         due = bool(steps)
         await together(steps)
         if self._runs_ended or (peek.close_policies is not None and peek.close_policies <= now):

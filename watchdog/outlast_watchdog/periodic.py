@@ -86,6 +86,9 @@ class ScheduledPeriodic:
         """See :class:`Periodic`."""
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
+            # It shuts down in the loop's next turn. A call that it began until then would be cancelled, which it logs
+            # as an error with a traceback.
+            scheduler.remove_all_jobs()
             scheduler.shutdown(wait=False)
 
     def _schedule(self, name: str, interval_s: float, function: Callable[[], None]) -> None:
