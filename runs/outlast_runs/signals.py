@@ -93,7 +93,7 @@ def signal_other(
     signal = SignalReceived(command.name, command.input, headers=command.headers)
     answer: Event
     try:
-        deliver(batch, _target(batch, command), signal, limits)
+        deliver(batch, find_target(batch, command.workflow_id, command.run_id), signal, limits)
         answer = ExternalSignalDelivered(command.command_id)
     except (WorkflowNotFoundError, WorkflowClosedError, StructuralLimitError) as error:
         answer = ExternalSignalFailed(command.command_id, failure_of(error, _PLAIN))
@@ -102,9 +102,18 @@ def signal_other(
         run.wake(batch.now)
 
 
-def _target(batch: Batch, command: ExternalSignalRequested) -> RunRow:
-    """Return the open run that a signal is for."""
-    workflow_id, run_id = command.workflow_id, command.run_id
+def find_target(batch: Batch, workflow_id: str, run_id: str | None) -> RunRow:
+    """Lock the open run that takes a message for a workflow, which a change learns of only while it is applied.
+
+    Args:
+        batch: The batch.
+        workflow_id: The workflow.
+        run_id: One of its runs, or ``None`` for the current one. The runs that follow it are followed.
+
+    Raises:
+        WorkflowNotFoundError: There is no such workflow, or no such run of it.
+        WorkflowClosedError: It has ended.
+    """
     if run_id is None:
         instance = batch.lock_instance(workflow_id)
         if instance is None:

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 import orjson
 
+from outlast_runs.stored_options import from_document, to_document
 from outlast_store.schema.rows import RunRow, ScheduleRow
 from outlast_store.transitions.new_runs import first_run, started_event
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.history.events import WorkflowStarted
-from outlast_workflow.options.options import RetryPolicy, StartOptions
+from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.search_attributes import SCHEDULE_ATTRIBUTE, Document
 from outlast_workflow.options.validation import refuse_reserved, validate_name
 from outlast_workflow.primitives.enums import DuplicatePolicy
@@ -21,8 +22,6 @@ from outlast_workflow.primitives.times import to_datetime
 MOST_ID: Final = 150
 """How long a schedule's id may be, so that a workflow id has room for a slot too."""
 MOST_REQUEST_ID: Final = 40
-
-_APART: Final = frozenset({"memo", "search_attributes", "duplicate_policy", "retry_policy"})
 
 
 def validate_schedule_id(value: Any) -> str:
@@ -64,30 +63,12 @@ def action_of(options: StartOptions, memo: Payload | None, attributes: Document 
             "end_at= to end the schedule",
             field="execution_deadline",
         )
-    default = StartOptions()
-    document: dict[str, Any] = {
-        name: value
-        for name, value in options.given().items()
-        if name not in _APART and value != getattr(default, name)
-    }
-    if options.retry_policy is not None:
-        document["retry_policy"] = options.retry_policy.to_document()
-    if memo is not None:
-        document["memo"] = orjson.Fragment(memo.json)
-    if attributes:
-        document["search_attributes"] = attributes
-    return orjson.dumps(document).decode()
+    return orjson.dumps(to_document(options, memo, attributes)).decode()
 
 
 def options_of(action: str) -> tuple[StartOptions, Payload | None, Document | None]:
     """Return the options of each start from JSON text, with their memo and their search attributes beside them."""
-    document = orjson.loads(action)
-    memo, attributes = document.pop("memo", None), document.pop("search_attributes", None)
-    policy = document.pop("retry_policy", None)
-    options = StartOptions(
-        **document, retry_policy=None if policy is None else RetryPolicy.from_document(policy)
-    )
-    return options, None if memo is None else Payload.of(memo), attributes
+    return from_document(orjson.loads(action))
 
 
 def slot_text(at: int) -> str:

@@ -50,16 +50,22 @@ NUMBERS = {
     "postgresql": f"SELECT n FROM generate_series(1, {MANY}) AS n",
 }
 
+FILL_OUTBOX = """
+    INSERT INTO outlast_outbox (kind, workflow_id, name, args, state, refused_at)
+    SELECT 'start', 'id-' || n, 'Order', '[]', 'refused', {start} + n FROM ({numbers}) AS numbers"""
+
 PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
     (
         due.LOW_ENDS,
-        (START, START, START),
+        (START, START, START, START),
         (
             "ix_runs_deadline",
             "ix_activities_deadline",
             "ix_timers_fire_at",
             "ix_schedules_look",
             "ix_runs_owned",
+            "ix_outbox_refused",
+            "ix_outbox_waiting",
         ),
     ),
     (
@@ -83,7 +89,7 @@ PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
 async def test_every_scan_reads_its_partial_index_and_no_table(stage: Stage) -> None:
     backend = stage.runtime.database.backend
     false = "0" if backend == "sqlite" else "false"
-    for text in (FILL_RUNS, FILL_ACTIVITIES, FILL_TIMERS, FILL_SCHEDULES):
+    for text in (FILL_RUNS, FILL_ACTIVITIES, FILL_TIMERS, FILL_SCHEDULES, FILL_OUTBOX):
         await stage.sql(text.format(start=START, false=false, numbers=NUMBERS[backend]))
     with stage.runtime.database.writer() as connection:
         connection.exec_driver_sql("ANALYZE")

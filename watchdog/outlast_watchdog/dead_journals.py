@@ -7,7 +7,7 @@ from typing import Final
 
 from outlast_store.transitions import dead_journals
 from outlast_store.transitions.dead_journals import ForgetJournals
-from outlast_watchdog.passes import WatchedRuntime
+from outlast_watchdog.watched import WatchedRuntime
 
 logger = logging.getLogger("outlast.watchdog")
 

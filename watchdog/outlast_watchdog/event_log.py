@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from outlast_runs.deadlines import Enforced
+from outlast_runs.outbox import AppliedOutbox
 from outlast_schedules.firing import FiredSlots
 from outlast_store.transitions.children import AppliedClosePolicy
 from outlast_workflow.errors import OutlastError
@@ -69,6 +70,24 @@ class EventLog:
             "lateness_s": lateness,
         }
         logger.debug("timer %s of run %s fired, %.3f s late", timer_id, run_id, lateness, extra=attributes)
+
+    def outbox_applied(self, applied: AppliedOutbox) -> None:
+        """Log what became of rows of the outbox."""
+        for row, reason in applied.refused:
+            logger.warning(
+                "the %s of workflow %s in the outbox is refused (row %d): %s",
+                row.kind,
+                row.workflow_id,
+                row.outbox_id,
+                reason,
+                extra={"workflow_id": row.workflow_id, "outbox_id": row.outbox_id, "kind": row.kind},
+            )
+        if applied.applied and logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "applied %d rows of the outbox",
+                len(applied.applied),
+                extra={"outbox_ids": [row.outbox_id for row in applied.applied]},
+            )
 
     def schedule_fired(self, fired: FiredSlots, late: Sequence[int]) -> None:
         """Log what became of the due slots of a schedule.

@@ -1,12 +1,13 @@
-"""Deletes rows that count for nothing any more: queries that nobody waits for, and rate logs that have passed."""
+"""Deletes what counts for nothing any more: queries nobody waits for, old rate logs, old refusals of the outbox."""
 
 from __future__ import annotations
 
 import logging
 from typing import Final
 
+from outlast_runs.outbox import ForgetRefused
 from outlast_store.transitions.expired_rows import ForgetQueries, ForgetRateLogs, find_rate_logs
-from outlast_watchdog.passes import WatchedRuntime
+from outlast_watchdog.watched import WatchedRuntime
 
 logger = logging.getLogger("outlast.watchdog")
 
@@ -21,13 +22,14 @@ class ExpiredRows:
         self._runtime = runtime
         self._polled_at = runtime.environment.clock.monotonic()
 
-    async def forget(self, now: float, *, queries: bool, rate_logs: bool) -> int:
+    async def forget(self, now: float, *, queries: bool, rate_logs: bool, refused: bool = False) -> int:
         """Delete at most 500 of each kind, if the last look was a minute ago; return how many.
 
         Args:
             now: The clock's monotonic time, in seconds.
             queries: Whether there are such queries.
             rate_logs: Whether there are such rate logs.
+            refused: Whether there are such refusals.
 
         Raises:
             StoreError: The database cannot be read or written.
@@ -40,6 +42,8 @@ class ExpiredRows:
         if rate_logs:
             found = await runtime.read(find_rate_logs, runtime.environment.clock.now(), MOST_AT_ONCE)
             forgotten += await runtime.journal.apply(ForgetRateLogs(found))
+        if refused:
+            forgotten += await runtime.journal.apply(ForgetRefused(MOST_AT_ONCE))
         # Where there may be more, the next pass goes on.
         if forgotten < MOST_AT_ONCE:
             self._polled_at = now

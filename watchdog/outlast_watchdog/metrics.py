@@ -23,6 +23,7 @@ from opentelemetry.metrics import (
 )
 
 from outlast_runs.deadlines import Enforced
+from outlast_runs.outbox import AppliedOutbox
 from outlast_schedules.firing import FiredSlots
 from outlast_watchdog.event_log import EventLog
 from outlast_watchdog.report import SCHEDULE_FIRED, TIMER_FIRED, WatchdogReport
@@ -73,7 +74,21 @@ OPEN_DEADLINES: Final = Metric(
     ("of",),
     "Open deadlines and timers, counted up to 10,000 of each kind",
 )
-METRICS: Final = (ENFORCED, LATENESS, ACTIONS, SET_ASIDE, PASS_DURATION, OPEN_DEADLINES)
+OUTBOX: Final = Metric(
+    "outlast.watchdog.outbox",
+    "counter",
+    "{row}",
+    ("kind", "outcome"),
+    "Rows of the outbox that were applied or refused, by watchdogs or by the process that wrote them",
+)
+OUTBOX_WAIT: Final = Metric(
+    "outlast.watchdog.outbox.wait",
+    "histogram",
+    "s",
+    ("kind",),
+    "How long rows of the outbox had waited since they were written, the rest of their transaction included",
+)
+METRICS: Final = (ENFORCED, LATENESS, ACTIONS, SET_ASIDE, PASS_DURATION, OPEN_DEADLINES, OUTBOX, OUTBOX_WAIT)
 
 
 class WatchdogMetrics:
@@ -85,6 +100,8 @@ class WatchdogMetrics:
         self._set_aside = SET_ASIDE.counter(meter)
         self._lateness = LATENESS.histogram(meter, LATENESS_BUCKETS_S)
         self._duration = PASS_DURATION.histogram(meter, DURATION_BUCKETS_S)
+        self._outbox = OUTBOX.counter(meter)
+        self._outbox_wait = OUTBOX_WAIT.histogram(meter, LATENESS_BUCKETS_S)
         # A reader collects on a thread of its own.
         self._lock = threading.Lock()
         self._samples: WeakKeyDictionary[object, dict[str, int]] = WeakKeyDictionary()
@@ -104,6 +121,16 @@ class WatchdogMetrics:
             microseconds: How late.
         """
         self._lateness.record(microseconds / 1_000_000, {"kind": kind})
+
+    def outbox_applied(self, applied: AppliedOutbox) -> None:
+        """Record what became of rows of the outbox."""
+        refused = [row for row, _ in applied.refused]
+        for outcome, rows in (("applied", applied.applied), ("refused", refused)):
+            for row in rows:
+                self._outbox.add(1, {"kind": row.kind, "outcome": outcome})
+                if row.created_at is not None:
+                    waited = max(0, applied.at - row.created_at) / 1_000_000
+                    self._outbox_wait.record(waited, {"kind": row.kind})
 
     def passed(self, report: WatchdogReport) -> None:
         """Record a pass that has ended."""
@@ -167,6 +194,11 @@ class MeasuringEventLog(EventLog):
         """See :class:`EventLog`."""
         self._metrics.late(TIMER_FIRED, at - fire_at)
         super().timer_fired(run_id, timer_id, fire_at, at)
+
+    def outbox_applied(self, applied: AppliedOutbox) -> None:
+        """See :class:`EventLog`."""
+        self._metrics.outbox_applied(applied)
+        super().outbox_applied(applied)
 
     def schedule_fired(self, fired: FiredSlots, late: Sequence[int]) -> None:
         """See :class:`EventLog`."""

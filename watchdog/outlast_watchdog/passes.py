@@ -4,12 +4,13 @@
 2. activity deadlines, before a rescue could restart what has expired;
 3. due timers;
 4. due slots of schedules;
-5. parent close policy: the children of chains that have ended, at most a hundred a change;
-6. lost workers: each is declared dead first (its row is deleted, so it can no longer renew). Then its runs and
+5. what waits in the outbox, in order;
+6. parent close policy: the children of chains that have ended, at most a hundred a change;
+7. lost workers: each is declared dead first (its row is deleted, so it can no longer renew). Then its runs and
    activities are found because their worker has no row. A pass that dies in between loses nothing: the next one, in
    any process, finds the same.
 
-The first four are found by one read. Their changes are handed to the journal in that order without waiting for one
+The first five are found by one read. Their changes are handed to the journal in that order without waiting for one
 another, so that one commit takes them all; the rest follows batch by batch. A row whose change is refused, or fails for
 a reason of its own, is *set aside*: counted, named once in the log, and passed over by the cursor. Only an error of the
 database itself ends the pass.
@@ -21,7 +22,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
@@ -47,11 +48,14 @@ from outlast_watchdog.enforcement import (
 )
 from outlast_watchdog.event_log import EventLog
 from outlast_watchdog.leases_ahead import LeasesAhead
+from outlast_watchdog.outbox import drain
 from outlast_watchdog.report import (
     ACTIVITY_RESCUED,
     CHILD_CANCEL_REQUESTED,
     CHILD_TERMINATED,
     CHILD_TIMED_OUT,
+    OUTBOX_APPLIED,
+    OUTBOX_REFUSED,
     OWNERS_DIED,
     RUN_RELEASED,
     SCHEDULE_FIRED,
@@ -62,15 +66,11 @@ from outlast_watchdog.report import (
     WORKER_LOST,
     WatchdogReport,
 )
-from outlast_workflow.environment import Environment
+from outlast_watchdog.watched import NOT_THE_ROWS, WatchedRuntime
 from outlast_workflow.errors import (
     DamagedScheduleError,
-    ForkedConnectionError,
-    JournalClosedError,
-    OutcomeUnknownError,
     RefusedError,
     StoreError,
-    StoreReadOnlyError,
 )
 from outlast_workflow.options.limits import DEFAULT_LIMITS
 from outlast_workflow.primitives.enums import TimeoutKind
@@ -81,34 +81,6 @@ RowT = TypeVar("RowT")
 
 RUNS_IN_A_CHANGE = 100
 RUN_KINDS = (TimeoutKind.EXECUTION_TIMEOUT, TimeoutKind.RUN_TIMEOUT)
-NOT_THE_ROWS = (ForkedConnectionError, JournalClosedError, OutcomeUnknownError, StoreReadOnlyError)
-"""Errors that keep any change from being written, whichever row it is for."""
-
-
-class WatchedRuntime(Protocol):
-    """What the watchdog needs of a process's runtime."""
-
-    @property
-    def journal(self) -> Journal:
-        """The journal, the process's group-commit writer."""
-        ...
-
-    @property
-    def environment(self) -> Environment:
-        """Its clock."""
-        ...
-
-    async def read(
-        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Run a read on the database and return its result.
-
-        Args:
-            query: The read: a function of a connection.
-            *args: Its further arguments.
-            **kwargs: Its further arguments by name.
-        """
-        ...
 
 
 async def apply_all(journal: Journal, changes: Sequence[Change[Any]]) -> list[Any]:
@@ -204,7 +176,7 @@ class Pass:
         """Whether it has fired a schedule; ``False`` if others came first each time, ``None`` if none was due."""
         self.upcoming = scans.Upcoming()
         """When the next things become due, as it has read at its end."""
-        self.expired_queries = self.expired_rate_logs = False
+        self.expired_queries = self.expired_rate_logs = self.expired_refusals = False
         """Whether it has seen such rows that count for nothing any more."""
 
     async def run(self) -> WatchdogReport:
@@ -221,6 +193,7 @@ class Pass:
             waiting = await runtime.read(scans.waiting_schedules, now, self._ended_for)
         peek = found.peek
         self.expired_queries, self.expired_rate_logs = peek.expired_queries, peek.expired_rate_logs
+        self.expired_refusals = peek.expired_refusals
         steps: list[Coroutine[Any, Any, object]] = []
         if found.runs is not None:
             steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))
@@ -235,6 +208,8 @@ class Pass:
         if waiting:
             steps.append(self._fire_schedules(waiting))
         due = bool(steps)
+        if peek.outbox:
+            steps.append(self._apply_outbox())
         await together(steps)
         if self._runs_ended or (peek.close_policies is not None and peek.close_policies <= now):
             # Children that end take their deadlines with them.
@@ -353,6 +328,15 @@ class Pass:
         if fired.more:
             self.report.reached_limit = True
         self._event_log.schedule_fired(fired, late)
+
+    async def _apply_outbox(self) -> None:
+        drained = await drain(self._runtime, self._event_log, most=self._limit)
+        for kind, number in ((OUTBOX_APPLIED, drained.applied), (OUTBOX_REFUSED, drained.refused)):
+            if number:
+                self.report.count(kind, number)
+        if drained.more:
+            self.report.reached_limit = True
+            self.report.note_left("outbox", await self._runtime.read(count_due, "outbox", self.now))
 
     def _due_close_policies(
         self, connection: Connection, now: int, cursor: scans.DueClosePolicy | None, limit: int

@@ -19,6 +19,8 @@ WORKER_LOST = "worker_lost"
 RUN_RELEASED = "run_released"
 OWNERS_DIED = "owners_died"
 ACTIVITY_RESCUED = "activity_rescued"
+OUTBOX_APPLIED = "outbox_applied"
+OUTBOX_REFUSED = "outbox_refused"
 
 
 @dataclass(slots=True)
@@ -30,12 +32,13 @@ class WatchdogReport:
         counts: The number of actions by kind: the six timeout kinds, ``timer_fired``, ``schedule_fired``
             (workflows that schedules started), ``slot_skipped``, ``slot_missed``, ``schedule_paused``, the children of
             closed parents (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``,
-            ``run_released``, ``owners_died`` (runs that ended because they had lost too many owners) and
-            ``activity_rescued``. Kinds that did not occur are absent.
+            ``run_released``, ``owners_died`` (runs that ended because they had lost too many owners),
+            ``activity_rescued``, and the rows of the outbox (``outbox_applied``, ``outbox_refused``). Kinds that did
+            not occur are absent.
         worst_lateness_s: How late the latest deadline or timer was, in seconds.
         set_aside: How many rows could not be handled in this pass; each is named once in the log.
         left: What is still due by kind (``runs``, ``activities``, ``timers``, ``schedules``, ``cascades``, ``workers``,
-            ``lost_work``), rows set aside included, counted up to 10,000. Kinds with nothing left are absent.
+            ``lost_work``, ``outbox``), rows set aside included, counted up to 10,000. Kinds without any are absent.
         reached_limit: Whether more would have been done without a limit.
         next_deadline_at: The nearest deadline ahead, in microseconds since the epoch.
         skipped: Whether the pass was skipped because the machine's clock had jumped.

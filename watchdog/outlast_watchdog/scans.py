@@ -48,6 +48,8 @@ class Peek:
     lost_claimers: bool
     expired_queries: bool
     expired_rate_logs: bool
+    expired_refusals: bool
+    outbox: bool
 
     @property
     def upcoming(self) -> Upcoming:
@@ -135,8 +137,8 @@ def _least(*instants: int | None) -> int | None:
 
 def peek(connection: Connection, now: int) -> Peek:
     """Return whether anything is due, and when the next thing is."""
-    *instants, leases_ahead, lost_owners, lost_claimers, queries, rate_logs = due.read_low_ends(
-        connection, now
+    *instants, leases_ahead, lost_owners, lost_claimers, queries, rate_logs, refusals, outbox = (
+        due.read_low_ends(connection, now)
     )
     runs, activities, timers, schedules, close_policies, leases = instants
     return Peek(
@@ -151,6 +153,8 @@ def peek(connection: Connection, now: int) -> Peek:
         lost_claimers=bool(lost_claimers),
         expired_queries=bool(queries),
         expired_rate_logs=bool(rate_logs),
+        expired_refusals=bool(refusals),
+        outbox=bool(outbox),
     )
 
 

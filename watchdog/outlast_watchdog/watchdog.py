@@ -30,10 +30,11 @@ from outlast_watchdog.dead_journals import DeadJournals
 from outlast_watchdog.expired_rows import ExpiredRows
 from outlast_watchdog.leases_ahead import LeasesAhead
 from outlast_watchdog.metrics import MeasuringEventLog, watchdog_metrics
-from outlast_watchdog.passes import Pass, WatchedRuntime
+from outlast_watchdog.passes import Pass
 from outlast_watchdog.periodic import Periodic, periodic
 from outlast_watchdog.report import WatchdogReport
 from outlast_watchdog.scans import Upcoming
+from outlast_watchdog.watched import WatchedRuntime
 from outlast_workflow.errors import InvalidOptionError, JournalClosedError, StoreError
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.search_attributes import schedule_of
@@ -170,9 +171,12 @@ class TaskWatchdog:
             try:
                 report = await one.run()
                 await self._dead_journals.forget(began)
-                if one.expired_queries or one.expired_rate_logs:
+                if one.expired_queries or one.expired_rate_logs or one.expired_refusals:
                     await self._expired_rows.forget(
-                        began, queries=one.expired_queries, rate_logs=one.expired_rate_logs
+                        began,
+                        queries=one.expired_queries,
+                        rate_logs=one.expired_rate_logs,
+                        refused=one.expired_refusals,
                     )
                 if self._metrics.wants_open(self._runtime):
                     self._metrics.sampled(self._runtime, await self._runtime.read(count_open))

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, Unpac
 
 from outlast.blocking.bulk import BlockingBulk
 from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
+from outlast.blocking.lending import call_with_connection
+from outlast.blocking.outbox import BlockingOutbox
 from outlast.blocking.queues import BlockingQueues
 from outlast.blocking.schedules import BlockingSchedules
 from outlast.blocking.thread import Caller, ThreadCaller, refuse_on_a_loop
@@ -37,6 +39,9 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 from outlast_workflow.primitives.lazy_names import names_of_class
+
+if TYPE_CHECKING:
+    from outlast.client.user_connection import LentConnection
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -123,6 +128,7 @@ class Client:
         id: str | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: LentConnection | None = None,
     ) -> BlockingHandle[T]: ...
 
     @overload
@@ -133,6 +139,7 @@ class Client:
         id: str | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: LentConnection | None = None,
         result_type: type[T],
     ) -> BlockingHandle[T]: ...
 
@@ -144,16 +151,18 @@ class Client:
         id: str | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: LentConnection | None = None,
     ) -> BlockingHandle[Any]: ...
 
     # mypy cannot match a TypeVarTuple with *args: Any, as in the asynchronous client.
     def start(  # type: ignore[misc]
         self, workflow: Any, *args: Any, **options: Any
     ) -> BlockingHandle[Any]:
-        """Start a workflow. When this returns, the start is durable."""
-        return BlockingHandle(
-            self._caller.call(lambda: self._client.start(workflow, *args, **options)), self._caller
+        """Start a workflow. When this returns, the start is durable, or part of the ``connection``'s transaction."""
+        handle: WorkflowHandle[Any] = call_with_connection(
+            self._caller, options, lambda given: self._client.start(workflow, *args, **given)
         )
+        return BlockingHandle(handle, self._caller)
 
     @overload
     def execute(
@@ -191,6 +200,11 @@ class Client:
         return self._caller.call(lambda: self._client.execute(workflow, *args, **options))
 
     @property
+    def outbox(self) -> BlockingOutbox:
+        """The outbox of the database."""
+        return BlockingOutbox(self._client.outbox, self._caller)
+
+    @property
     def schedules(self) -> BlockingSchedules:
         """The schedules of the database."""
         return BlockingSchedules(self._client.schedules, self._caller)
@@ -208,6 +222,7 @@ class Client:
         id: str,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: LentConnection | None = None,
     ) -> BlockingHandle[T]: ...
 
     @overload
@@ -221,6 +236,7 @@ class Client:
         id: str,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: LentConnection | None = None,
         result_type: Any = None,
     ) -> BlockingHandle[Any]: ...
 
@@ -228,8 +244,8 @@ class Client:
         self, workflow: Any, *args: Any, **options: Any
     ) -> BlockingHandle[Any]:
         """Signal a workflow, and start it first if the id is not open."""
-        handle: WorkflowHandle[Any] = self._caller.call(
-            lambda: self._client.signal_with_start(workflow, *args, **options)
+        handle: WorkflowHandle[Any] = call_with_connection(
+            self._caller, options, lambda given: self._client.signal_with_start(workflow, *args, **given)
         )
         return BlockingHandle(handle, self._caller)
 
@@ -280,6 +296,7 @@ class Client:
         *args: *Ts,
         run_id: str | None = None,
         request_id: str | None = None,
+        connection: LentConnection | None = None,
     ) -> None: ...
 
     @overload
@@ -290,6 +307,7 @@ class Client:
         *,
         run_id: str | None = None,
         request_id: str | None = None,
+        connection: LentConnection | None = None,
     ) -> None: ...
 
     @overload
@@ -300,11 +318,14 @@ class Client:
         *args: Any,
         run_id: str | None = None,
         request_id: str | None = None,
+        connection: LentConnection | None = None,
     ) -> None: ...
 
     def signal(self, workflow_id: str, signal: Any, *args: Any, **options: Any) -> None:  # type: ignore[misc]  # as above
         """Send a signal to a workflow by its id."""
-        self._caller.call(lambda: self._client.signal(workflow_id, signal, *args, **options))
+        call_with_connection(
+            self._caller, options, lambda given: self._client.signal(workflow_id, signal, *args, **given)
+        )
 
     # --- observing --------------------------------------------------------------------------------------------------
 

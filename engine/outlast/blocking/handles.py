@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, TypeVarTuple, Unpack, overload
 
+from outlast.blocking.lending import call_with_connection
 from outlast.blocking.thread import Caller
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.query_routing import DEFAULT_TIMEOUT_S
@@ -17,6 +18,9 @@ from outlast.visibility.views import RunPage, RunSummary, WorkflowDescription
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
 from outlast_workflow.options.validation import Seconds
 from outlast_workflow.primitives.lazy_names import names_of_class
+
+if TYPE_CHECKING:
+    from outlast.client.user_connection import LentConnection
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,18 +91,30 @@ class BlockingHandle(Generic[T]):
 
     @overload
     def signal(
-        self, signal: Callable[[*Ts], SignalCall], *args: *Ts, request_id: str | None = None
+        self,
+        signal: Callable[[*Ts], SignalCall],
+        *args: *Ts,
+        request_id: str | None = None,
+        connection: LentConnection | None = None,
     ) -> None: ...
 
     @overload
-    def signal(self, signal: SignalCall, *, request_id: str | None = None) -> None: ...
+    def signal(
+        self, signal: SignalCall, *, request_id: str | None = None, connection: LentConnection | None = None
+    ) -> None: ...
 
     @overload
-    def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
+    def signal(
+        self,
+        signal: str,
+        *args: Any,
+        request_id: str | None = None,
+        connection: LentConnection | None = None,
+    ) -> None: ...
 
     def signal(self, signal: Any, *args: Any, **options: Any) -> None:  # type: ignore[misc]  # as above
-        """Send a signal. When this returns, the signal is durable."""
-        self._caller.call(lambda: self._handle.signal(signal, *args, **options))
+        """Send a signal. When this returns, it is durable, or part of the ``connection``'s transaction."""
+        call_with_connection(self._caller, options, lambda given: self._handle.signal(signal, *args, **given))
 
     @overload
     def query(
@@ -188,9 +204,12 @@ class BlockingHandle(Generic[T]):
         )
         return BlockingUpdateHandle(made, self._caller)
 
-    def cancel(self, reason: str | None = None, **unknown: Never) -> None:
-        """Ask the workflow to cancel; its code decides."""
-        self._caller.call(lambda: self._handle.cancel(reason, **unknown))
+    def cancel(
+        self, reason: str | None = None, *, connection: LentConnection | None = None, **unknown: Never
+    ) -> None:
+        """Ask the workflow to cancel; its code decides. See :meth:`outlast.WorkflowHandle.cancel`."""
+        options: dict[str, Any] = {"connection": connection, **unknown}
+        call_with_connection(self._caller, options, lambda given: self._handle.cancel(reason, **given))
 
     def reset(
         self, to: str | int = "last-workflow-task", **options: Unpack[ResetOptions]

@@ -10,12 +10,14 @@ from outlast.client.intercepted_calls import (
 )
 from outlast.client.operations import Operations
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall, call_of
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.ambient import start_options
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:
+    from outlast.client.user_connection import UserConnection
     from outlast.client.workflows.handle import WorkflowHandle
     from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
 
@@ -44,6 +46,7 @@ class Client(Operations):
         id: str | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: UserConnection | None = None,
     ) -> WorkflowHandle[T]: ...
 
     @overload
@@ -54,6 +57,7 @@ class Client(Operations):
         id: str | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: UserConnection | None = None,
         result_type: type[T],
     ) -> WorkflowHandle[T]: ...
 
@@ -65,6 +69,7 @@ class Client(Operations):
         id: str | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: UserConnection | None = None,
     ) -> WorkflowHandle[Any]: ...
 
     async def start(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
@@ -74,6 +79,7 @@ class Client(Operations):
         id: str | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: UserConnection | None = None,
         result_type: Any = None,
         **unknown: Any,
     ) -> WorkflowHandle[Any]:
@@ -85,6 +91,8 @@ class Client(Operations):
             id: The workflow id; a UUIDv7 if not given.
             task_queue: The task queue whose workers run it.
             options: Timeouts, retries, memo, search attributes, delay, priority, and what to do if the id is taken.
+            connection: A connection or session of yours, on the engine's database: the workflow is started if and only
+                if its transaction commits. The deadlines count from this call. See ``docs/outbox.md``.
             result_type: How to read the result of a workflow that is named by a string.
             **unknown: Options that there are not: the error says what is meant.
 
@@ -99,9 +107,9 @@ class Client(Operations):
             StoreError: The database did not take the start.
         """
         if unknown:
-            refuse_unknown("start", unknown, ("id", "task_queue", "options", "result_type"))
+            refuse_unknown("start", unknown, ("id", "task_queue", "options", "connection", "result_type"))
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options))
-        return await self._starts.start(call, result_type)
+        return await self._starts.start(call, result_type, connection=connection)
 
     @overload
     async def signal_with_start(
@@ -114,6 +122,7 @@ class Client(Operations):
         id: str,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: UserConnection | None = None,
     ) -> WorkflowHandle[T]: ...
 
     @overload
@@ -127,6 +136,7 @@ class Client(Operations):
         id: str,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: UserConnection | None = None,
         result_type: Any = None,
     ) -> WorkflowHandle[Any]: ...
 
@@ -140,6 +150,7 @@ class Client(Operations):
         id: str,
         task_queue: str = DEFAULT_TASK_QUEUE,
         options: StartOptions | None = None,
+        connection: UserConnection | None = None,
         result_type: Any = None,
         **unknown: Any,
     ) -> WorkflowHandle[Any]:
@@ -157,6 +168,7 @@ class Client(Operations):
             id: The workflow id.
             task_queue: As for :meth:`start`.
             options: As for :meth:`start`; the duplicate policy is about a closed id, ``terminate_existing`` any id.
+            connection: As for :meth:`start`.
             result_type: As for :meth:`start`.
             **unknown: Options that there are not: the error says what is meant.
 
@@ -166,11 +178,20 @@ class Client(Operations):
             StructuralLimitError: Too many signals are waiting already.
         """
         if unknown:
-            known = ("signal", "signal_args", "request_id", "id", "task_queue", "options", "result_type")
+            known = (
+                "signal",
+                "signal_args",
+                "request_id",
+                "id",
+                "task_queue",
+                "options",
+                "connection",
+                "result_type",
+            )
             refuse_unknown("signal_with_start", unknown, known)
         sent: SignalCall = call_of(SignalCall, signal, tuple(signal_args))
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options), sent)
-        return await self._starts.start(call, result_type, request_id)
+        return await self._starts.start(call, result_type, request_id, connection=connection)
 
     @overload
     async def update_with_start(
@@ -298,6 +319,12 @@ class Client(Operations):
         Raises:
             OutlastError: As for :meth:`start` and :meth:`WorkflowHandle.result`.
         """
+        if options.get("connection") is not None:
+            raise InvalidOptionError(
+                "execute waits for the result, and what is started in your transaction begins after its commit: "
+                "give connection= to start, commit, and then wait for handle.result()",
+                field="connection",
+            )
         handle: WorkflowHandle[Any] = await self.start(workflow, *args, **options)
         return await handle.result()
 
@@ -309,6 +336,7 @@ class Client(Operations):
         *args: *Ts,
         run_id: str | None = None,
         request_id: str | None = None,
+        connection: UserConnection | None = None,
     ) -> None: ...
 
     @overload
@@ -319,6 +347,7 @@ class Client(Operations):
         *,
         run_id: str | None = None,
         request_id: str | None = None,
+        connection: UserConnection | None = None,
     ) -> None: ...
 
     @overload
@@ -329,6 +358,7 @@ class Client(Operations):
         *args: Any,
         run_id: str | None = None,
         request_id: str | None = None,
+        connection: UserConnection | None = None,
     ) -> None: ...
 
     async def signal(  # type: ignore[misc]  # as above
@@ -338,6 +368,7 @@ class Client(Operations):
         *args: Any,
         run_id: str | None = None,
         request_id: str | None = None,
+        connection: UserConnection | None = None,
         **unknown: Any,
     ) -> None:
         """Send a signal to a workflow by its id: :meth:`handle` and :meth:`WorkflowHandle.signal` in one.
@@ -348,9 +379,11 @@ class Client(Operations):
             args: The signal's arguments.
             run_id: One of the workflow's runs; the current run if not given.
             request_id: A key of your own. Signals with the same key reach the workflow once.
+            connection: As for :meth:`WorkflowHandle.signal`.
             **unknown: Options that there are not: the error says what is meant.
 
         Raises:
             OutlastError: As for :meth:`WorkflowHandle.signal`.
         """
-        await self.handle(workflow_id, run_id=run_id).signal(signal, *args, request_id=request_id, **unknown)
+        handle = self.handle(workflow_id, run_id=run_id)
+        await handle.signal(signal, *args, request_id=request_id, connection=connection, **unknown)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from outlast.client.schedules.schedules import Schedules
     from outlast.client.workflows.handle import WorkflowHandle
     from outlast.histories.reset import ResumeOptions
+    from outlast.outbox.outbox import Outbox
     from outlast.visibility.filters import Filters
     from outlast_workflow.options.validation import Seconds
 
@@ -69,6 +70,13 @@ class Operations(Reader):
         from outlast.client.schedules.schedules import Schedules
 
         return Schedules(self._context)
+
+    @property
+    def outbox(self) -> Outbox:
+        """The outbox: what was started, signalled and cancelled in transactions of users and is yet to be applied."""
+        from outlast.outbox.outbox import Outbox
+
+        return Outbox(self.runtime)
 
     def bulk(
         self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]

@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import Values, fetch
+from outlast_store.reads.outbox import KEPT_FOR_US
 
 BEGINNING: Final = -1
 """Before every instant."""
@@ -54,7 +55,9 @@ LOW_ENDS = f"""
         EXISTS ({LOST_OWNERS}),
         EXISTS ({LOST_CLAIMERS}),
         EXISTS (SELECT 1 FROM workflow_requests WHERE expires_at <= ?),
-        EXISTS (SELECT 1 FROM queue_partitions WHERE expires_at <= ?)"""
+        EXISTS (SELECT 1 FROM queue_partitions WHERE expires_at <= ?),
+        EXISTS (SELECT 1 FROM outlast_outbox WHERE refused_at <= ?),
+        EXISTS (SELECT 1 FROM outlast_outbox WHERE state = 'waiting')"""
 
 NEXT_DEADLINES = """
     SELECT
@@ -109,6 +112,8 @@ DUE = {
     "schedules": "SELECT 1 FROM schedules WHERE next_look_at <= ? LIMIT ?",
     "cascades": "SELECT 1 FROM workflow_runs WHERE cascade_at <= ? LIMIT ?",
     "workers": "SELECT 1 FROM workers WHERE lease_expires_at <= ? LIMIT ?",
+    # All of it is due.
+    "outbox": "SELECT 1 FROM outlast_outbox WHERE state = 'waiting' AND ? IS NOT NULL LIMIT ?",
 }
 
 OPEN = {
@@ -123,10 +128,11 @@ def read_low_ends(connection: Connection, now: int) -> Values:
     """Return the earliest instant of each kind, ``None`` where there is none, and what else there is to do.
 
     In order: run deadlines, activity deadlines, timers, schedules, close policies, leases, whether a lease ends further
-    ahead than it lasts, lost owners, lost claimers, queries and rate logs that have expired a minute ago.
+    ahead than it lasts, lost owners, lost claimers, queries and rate logs that have expired a minute ago, rows of the
+    outbox that were refused a week ago, whether anything waits in the outbox.
     """
     expired = now - EXPIRED_FOR_US
-    return fetch(connection, LOW_ENDS, (now + CLOCKS_DIFFER_BY_US, expired, expired))[0]
+    return fetch(connection, LOW_ENDS, (now + CLOCKS_DIFFER_BY_US, expired, expired, now - KEPT_FOR_US))[0]
 
 
 def read_next_deadlines(connection: Connection, after: int) -> Values:

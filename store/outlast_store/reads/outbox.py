@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import fetch, select
+from outlast_store.database.sql_text import fetch, marks, select
 from outlast_store.schema import tables
 from outlast_store.schema.rows import OutboxRow
 
@@ -46,6 +47,14 @@ def read_waiting(connection: Connection, after: int, limit: int) -> list[OutboxR
     return [OutboxRow(*row) for row in fetch(connection, _WAITING, (after, limit))]
 
 
+def find_current_runs(connection: Connection, workflow_ids: Sequence[str]) -> list[str]:
+    """Return the current runs of those of the workflow ids (a few hundred at most) that have been started."""
+    if not workflow_ids:
+        return []
+    text = f"SELECT current_run_id FROM workflow_instances WHERE workflow_id IN ({marks(workflow_ids)})"
+    return [row[0] for row in fetch(connection, text, tuple(workflow_ids))]
+
+
 def find_start(connection: Connection, workflow_id: str, state: str = "waiting") -> list[OutboxRow]:
     """Return the starts of a workflow id that wait, or that were refused, in order.
 
@@ -79,12 +88,11 @@ def read_page(connection: Connection, after: int, limit: int, state: str | None)
 
 def read_load(connection: Connection) -> OutboxLoad:
     """Return how much is in the outbox."""
-    counts = [
-        fetch(
-            connection, f"SELECT COUNT(*) FROM (SELECT 1 FROM outlast_outbox WHERE {one} LIMIT ?) AS found", n
-        )[0][0]
-        for one, n in (("state = 'waiting'", (MOST_COUNTED,)), ("refused_at IS NOT NULL", (MOST_COUNTED,)))
-    ]
+    text = "SELECT COUNT(*) FROM (SELECT 1 FROM outlast_outbox WHERE {} LIMIT ?) AS found"
+    waiting, refused = (
+        fetch(connection, text.format(condition), (MOST_COUNTED,))[0][0]
+        for condition in ("state = 'waiting'", "refused_at IS NOT NULL")
+    )
     text = "SELECT created_at FROM outlast_outbox WHERE state = 'waiting' ORDER BY outbox_id LIMIT 1"
     first = fetch(connection, text)
-    return OutboxLoad(*counts, first[0][0] if first else None)
+    return OutboxLoad(waiting, refused, first[0][0] if first else None)

@@ -7,7 +7,10 @@
     ├── InvalidUrlError (ValueError)           a database URL that cannot be used
     ├── WorkflowAlreadyStartedError            the workflow id is taken
     ├── WorkflowNotFoundError                  no workflow has this id
-    │   └── RunNotFoundError                   … or not this run
+    │   ├── RunNotFoundError                   … or not this run
+    │   └── StartNotCommittedError             … yet: the transaction that starts it has not committed
+    ├── OutboxRefusedError                     a start in a user's transaction was refused after its commit
+    ├── OutboxRowNotFoundError                 the outbox has no such row any more
     ├── WorkflowClosedError                    the workflow has already ended
     ├── WorkflowAlreadyBegunError              the workflow's start cannot be moved any more
     ├── ScheduleNotFoundError                  no schedule has this id
@@ -95,6 +98,8 @@ from outlast_workflow.errors.refusals import (
     AttemptNotRunningError,
     DeferRefusedError,
     DeleteRefusedError,
+    OutboxRefusedError,
+    OutboxRowNotFoundError,
     RefusedError,
     ResetRefusedError,
     WorkflowNotResumableError,
@@ -145,6 +150,7 @@ from outlast_workflow.errors.workflows import (
     RunNotFoundError,
     ScheduleExistsError,
     ScheduleNotFoundError,
+    StartNotCommittedError,
     UnknownWorkflowTypeError,
     WorkflowAlreadyBegunError,
     WorkflowAlreadyStartedError,
@@ -179,6 +185,8 @@ __all__ = [
     "NoWorkerError",
     "NonDeterminismError",
     "NotInActivityError",
+    "OutboxRefusedError",
+    "OutboxRowNotFoundError",
     "OutcomeUnknownError",
     "OutlastError",
     "OwnersDiedError",
@@ -201,6 +209,7 @@ __all__ = [
     "SchemaMissingError",
     "SchemaTooNewError",
     "SchemaTooOldError",
+    "StartNotCommittedError",
     "StillRunningError",
     "StoreError",
     "StoreReadOnlyError",

@@ -108,3 +108,31 @@ class ActivityCancelRequestedError(OutlastError):
         )
         self.run_id = run_id
         self.activity_id = activity_id
+
+
+class OutboxRefusedError(OutlastError):
+    """What was written in a user's own transaction could not be applied after its commit."""
+
+    facts: ClassVar[tuple[str, ...]] = ("workflow_id", "outbox_id", "reason")
+
+    def __init__(self, workflow_id: str, *, outbox_id: int, reason: str) -> None:
+        super().__init__(
+            f"the start of workflow {workflow_id!r} was committed, but then refused (row {outbox_id} of the outbox): "
+            f"{reason}"
+        )
+        self.workflow_id = workflow_id
+        self.outbox_id = outbox_id
+        self.reason = reason
+
+
+class OutboxRowNotFoundError(OutlastError):
+    """The outbox has no such row: it was applied or deleted, or never was."""
+
+    facts: ClassVar[tuple[str, ...]] = ("outbox_id",)
+
+    def __init__(self, outbox_id: int) -> None:
+        super().__init__(
+            f"there is no row {outbox_id} in the outbox to do this with: it was applied or deleted already; see "
+            "`outlast outbox list`"
+        )
+        self.outbox_id = outbox_id

@@ -50,6 +50,17 @@ class RunNotFoundError(WorkflowNotFoundError):
         self.run_id = run_id
 
 
+class StartNotCommittedError(WorkflowNotFoundError):
+    """The transaction that the workflow is started in has not committed, or it was rolled back."""
+
+    def __init__(self, workflow_id: str) -> None:
+        super().__init__(
+            workflow_id,
+            f"there is no workflow {workflow_id!r} yet: the transaction that it is started in has not committed, or it "
+            "was rolled back. Commit first, then wait for it",
+        )
+
+
 class WorkflowClosedError(OutlastError):
     """The workflow has already ended."""
 

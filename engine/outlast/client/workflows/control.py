@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Never, Self, TypeVar
+from typing import TYPE_CHECKING, Never, Self, TypeVar
 
 from outlast.client.intercepted_calls import CancelWorkflow, ResumeWorkflow, SetStartDelay, TerminateWorkflow
 from outlast.client.workflows.run_reader import RunReader
@@ -19,6 +19,9 @@ from outlast_workflow.options.validation import Seconds, duration_seconds, valid
 from outlast_workflow.primitives.enums import KEEP, Keep
 from outlast_workflow.primitives.times import from_datetime, microseconds
 
+if TYPE_CHECKING:
+    from outlast.client.user_connection import UserConnection
+
 T = TypeVar("T")
 X = TypeVar("X")
 
@@ -26,11 +29,20 @@ X = TypeVar("X")
 class RunControl(RunReader[T]):
     """One workflow, or one run of it, to steer. The attributes are those of :class:`RunReader`."""
 
-    async def cancel(self, reason: str | None = None, **unknown: Never) -> None:
+    @property
+    def _run_in_outbox(self) -> str | None:
+        """The run that a row of the outbox names: that of a start which waits there itself need not come to be."""
+        return self.run_id if self._outbox is None else None
+
+    async def cancel(
+        self, reason: str | None = None, *, connection: UserConnection | None = None, **unknown: Never
+    ) -> None:
         """Ask the workflow to cancel: its code gets ``asyncio.CancelledError``, and decides.
 
         Args:
             reason: Why, for the history.
+            connection: A connection or session of yours, on the engine's database: the request is made if and only if
+                its transaction commits. See ``docs/outbox.md``.
             **unknown: Options that there are not: the error says what is meant.
 
         Raises:
@@ -39,16 +51,25 @@ class RunControl(RunReader[T]):
             WorkflowNotFoundError: There is no such workflow.
         """
         if unknown:
-            refuse_unknown("cancel", unknown, ("reason",))
+            refuse_unknown("cancel", unknown, ("reason", "connection"))
         interceptors = self._context.interceptors
         if not interceptors:
-            await self._send_cancel(reason)
+            await self._send_cancel(reason, connection)
             return
         call = CancelWorkflow(self.workflow_id, self.run_id, reason)
-        await interceptors.call("cancel_workflow", call, lambda call: self._send_cancel(call.reason))
+        await interceptors.call(
+            "cancel_workflow", call, lambda call: self._send_cancel(call.reason, connection)
+        )
 
-    async def _send_cancel(self, reason: str | None) -> None:
+    async def _send_cancel(self, reason: str | None, connection: object) -> None:
         reason = validate_reason(reason)
+        if connection is not None:
+            from outlast.outbox.writing import write_cancel
+
+            await write_cancel(
+                self._context.runtime, connection, self.workflow_id, self._run_in_outbox, reason
+            )
+            return
         await self._send(lambda run_id: RequestCancellation(self.workflow_id, run_id, reason))
 
     async def terminate(self, reason: str | None = None, **unknown: Never) -> None:

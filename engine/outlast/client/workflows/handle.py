@@ -26,6 +26,9 @@ from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.primitives.lazy_names import names_of_class
 
+if TYPE_CHECKING:
+    from outlast.client.user_connection import UserConnection
+
 T = TypeVar("T")
 R = TypeVar("R")
 X = TypeVar("X")
@@ -48,20 +51,33 @@ class WorkflowHandle(RunControl[T]):
 
     @overload
     async def signal(
-        self, signal: Callable[[*Ts], SignalCall], *args: *Ts, request_id: str | None = None
+        self,
+        signal: Callable[[*Ts], SignalCall],
+        *args: *Ts,
+        request_id: str | None = None,
+        connection: UserConnection | None = None,
     ) -> None: ...
 
     @overload
-    async def signal(self, signal: SignalCall, *, request_id: str | None = None) -> None: ...
+    async def signal(
+        self, signal: SignalCall, *, request_id: str | None = None, connection: UserConnection | None = None
+    ) -> None: ...
 
     @overload
-    async def signal(self, signal: str, *args: Any, request_id: str | None = None) -> None: ...
+    async def signal(
+        self,
+        signal: str,
+        *args: Any,
+        request_id: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> None: ...
 
     async def signal(  # type: ignore[misc]  # mypy does not see that `*args: Any` takes any `*Ts`
         self,
         signal: Any,
         *args: Any,
         request_id: str | None = None,
+        connection: UserConnection | None = None,
         **unknown: Any,
     ) -> None:
         """Send a signal. When this returns, the signal is durable; signals are handled in their order of arrival.
@@ -70,6 +86,8 @@ class WorkflowHandle(RunControl[T]):
             signal: ``Order.approve``, ``Order.approve("ada")``, or a signal's name.
             *args: The signal's arguments.
             request_id: A key of your own. Signals with the same key reach the workflow once, however often you retry.
+            connection: A connection or session of yours, on the engine's database: the signal is sent if and only if
+                its transaction commits. See ``docs/outbox.md``.
             **unknown: Options that there are not: the error says what is meant.
 
         Raises:
@@ -80,25 +98,29 @@ class WorkflowHandle(RunControl[T]):
             PayloadEncodeError: An argument has no JSON form.
         """
         if unknown:
-            refuse_unknown("signal", unknown, ("request_id",))
+            refuse_unknown("signal", unknown, ("request_id", "connection"))
         asked = call_of(SignalCall, signal, args)
         interceptors = self._context.interceptors
         if not interceptors:
-            await self._send_signal(asked, request_id, None)
+            await self._send_signal(asked, request_id, None, connection)
             return
 
         async def innermost(call: SignalWorkflow) -> None:
             changed = SignalCall(call.name, call.args, asked.signature)
-            await self._send_signal(changed, call.request_id, checked_headers(call.headers))
+            await self._send_signal(changed, call.request_id, checked_headers(call.headers), connection)
 
         call = SignalWorkflow(self.workflow_id, self.run_id, asked.name, asked.args, request_id)
         await interceptors.call("signal_workflow", call, innermost)
 
     def _send_signal(
-        self, signal: SignalCall, request_id: str | None, headers: StoredHeaders
+        self, signal: SignalCall, request_id: str | None, headers: StoredHeaders, connection: object
     ) -> Coroutine[Any, Any, None]:
         context = self._context
         event = signal_event(context, signal, request_id, headers, self.workflow_id)
+        if connection is not None:
+            from outlast.outbox.writing import write_signal
+
+            return write_signal(context.runtime, connection, self.workflow_id, self._run_in_outbox, event)
         return self._send(lambda run_id: SendSignal(self.workflow_id, run_id, event, context.limits))
 
     @overload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Generic, Never, TypeVar
+from typing import Any, Generic, Literal, Never, TypeVar
 
 import orjson
 
@@ -18,6 +18,7 @@ from outlast.runtime.result_waits import RunEnd
 from outlast.visibility.describe import describe
 from outlast.visibility.views import WorkflowDescription
 from outlast_store.schema.rows import RunRow
+from outlast_workflow.errors import WorkflowNotFoundError
 from outlast_workflow.errors.result import StillRunningError
 from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
@@ -44,6 +45,7 @@ class RunReader(Generic[T]):
         *,
         pinned: bool = False,
         existed: bool = False,
+        outbox: Literal["starts", "joins"] | None = None,
     ) -> None:
         self.workflow_id = workflow_id
         self.run_id = run_id
@@ -52,6 +54,8 @@ class RunReader(Generic[T]):
         self._result_type = result_type
         self._ending = ending
         self._pinned = pinned
+        self._outbox = outbox
+        """What a start does that was written in a user's transaction, until it is known to be applied."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.workflow_id!r} run {self.run_id or 'current'}>"
@@ -78,6 +82,8 @@ class RunReader(Generic[T]):
             WorkflowCancelledError: It ended because of a cancel request.
             WorkflowTerminatedError: It was terminated.
             WorkflowNotFoundError: There is no such workflow.
+            StartNotCommittedError: It is started in a transaction that has not committed, or was rolled back.
+            OutboxRefusedError: It is started in a transaction that has committed, and the start was refused then.
             PayloadDecodeError: The result cannot be read as its type hint says.
             InvalidOptionError: The timeout is not a number of seconds.
         """
@@ -111,8 +117,17 @@ class RunReader(Generic[T]):
             WorkflowNotFoundError: There is no such workflow.
         """
         if self.run_id is not None:
-            return self.run_id
+            return self.run_id if self._outbox is None else await self._leave_outbox(self.run_id)
         return await current_run_id(self._context.runtime, self.workflow_id)
+
+    async def _leave_outbox(self, run_id: str) -> str:
+        """Return the run of a start that was written in a user's transaction, once it is applied."""
+        from outlast.outbox.waits import started_run
+
+        joins = self._outbox == "joins"
+        found = await started_run(self._context.runtime, self.workflow_id, run_id, joins=joins)
+        self.run_id, self.existed, self._outbox = found, found != run_id, None
+        return found
 
     # --- what it looks like -----------------------------------------------------------------------------------------
 
@@ -143,9 +158,16 @@ class RunReader(Generic[T]):
     async def _describe(self, follow_runs: bool | None) -> WorkflowDescription:
         context = self._context
         follow = not self._pinned if follow_runs is None else follow_runs
-        return await describe(
-            context.runtime, context.converter, self.workflow_id, self.run_id, follow=follow
-        )
+        if self._outbox is not None:
+            await self.resolve()
+        try:
+            return await describe(
+                context.runtime, context.converter, self.workflow_id, self.run_id, follow=follow
+            )
+        except WorkflowNotFoundError:
+            # Where the start waits in the outbox, this applies it.
+            run_id = await self.resolve()
+            return await describe(context.runtime, context.converter, self.workflow_id, run_id, follow=follow)
 
     async def is_open(self) -> bool:
         """Return whether the handle's run is open.
@@ -184,7 +206,11 @@ class RunReader(Generic[T]):
             RunNotFoundError: It has no such run.
         """
         document: dict[str, Any] = orjson.loads(
-            await export_run(self._context.runtime, self.workflow_id, self.run_id)
+            await export_run(
+                self._context.runtime,
+                self.workflow_id,
+                self.run_id if self._outbox is None else await self.resolve(),
+            )
         )
         return document
 

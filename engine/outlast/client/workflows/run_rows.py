@@ -10,7 +10,7 @@ from outlast_workflow.primitives.enums import RunStatus
 
 
 async def current_run_id(runtime: Runtime, workflow_id: str) -> str:
-    """Return the id of a workflow's current run.
+    """Return the id of a workflow's current run; a start that waits in the outbox is applied first.
 
     Args:
         runtime: The database.
@@ -20,6 +20,11 @@ async def current_run_id(runtime: Runtime, workflow_id: str) -> str:
         WorkflowNotFoundError: There is no such workflow.
     """
     instance = await runtime.read(find_instance, workflow_id)
+    if instance is None:
+        from outlast.outbox.waits import wait_for_start
+
+        if await wait_for_start(runtime, workflow_id):
+            instance = await runtime.read(find_instance, workflow_id)
     if instance is None:
         raise WorkflowNotFoundError(workflow_id)
     return instance.current_run_id

@@ -34,6 +34,7 @@ from outlast_workflow.options.options import (
 from outlast_workflow.options.search_attributes import size_of, to_document
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 from outlast_workflow.options.validation import LAST_SAFE_START
+from outlast_workflow.primitives.enums import DuplicatePolicy
 
 
 class Starts:
@@ -52,6 +53,7 @@ class Starts:
         result_type: Any,
         request_id: str | None = None,
         *,
+        connection: object = None,
         intercepted: bool = False,
     ) -> WorkflowHandle[Any]:
         """Start a workflow, with a signal where the call has one.
@@ -60,6 +62,7 @@ class Starts:
             call: The start.
             result_type: How to read the result of a workflow that is named by a string.
             request_id: The caller's key for the signal.
+            connection: A connection of the user's, in whose transaction the start is written to the outbox.
             intercepted: Whether the interceptors have let the call through.
 
         Raises:
@@ -73,12 +76,23 @@ class Starts:
             return await context.interceptors.call(
                 "start_workflow",
                 call,
-                lambda call: self.start(call, result_type, request_id, intercepted=True),
+                lambda call: self.start(
+                    call, result_type, request_id, connection=connection, intercepted=True
+                ),
             )
         run, started, result_type = self._prepare(call, result_type)
         event: SignalReceived | None = None
         if call.signal is not None:
             event = signal_event(context, call.signal, request_id, started.headers, run.workflow_id)
+        if connection is not None:
+            # What takes a user's connection is loaded by the first that comes.
+            from outlast.outbox.writing import write_start
+
+            await write_start(context.runtime, connection, run, started, call.options, event)
+            joins = event is not None or call.options.duplicate_policy is DuplicatePolicy.RETURN_EXISTING
+            return WorkflowHandle(
+                context, run.workflow_id, run.run_id, result_type, outbox="joins" if joins else "starts"
+            )
         ending = context.runtime.run_ends.subscribe(run.run_id)
         value = await self._submit(run, started, call, signal=event)
         if not value.created:

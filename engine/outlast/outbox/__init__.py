@@ -1,0 +1,1 @@
+"""Starts, signals and cancel requests in a user's own transaction."""
