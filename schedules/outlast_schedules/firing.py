@@ -280,7 +280,7 @@ class FireSchedule(StartingChange):
             and last.run_id != row.failed_run_id
         ):
             row.paused_at, row.failed_run_id, row.next_look_at = batch.now, last.run_id, None
-            row.note = f"paused because workflow {last.workflow_id} ended as {last.status}"
+            row.note = f"workflow {last.workflow_id} ended as {last.status}"
             fired.paused_by = last.workflow_id
             return fired if write_schedule(batch, row, self.row) else None
         plan = _Plan(row, last is not None and last.is_open, list(self.buffered), batch.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -71,10 +72,18 @@ def test_people_see_when_it_fires_and_why_it_is_paused(outlast: Command) -> None
     assert heading.split() == ["SCHEDULE", "STATE", "TYPE", "WHEN", "NEXT", "STARTED", "SKIPPED", "MISSED"]
     assert row.split()[:2] == ["nightly", "paused"]
     assert "0 2 * * * (Europe/Zurich)" in row
-    assert "paused: the warehouse moves" in outlast("schedule", "describe", "nightly").out
+    described = outlast("schedule", "describe", "nightly").out
+    assert re.search(r"^state: +paused .*: the warehouse moves$", described, re.M)
+    assert "overlap:    skip: a slot that comes while the workflow before is open is left out" in described
+    assert "catch up:   latest: starts the newest of the missed slots, within " in described
     assert outlast("schedule", "next", "nightly").out == "it has no slot to come: it is paused\n"
     assert outlast("schedule", "list", "--active", "--json").lines == []
-    assert outlast("schedule", "resume", "nightly").out == "resumed\n"
+    assert outlast("schedule", "resume", "nightly", "--note", "ask Ada").out == "resumed\n"
+    resumed = outlast("schedule", "describe", "nightly").out
+    assert re.search(r"^note: +ask Ada$", resumed, re.M)
+    lack = "no live worker polls task queue 'default' of workflow 'report' (there is no live worker at all): start one"
+    assert f"no worker:  {lack}" in resumed
+    assert f"nightly: {lack}" in outlast("schedule", "list").out
     assert [one["paused"] for one in outlast("schedule", "list", "--json").lines] == [False]
 
 

@@ -354,7 +354,7 @@ async def test_a_look_pauses_for_a_workflow_past_its_deadline(stage: Stage, over
     fired = await fire(stage)
     assert (fired.paused_by, fired.started, fired.skipped) == (workflow_id, [], 0)
     row = there(stage)
-    assert row.note == f"paused because workflow {workflow_id} ended as timed_out"
+    assert row.note == f"workflow {workflow_id} ended as timed_out"
     assert (row.started, row.buffered, row.failed_run_id) == (1, None, row.last_first_run_id)
 
 

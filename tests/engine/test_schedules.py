@@ -475,7 +475,7 @@ async def test_it_pauses_when_its_workflow_fails(engine: MakeEnvironment) -> Non
         await env.sleep(minutes=5, seconds=30)
         described = await handle.describe()
         assert (described.paused, described.started) == (True, 1)
-        assert described.note == "paused because workflow s-2026-01-01T00:01:00Z ended as failed"
+        assert described.note == "workflow s-2026-01-01T00:01:00Z ended as failed"
         await handle.resume()
         # One failure pauses once.
         await env.sleep(minutes=2)
@@ -577,6 +577,24 @@ async def test_a_schedule_that_is_not_there_is_told_with_ids_like_it(in_memory: 
             assert caught.value.similar == ["nightly"]
         with pytest.raises(ScheduleNotFoundError, match="'other': check the id"):
             await env.client.schedules.handle("other").describe()
+
+
+async def test_a_schedule_whose_workflow_nobody_runs_says_so_and_what_to_do(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.schedules.create("s", "Reprot", spec=Every(60), options=StartOptions())
+        described = await handle.describe()
+        assert described.trouble is None
+        assert described.unserved is not None
+        assert "none of them knows workflow 'Reprot' (known: " in described.unserved
+        assert "or correct the name" in described.unserved
+        [listed] = [one async for one in env.client.schedules.list()]
+        assert listed.unserved == described.unserved
+        await handle.update(workflow=told_slot)
+        assert (await handle.describe()).unserved is None
+        await handle.update(task_queue="slow")
+        unserved = (await handle.describe()).unserved
+        assert unserved is not None
+        assert "no live worker polls task queue 'slow'" in unserved
 
 
 async def test_wrong_arguments_of_verbs_are_told_with_what_they_take(in_memory: MakeEnvironment) -> None:

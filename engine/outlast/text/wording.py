@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import orjson
 
+from outlast_workflow.primitives.enums import CatchUp, Overlap
+
 # Seconds in a unit, the unit, seconds in the smaller unit that follows it, the smaller unit.
 _STEPS: Final = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
@@ -82,3 +84,21 @@ def progress_words(done: float, total: float | None = None, message: str | None 
     if total:
         text += f" ({min(int(done / total * 100), 100)} %)"
     return f"{text}: {label(message)}" if message else text
+
+
+OVERLAP_WORDS: Final = {
+    Overlap.SKIP: "a slot that comes while the workflow before is open is left out",
+    Overlap.BUFFER_ONE: "one slot waits until the workflow before has ended, further ones are left out",
+    Overlap.BUFFER_ALL: "each slot waits until the workflow before has ended",
+    Overlap.CANCEL_OTHER: "the workflow before is asked to cancel, and the slot starts when it has ended",
+    Overlap.TERMINATE_OTHER: "the workflow before is terminated, and the slot starts at once",
+    Overlap.ALLOW_ALL: "each slot starts at once, side by side",
+}
+"""What each overlap policy does."""
+
+CATCH_UP_WORDS: Final = {
+    CatchUp.LATEST: "starts the newest of the missed slots",
+    CatchUp.ALL: "starts all missed slots",
+    CatchUp.NONE: "starts none of the missed slots",
+}
+"""What each catch-up policy does."""

@@ -13,7 +13,7 @@ from outlast.client.schedules.handle import DEFAULT_BACKFILL
 from outlast.errors import OutlastError
 from outlast.text.parsing import limit as read_limit
 from outlast.text.parsing import moment
-from outlast.text.wording import counted
+from outlast.text.wording import CATCH_UP_WORDS, OVERLAP_WORDS, counted
 from outlast_dashboard.api.contract.fields import ScheduleId
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_dashboard.encoded_paths import quoted
@@ -51,7 +51,11 @@ async def schedule(request: Request, web: TheWeb, principal: Reader, schedule_id
         found = await web.client.schedules.handle(schedule_id).describe(next=MOST_SLOTS)
         zone = ZoneInfo(found.time_zone)
         days = calendar_of([slot.astimezone(zone) for slot in found.next_slots], now.astimezone(zone))
-        return {"schedule": found, "days": days, "zone": zone, "now": now}
+        said = {
+            "overlap_words": OVERLAP_WORDS[found.overlap],
+            "catch_up_words": CATCH_UP_WORDS[found.catch_up],
+        }
+        return {"schedule": found, "days": days, "zone": zone, "now": now, **said}
 
     path = f"{base_of(request)}/schedules/{quoted(schedule_id)}"
     return await live_page(request, web, principal, "schedule", values, path=path)

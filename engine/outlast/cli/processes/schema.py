@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from typer import Option
 
@@ -53,9 +53,10 @@ def migrate(url: Url = None, sql: Sql = False, json: AsJson = False) -> None:
 
 @contextmanager
 def _steps_on_stderr() -> Generator[None]:
-    """Let Alembic name each step that it takes. Elsewhere it is quiet unless the application gives it a level."""
+    """Name each step that Alembic takes. Elsewhere it is quiet unless the application gives it a level."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_StepWords())
+    handler.addFilter(lambda record: bool(_steps_of(record)))
     before = _STEPS.level
     _STEPS.setLevel(logging.INFO)
     _STEPS.addHandler(handler)
@@ -64,6 +65,20 @@ def _steps_on_stderr() -> Generator[None]:
     finally:
         _STEPS.removeHandler(handler)
         _STEPS.setLevel(before)
+
+
+class _StepWords(logging.Formatter):
+    """Words a record of Alembic about a step in our own way."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        [step] = _steps_of(record)
+        return f"version {', '.join(step.to_revisions)}: {step.doc}"
+
+
+def _steps_of(record: logging.LogRecord) -> list[Any]:
+    """Return the step that a record is about, if it is about one."""
+    given = record.args if isinstance(record.args, tuple) else ()
+    return [one for one in given if hasattr(one, "to_revisions")]
 
 
 def _statements(database: Database) -> str:

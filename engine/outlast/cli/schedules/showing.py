@@ -12,7 +12,7 @@ from rich.text import Text
 
 from outlast.cli.common.output import show, table
 from outlast.client.schedules.views import ScheduleDescription, ScheduledOptions
-from outlast.text.wording import ago, at, clock, label, words
+from outlast.text.wording import CATCH_UP_WORDS, OVERLAP_WORDS, ago, at, clock, label, words
 
 _DURATIONS: Final = ("execution_timeout", "run_timeout", "start_delay", "schedule_to_start_timeout")
 _INDENT: Final = "\n" + " " * 12
@@ -48,6 +48,10 @@ def show_table(found: Sequence[ScheduleDescription], now: datetime, *, filtered:
             f"{one.missed:,}",
         )
     show(made)
+    for one in found:
+        told = one.trouble or (None if one.paused or one.next_look_at is None else one.unserved)
+        if told is not None:
+            show(f"{one.schedule_id}: {label(told)}")
 
 
 def show_description(found: ScheduleDescription, now: datetime) -> None:
@@ -57,11 +61,12 @@ def show_description(found: ScheduleDescription, now: datetime) -> None:
         found: The schedule.
         now: The time.
     """
-    state = _state(found).plain
     lines = {
         "schedule": found.schedule_id,
-        "state": f"{state}: {label(found.note)}" if found.note else state,
+        "state": _state_words(found, now),
+        "note": "" if found.paused else label(found.note),
         "trouble": found.trouble or "",
+        "no worker": "" if found.trouble else label(found.unserved),
         "starts": f"{found.workflow_type} on task queue {found.task_queue}",
         "options": _options(found.options),
         "when": found.when,
@@ -69,8 +74,8 @@ def show_description(found: ScheduleDescription, now: datetime) -> None:
         "from": at(found.start_at, now),
         "until": at(found.end_at, now),
         "jitter": words(found.jitter) if found.jitter else "",
-        "overlap": found.overlap.value,
-        "catch up": f"{found.catch_up.value}, within {words(found.catch_up_window)}",
+        "overlap": f"{found.overlap.value}: {OVERLAP_WORDS[found.overlap]}",
+        "catch up": f"{found.catch_up.value}: {CATCH_UP_WORDS[found.catch_up]}, within {words(found.catch_up_window)}",
         "on failure": "pause" if found.pause_on_failure else "",
         "runs left": "" if found.remaining_runs is None else f"{found.remaining_runs} of {found.max_runs}",
         "done": f"{found.started:,} started, {found.skipped:,} skipped, {found.missed:,} missed",
@@ -99,6 +104,12 @@ def slot_words(slot: datetime, now: datetime, time_zone: str) -> str:
     if time_zone == "UTC":
         return words
     return f"{words}, {slot.astimezone(ZoneInfo(time_zone)):%a %d %b %H:%M} in {time_zone}"
+
+
+def _state_words(found: ScheduleDescription, now: datetime) -> str:
+    if not found.paused:
+        return _state(found).plain
+    return f"paused {ago(found.paused_at, now)}" + (f": {label(found.note)}" if found.note else "")
 
 
 def _state(found: ScheduleDescription) -> Text:

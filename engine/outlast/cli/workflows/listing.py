@@ -122,9 +122,11 @@ def _show_workers(found: Sequence[WorkerSummary], now: datetime) -> None:
     if not found:
         show("no workers are registered: `outlast worker MODULE` starts one")
         return
+    # Most workers admit from all queues.
+    queues = ["QUEUES"] if any(worker.queues is not None for worker in found) else []
     made = table(
-        "WORKER", "HOST", "PID", "LEASE", "STARTED", "TASK QUEUES", "QUEUES", "RUNS", "ACTIVITIES", "SERVES", "BUILD",
-        drop=("BUILD", "STARTED", "SERVES", "PID", "HOST", "ACTIVITIES", "RUNS", "QUEUES", "TASK QUEUES"),
+        "WORKER", "HOST", "PID", "LEASE", "STARTED", "TASK QUEUES", *queues, "RUNS", "ACTIVITIES", "SERVES", "BUILD",
+        drop=("BUILD", "STARTED", "SERVES", "PID", "HOST", "ACTIVITIES", "RUNS", *queues, "TASK QUEUES"),
     )  # fmt: skip
     for worker in found:
         made.add_row(
@@ -134,7 +136,7 @@ def _show_workers(found: Sequence[WorkerSummary], now: datetime) -> None:
             left(worker.lease_expires_at, now),
             ago(worker.started_at, now),
             ", ".join(worker.task_queues),
-            "all" if worker.queues is None else ", ".join(worker.queues) or "none",
+            *["all" if worker.queues is None else ", ".join(worker.queues) or "none" for _ in queues],
             str(worker.runs_held),
             str(worker.activities_held)
             + ("" if worker.activity_slots is None else f" of {worker.activity_slots}"),

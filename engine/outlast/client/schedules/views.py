@@ -14,6 +14,8 @@ from outlast_schedules.action import options_of
 from outlast_schedules.damage import damaged_columns, without_damage
 from outlast_schedules.specs.calendar import Calendar, spec_from
 from outlast_store.reads.queues import find_queue, unknown_queue
+from outlast_store.reads.serving import Polled
+from outlast_store.reads.workers import list_workers
 from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.errors import DamagedScheduleError, OutlastError
 from outlast_workflow.primitives.enums import CatchUp, Overlap
@@ -62,11 +64,12 @@ class ScheduleDescription(View):
 
     Attributes:
         trouble: Why it starts nothing although it is not paused, and what to do about that; ``None`` as a rule.
+        unserved: That no live worker can run what it starts, and what to do about that; ``None`` where one can.
         options: The options of each start.
         specs: When it fires, each as its JSON form.
         exclude: What is left out, likewise.
         jitter: In seconds, as ``catch_up_window``.
-        remaining_runs: How many slots it may still start; ``None`` without a limit.
+        remaining_runs: How many slots it may still start, of those since it had a limit; ``None`` without one.
         next_slots: The slots to come; none of a schedule that is paused or used up.
         next_look_at: When it has something to do next, jitter included.
         buffered: The slots that wait for the open workflow to end.
@@ -80,6 +83,7 @@ class ScheduleDescription(View):
     workflow_type: str
     task_queue: str
     trouble: str | None = None
+    unserved: str | None = None
     options: ScheduledOptions
     specs: tuple[dict[str, Any], ...]
     exclude: tuple[dict[str, Any], ...]
@@ -153,6 +157,9 @@ def description(connection: Connection, row: ScheduleRow, now: int, next: int) -
         trouble = unknown_queue(connection, options.queue)
     calendar = Calendar.from_json(row.spec)
     specs = () if "spec" in damaged else calendar.specs
+    lack = Polled.of(list_workers(connection), now).lack_of_workflow(
+        row.task_queue, row.workflow_type, options.queue
+    )
     live = trouble is None and row.paused_at is None and row.remaining_runs != 0
     most = next if row.remaining_runs is None else min(next, row.remaining_runs)
     slots, _ = calendar.first_slots(max(row.decided_until, now), most if live else 0)
@@ -161,6 +168,7 @@ def description(connection: Connection, row: ScheduleRow, now: int, next: int) -
         workflow_type=row.workflow_type,
         task_queue=row.task_queue,
         trouble=None if trouble is None else str(trouble),
+        unserved=None if lack is None else f"{lack.cause}: {lack.remedy}",
         options=options,
         specs=tuple(spec.to_document() for spec in specs),
         exclude=tuple(spec.to_document() for spec in calendar.exclude),
