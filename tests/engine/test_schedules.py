@@ -579,7 +579,9 @@ async def test_a_schedule_that_is_not_there_is_told_with_ids_like_it(in_memory: 
             await env.client.schedules.handle("other").describe()
 
 
-async def test_a_schedule_whose_workflow_nobody_runs_says_so_and_what_to_do(in_memory: MakeEnvironment) -> None:
+async def test_a_schedule_whose_workflow_nobody_runs_says_so_and_what_to_do(
+    in_memory: MakeEnvironment,
+) -> None:
     async with in_memory(workflows=WORKFLOWS) as env:
         handle = await env.client.schedules.create("s", "Reprot", spec=Every(60), options=StartOptions())
         described = await handle.describe()
