@@ -253,13 +253,22 @@ class AdmitFromQueue(BaseChange):
         if self.only_hints:
             return lines.find_pairs_of(batch, self.queue, kinds, self.hints)
         wrapped, after = self.position if self.position is not None else (False, gate.cursor)
-        pairs = lines.find_pairs(batch, self.queue, kinds, after, until=gate.cursor if wrapped else None)
-        if len(pairs) < PAIRS and not wrapped and gate.cursor is not None:
-            # The rotation goes on from the beginning, up to where it began.
-            wrapped = True
-            more = lines.find_pairs(batch, self.queue, kinds, None, until=gate.cursor)
-            pairs.update(list(more.items())[: PAIRS - len(pairs)])
-        if len(pairs) >= PAIRS:
+        if self.position is None and after == "":
+            # What has no partition is where the index begins, and was served last. Most queues have nothing else.
+            pairs = lines.find_pairs(batch, self.queue, kinds, None)
+            full = len(pairs) >= PAIRS
+            served_last = {pair: pairs.pop(pair) for pair in list(pairs) if pair.partition == ""}
+            if not full:
+                pairs.update(served_last)
+        else:
+            pairs = lines.find_pairs(batch, self.queue, kinds, after, until=gate.cursor if wrapped else None)
+            if len(pairs) < PAIRS and not wrapped and gate.cursor is not None:
+                # The rotation goes on from the beginning, up to where it began.
+                wrapped = True
+                more = lines.find_pairs(batch, self.queue, kinds, None, until=gate.cursor)
+                pairs.update(list(more.items())[: PAIRS - len(pairs)])
+            full = len(pairs) >= PAIRS
+        if full:
             admission.position = wrapped, next(reversed(pairs)).partition
             seen = {pair.partition for pair in pairs}
             hidden = [partition for partition in self.hints if partition not in seen]

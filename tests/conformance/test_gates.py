@@ -22,6 +22,7 @@ from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.journal.journal import Journal
 from outlast_store.journal.locked_rows import LockedRows
+from outlast_store.queues import contents
 from outlast_store.queues.lines import PAIRS
 from outlast_store.reads.queues import queue_loads
 from outlast_store.reads.runs import find_run
@@ -453,6 +454,35 @@ async def test_the_rotation_goes_on_where_a_look_ended(journal: Journal) -> None
         await end(journal, ended)
         found = await journal.apply(admit(hints=[hidden, "nobody"], only_hints=only))
         assert ids(found) == [f"{hidden}-{only}"]
+
+
+async def test_lines_without_a_partition_are_found_by_one_leap_and_wait_for_their_turn(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_queue(journal)
+    for number in range(4):
+        await enqueue(journal, f"w{number}")
+    leaps: list[object] = []
+    right = contents.find_lines
+
+    def counted(*args: Any, **options: Any) -> Any:
+        leaps.append(options["after"])
+        return right(*args, **options)
+
+    monkeypatch.setattr(contents, "find_lines", counted)
+    assert ids(await journal.apply(admit(limit=1))) == ["w0"]
+    assert ids(await journal.apply(admit(limit=1))) == ["w1"]
+    assert leaps == [None, None]
+    # Others come first now, and all of a look that sees only a part of the lines are others.
+    for number in range(2 * PAIRS):
+        await enqueue(journal, f"p{number:04}", f"p{number:04}")
+    found: list[str] = []
+    position = None
+    for _ in range(2 * PAIRS + 2):
+        look = await journal.apply(admit(limit=1, position=position))
+        found += ids(look)
+        position = look.position
+    assert found == [*(f"p{number:04}" for number in range(2 * PAIRS)), "w2", "w3"]
 
 
 async def test_a_rate_that_allows_nothing_lets_no_look_go_around(journal: Journal) -> None:
