@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from outlast.client.schedules.definition import Schedule
     from outlast.client.schedules.handle import ScheduleHandle
     from outlast.client.schedules.views import ScheduleDescription
+    from outlast.client.workflows.addressed_signals import SignalTo
+    from outlast.client.workflows.first_end import wait_first
     from outlast.client.workflows.handle import WorkflowHandle
     from outlast.client.workflows.update_handle import UpdateHandle
     from outlast.histories.history_pages import HistoryEvent
@@ -115,6 +117,7 @@ __all__ = [
     "Schedule",
     "ScheduleDescription",
     "ScheduleHandle",
+    "SignalTo",
     "StartOptions",
     "StructuralLimitError",
     "StructuralLimits",
@@ -138,6 +141,7 @@ __all__ = [
     "__version__",
     "activity",
     "starting",
+    "wait_first",
     "workflow",
 ]
 
@@ -150,6 +154,8 @@ _member = lazy_names(
         ),
         "outlast.client.activity_ids": ("ActivityIds",),
         "outlast.client.client": ("Client",),
+        "outlast.client.workflows.addressed_signals": ("SignalTo",),
+        "outlast.client.workflows.first_end": ("wait_first",),
         "outlast.client.workflows.handle": ("WorkflowHandle",),
         "outlast.histories.history_pages": ("HistoryEvent",),
         "outlast.client.workflows.update_handle": ("UpdateHandle",),

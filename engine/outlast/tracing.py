@@ -23,7 +23,7 @@ each span is made at least once, and nearly always once. Errors are recorded by 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,6 +46,7 @@ from outlast.interceptors import (
     RunActivity,
     RunWorkflow,
     SignalExternal,
+    SignalMany,
     SignalWorkflow,
     StartActivity,
     StartChild,
@@ -107,6 +108,15 @@ class TracingInterceptor(Interceptor):
         with self._span(f"SignalWorkflow:{call.name}", SpanKind.PRODUCER, attributes):
             self._inject(call.headers)
             await next(call)
+
+    async def signal_many(
+        self, call: SignalMany, next: Callable[[SignalMany], Coroutine[Any, Any, Sequence[str]]]
+    ) -> Sequence[str]:
+        """Make a span around signals that are sent together."""
+        with self._span("SignalMany", SpanKind.PRODUCER, {"outlast.signals": len(call.signals)}):
+            for signal in call.signals:
+                self._inject(signal.headers)
+            return await next(call)
 
     async def update_workflow(
         self, call: UpdateWorkflow, next: Callable[[UpdateWorkflow], Coroutine[Any, Any, UpdateHandle[Any]]]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
 from outlast_runs.run_change import RunChange
-from outlast_store.journal.batch import Batch
+from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.requests import DELIVERED
-from outlast_store.transitions.run_ends import Ended, open_run
+from outlast_store.transitions.run_deadlines import deadline_passed
+from outlast_store.transitions.run_ends import Ended, open_run, time_out_run
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import (
@@ -47,6 +51,10 @@ def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: Structura
     if most and (run.last_seq + 1) * 5 >= most * 4:
         waiting = requests.unhandled_signals(batch, run) + 1
         limits.check_next("unhandled_signals", waiting, whose=run.workflow_id)
+    return _append(batch, run, signal)
+
+
+def _append(batch: Batch, run: RunRow, signal: SignalReceived) -> bool:
     if signal.request_id is not None and not requests.add(batch, _row(batch, run, signal, signal.request_id)):
         return False
     batch.append(run, signal)
@@ -153,3 +161,81 @@ class SendSignal(RunChange):
             return run
         deliver(batch, run, self.signal, self.limits)
         return None
+
+
+class SendSignals(BaseChange):
+    """Send signals to the current runs of several workflows: all of them, or none.
+
+    Args:
+        signals: The workflow that each signal is for, and the signal.
+        current: The runs that were current a moment ago, by workflow, so that they are locked in order.
+        limits: How many signals may wait in a run.
+        to_forks: Whether the forks of those workflows get the signals too, and the forks of these.
+    """
+
+    needs_locks = True
+
+    def __init__(
+        self,
+        signals: Sequence[tuple[str, SignalReceived]],
+        current: Mapping[str, str],
+        limits: StructuralLimits,
+        *,
+        to_forks: bool = False,
+    ) -> None:
+        self.signals = signals
+        self.instances = tuple(dict.fromkeys(workflow_id for workflow_id, _ in signals))
+        self.runs = tuple(current.values())
+        self.limits = limits
+        self.to_forks = to_forks
+        self.weight = sum(512 + len(signal.input.json) for _, signal in signals)
+
+    def apply(self, batch: Batch) -> list[str] | None:
+        """Append the signals, in order; return who got them, or ``None`` if a deadline was due first: ask again.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow; nothing was written.
+            WorkflowClosedError: A workflow has ended; nothing was written.
+            StructuralLimitError: Too many signals would wait in one; nothing was written.
+        """
+        targets: dict[str, RunRow] = {}
+        for workflow_id in sorted(self.instances):
+            instance = batch.instance(workflow_id)
+            if instance is None:
+                raise WorkflowNotFoundError(workflow_id)
+            targets[workflow_id] = self._run(batch, instance.current_run_id)
+        sent = [
+            (run, signal)
+            for workflow_id, signal in self.signals
+            if not was_delivered(batch, run := targets[workflow_id], signal)
+        ]
+        late = [run for run, _ in sent if run.is_open and deadline_passed(run, batch.now) is not None]
+        for run, _ in sent:
+            if not run.is_open:
+                raise WorkflowClosedError(run.workflow_id, run_id=run.run_id, status=run.status)
+        if not late:
+            self._check_room(batch, [run for run, _ in sent])
+            for run, signal in sent:
+                _append(batch, run, signal)
+            return list(targets)
+        # A change that has written does not raise, so the caller asks again and hears of the end then.
+        for run in {run.run_id: run for run in late}.values():
+            passed = deadline_passed(run, batch.now)
+            assert passed is not None
+            time_out_run(batch, run, passed)
+        return None
+
+    def _run(self, batch: Batch, run_id: str) -> RunRow:
+        batch.more_runs([run_id])
+        run = batch.run(run_id)
+        assert run is not None, "an instance has a current run"
+        return run
+
+    def _check_room(self, batch: Batch, runs: Sequence[RunRow]) -> None:
+        most = self.limits.unhandled_signals
+        rows = {run.run_id: run for run in runs}
+        for run_id, more in Counter(run.run_id for run in runs).items():
+            run = rows[run_id]
+            if most and (run.last_seq + more) * 5 >= most * 4:
+                waiting = requests.unhandled_signals(batch, run) + more
+                self.limits.check("unhandled_signals", waiting, whose=run.workflow_id)

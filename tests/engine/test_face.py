@@ -56,6 +56,7 @@ PUBLIC = [
     "Schedule",
     "ScheduleDescription",
     "ScheduleHandle",
+    "SignalTo",
     "StartOptions",
     "StructuralLimitError",
     "StructuralLimits",
@@ -79,6 +80,7 @@ PUBLIC = [
     "__version__",
     "activity",
     "starting",
+    "wait_first",
     "workflow",
 ]
 

@@ -9,7 +9,12 @@ from outlast_workflow.primitives.lazy_names import lazy_names
 if TYPE_CHECKING:
     from outlast.blocking.bulk import BlockingBulk
     from outlast.blocking.client import Client
-    from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
+    from outlast.blocking.handles import (
+        BlockingHandle,
+        BlockingListing,
+        BlockingUpdateHandle,
+        wait_first,
+    )
     from outlast.blocking.queues import BlockingQueues
     from outlast.blocking.schedules import BlockingScheduleHandle, BlockingSchedules
     from outlast_workflow.errors.context import BlockedLoopError
@@ -26,6 +31,7 @@ __all__ = [
     "BlockingUpdateHandle",
     "Client",
     "StillRunningError",
+    "wait_first",
 ]
 
 _member = lazy_names(
@@ -37,6 +43,7 @@ _member = lazy_names(
             "BlockingHandle",
             "BlockingListing",
             "BlockingUpdateHandle",
+            "wait_first",
         ),
         "outlast.blocking.queues": ("BlockingQueues",),
         "outlast.blocking.schedules": (

@@ -26,6 +26,7 @@ from outlast.client import client as asynchronous
 from outlast.client.activity_ids import ActivityIds
 from outlast.client.interceptors import Interceptor
 from outlast.client.operations import BULK_AT_ONCE
+from outlast.client.workflows.addressed_signals import SignalTo
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
 from outlast.histories.importer import Imported, Progress
@@ -326,6 +327,10 @@ class Client:
         call_with_connection(
             self._caller, options, lambda given: self._client.signal(workflow_id, signal, *args, **given)
         )
+
+    def signal_many(self, signals: Iterable[SignalTo], *, to_forks: bool = False) -> Sequence[str]:
+        """Send signals to several workflows in one transaction: all of them, or none."""
+        return self._caller.call(lambda: self._client.signal_many(signals, to_forks=to_forks))
 
     # --- observing --------------------------------------------------------------------------------------------------
 

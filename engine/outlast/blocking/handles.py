@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, TypeVarTuple, Unpack, overload
 
@@ -16,8 +16,10 @@ from outlast.histories.reset import ResetOptions, ResumeOptions
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunPage, RunSummary, WorkflowDescription
 from outlast_workflow.declare.handlers import QueryCall, SignalCall, UpdateCall
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import Seconds
 from outlast_workflow.primitives.lazy_names import names_of_class
+from outlast_workflow.run.mailbox import NO_DEFAULT
 
 if TYPE_CHECKING:
     from outlast.client.user_connection import LentConnection
@@ -68,6 +70,34 @@ class BlockingHandle(Generic[T]):
             WorkflowResultError: It ended without a result; see :meth:`outlast.WorkflowHandle.result`.
         """
         return self._caller.call(lambda: self._handle.result(timeout, follow_runs=follow_runs, **unknown))
+
+    def memo_value(
+        self,
+        name: str,
+        *,
+        timeout: Seconds | None = None,
+        default: Any = NO_DEFAULT,
+        result_type: Any = None,
+        **unknown: Never,
+    ) -> Any:
+        """Return a field of the workflow's memo, and wait until its code has set it.
+
+        Args:
+            name: The field.
+            timeout: Seconds to wait at most; without limit if ``None``.
+            default: What to return if the field is not set in time, or the workflow ends without it.
+            result_type: What to read the value as; by default plain JSON.
+            **unknown: Options that there are not: the error says what is meant.
+
+        Raises:
+            TimeoutError: The field was not set in time, and there is no default.
+            WorkflowClosedError: The workflow has ended without it, and there is no default.
+        """
+        return self._caller.call(
+            lambda: self._handle.memo_value(
+                name, timeout=timeout, default=default, result_type=result_type, **unknown
+            )
+        )
 
     def describe(self, *, follow_runs: bool | None = None, **unknown: Never) -> WorkflowDescription:
         """Describe the workflow; for ``follow_runs`` see :meth:`outlast.WorkflowHandle.describe`."""
@@ -276,3 +306,33 @@ class BlockingListing:
             cursor = page.cursor
             if cursor is None:
                 return
+
+
+def wait_first(handles: Iterable[BlockingHandle[T]], timeout: float | None = None) -> BlockingHandle[T]:
+    """Wait until one of several workflows has ended, and return its handle; see :func:`outlast.wait_first`.
+
+    Args:
+        handles: The workflows, each once, all of clients of this process's background thread.
+        timeout: Seconds to wait at most; without limit if ``None``.
+
+    Raises:
+        TimeoutError: None has ended in time; they continue.
+        InvalidOptionError: There is no handle, or one stands for the same workflow as another.
+        WorkflowNotFoundError: There is no such workflow.
+    """
+    given = list(handles)
+    for one in given:
+        if not isinstance(one, BlockingHandle):
+            raise InvalidOptionError(
+                f"wait_first takes handles of a blocking client, not {type(one).__name__}: on an event loop, await "
+                "outlast.wait_first",
+                field="handles",
+            )
+    if not given:
+        raise InvalidOptionError("wait_first needs at least one handle to wait for", field="handles")
+    # The waiting itself needs the engine, which a handle has loaded.
+    from outlast.client.workflows.first_end import wait_first as first_of
+
+    inner = [one._handle for one in given]
+    first = given[0]._caller.call(lambda: first_of(inner, timeout))
+    return given[inner.index(first)]

@@ -53,6 +53,14 @@ class SignalWorkflow:
 
 
 @dataclass(slots=True)
+class SignalMany:
+    """Signals are sent together, all of them or none; each has headers of its own."""
+
+    signals: list[SignalWorkflow]
+    to_forks: bool
+
+
+@dataclass(slots=True)
 class UpdateWorkflow:
     """A workflow is sent an update; the handle has its result."""
 

@@ -8,7 +8,7 @@ intercepted. The first of several is the outermost. A method that nobody overrid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from outlast.client.intercepted_calls import (
@@ -21,6 +21,7 @@ from outlast.client.intercepted_calls import (
     QueryWorkflow,
     ResumeWorkflow,
     SetStartDelay,
+    SignalMany,
     SignalWorkflow,
     StartWorkflow,
     TerminateWorkflow,
@@ -50,6 +51,12 @@ class ClientInterceptor:
     ) -> None:
         """Around a signal."""
         await next(call)
+
+    async def signal_many(
+        self, call: SignalMany, next: Callable[[SignalMany], Coroutine[Any, Any, Sequence[str]]]
+    ) -> Sequence[str]:
+        """Around signals that are sent together."""
+        return await next(call)
 
     async def update_workflow(
         self, call: UpdateWorkflow, next: Callable[[UpdateWorkflow], Coroutine[Any, Any, UpdateHandle[Any]]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -13,6 +14,7 @@ from outlast_workflow.errors import WorkflowClosedError
 if TYPE_CHECKING:
     from outlast.client.bulk import Bulk
     from outlast.client.schedules.schedules import Schedules
+    from outlast.client.workflows.addressed_signals import SignalTo
     from outlast.client.workflows.handle import WorkflowHandle
     from outlast.histories.reset import ResumeOptions
     from outlast.outbox.outbox import Outbox
@@ -63,6 +65,30 @@ class Operations(Reader):
             **options: As for :meth:`WorkflowHandle.resume`, as are the errors.
         """
         return await self.handle(workflow_id, run_id=run_id).resume(**options)
+
+    async def signal_many(self, signals: Iterable[SignalTo], *, to_forks: bool = False) -> Sequence[str]:
+        """Send signals to several workflows in one transaction: all of them, or none.
+
+        ``await client.signal_many([SignalTo("order-1", Order.approve, "ada"), SignalTo("order-2", "stop")])``
+
+        Args:
+            signals: The signals, 1,000 at most. Those of one workflow arrive in their order.
+            to_forks: Whether the forks of those workflows get the signals too, and the forks of these; closed forks
+                are left out.
+
+        Returns:
+            The ids of the workflows that have the signals.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow: ``workflow_id`` says which. Nothing was sent.
+            WorkflowClosedError: A workflow has ended: ``workflow_id`` says which. Nothing was sent.
+            StructuralLimitError: Too many signals would wait in one of them. Nothing was sent.
+            InvalidOptionError: There are too many, or two for one workflow have the same key. Nothing was sent.
+            PayloadEncodeError: An argument has no JSON form. Nothing was sent.
+        """
+        from outlast.client.workflows.addressed_signals import signal_many
+
+        return await signal_many(self._context, signals, to_forks=to_forks)
 
     @property
     def schedules(self) -> Schedules:

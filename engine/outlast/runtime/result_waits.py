@@ -86,8 +86,12 @@ class RunEnds:
             end = self._ends[run_id] = RunEnd(run_id)
         return end
 
-    async def wait(self, end: RunEnd) -> Event:
+    async def wait(self, end: RunEnd, *, look: bool = True) -> Event:
         """Wait until a run is closed, and return its terminal event.
+
+        Args:
+            end: Where its end is noted.
+            look: Whether to look first if another process has closed it; a caller that has many runs polls once.
 
         Raises:
             RunNotFoundError: There is no such run.
@@ -105,7 +109,7 @@ class RunEnds:
         if not self._unserved.armed:
             self._unserved.arm(run_id)
         try:
-            if not self._is_owned_here(run_id):
+            if look and not self._is_owned_here(run_id):
                 event = await self._read(find_terminal_event, run_id)
                 if event is not None:
                     return _terminal_event(run_id, *event)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, TypeVarTuple
 
+from outlast.client.client import Client
 from outlast.testing.clock import EPOCH
+from outlast.worker.lent_client import LENT, lend
 from outlast_activities.attempt_outcome import deferral_lost
 from outlast_activities.context import CURRENT, Deferred, RunningActivity
 from outlast_activities.definitions import definition_of
@@ -45,6 +47,8 @@ class ActivityEnvironment:
         started_at: When the attempt started (aware).
         options: Options of the call, which override those of the declaration.
         converter: How arguments and results become JSON.
+        client: What ``activity.client()`` returns to an ``async def``; a plain function runs in place here, where it
+            cannot block.
 
     Attributes:
         heartbeats: The details of each heartbeat, in order.
@@ -65,6 +69,7 @@ class ActivityEnvironment:
         started_at: datetime = EPOCH,
         options: ActivityOptions | None = None,
         converter: DataConverter | None = None,
+        client: Client | None = None,
     ) -> None:
         self.heartbeats: list[tuple[Any, ...]] = []
         self.deferred = False
@@ -78,6 +83,7 @@ class ActivityEnvironment:
         self._started_at = from_datetime(started_at)
         self._options = options
         self._converter = converter or DataConverter()
+        self._client = client
         self._stopped: StopReason | None = None
         self._running: RunningActivity | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -103,6 +109,7 @@ class ActivityEnvironment:
         self._running = running = RunningActivity(task, definition, self._converter, self)
         running.stopped = self._stopped
         token = CURRENT.set(running)
+        lent = LENT.set(lend(self._client) if self._client is not None else None)
         try:
             given = self._converter.decode_args(payload, definition.signature)
             if definition.is_async:
@@ -111,6 +118,7 @@ class ActivityEnvironment:
             else:
                 result = definition.fn(*given)
         finally:
+            LENT.reset(lent)
             CURRENT.reset(token)
             self._running = self._task = None
         self.deferred = isinstance(result, Deferred)

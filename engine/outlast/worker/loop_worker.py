@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast.worker.blocked_monitor import BlockedMonitor, monitor
 from outlast.worker.lease import WorkerLease
+from outlast.worker.lent_client import LENT, lend
 from outlast.worker.poller import WorkPoller
 from outlast.worker.runs.owner import RunOwner
 from outlast.worker.settings import WorkerSettings
@@ -73,7 +75,11 @@ class LoopWorker:
             limits=settings.limits,
             interceptors=Chain(settings.interceptors, ActivityInterceptor),
         )
-        self.dispatcher = ActivityDispatcher(
+        context = copy_context()
+        context.run(LENT.set, lend(client))
+        # Activities run in copies of the context that their dispatcher is made in.
+        self.dispatcher = context.run(
+            ActivityDispatcher,
             self.runtime,
             settings,
             activities,

@@ -7,6 +7,7 @@ caller that acts on an answer hands the journal a change, which checks again und
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -25,6 +26,33 @@ def find_known_workflows(connection: Connection, workflow_ids: Sequence[str]) ->
     """Return those of the workflow ids (a few hundred at most) that have been started."""
     text = f"SELECT workflow_id FROM workflow_instances WHERE workflow_id IN ({marks(workflow_ids)})"
     return [row[0] for row in fetch(connection, text, tuple(workflow_ids))]
+
+
+def find_current_runs(connection: Connection, workflow_ids: Sequence[str]) -> dict[str, str]:
+    """Return the ids of the current runs of workflows (a thousand at most), without those that were never started."""
+    text = (
+        "SELECT workflow_id, current_run_id FROM workflow_instances "
+        f"WHERE workflow_id IN ({marks(workflow_ids)})"
+    )
+    return {row[0]: row[1] for row in fetch(connection, text, tuple(workflow_ids))}
+
+
+class Closing(NamedTuple):
+    """How a run was closed."""
+
+    run_id: str
+    status: str
+    next_run_id: str | None
+    closed_at: int
+
+
+def find_closings(connection: Connection, run_ids: Sequence[str]) -> list[Closing]:
+    """Return those of the runs (a few hundred at most) that are closed."""
+    text = (
+        "SELECT run_id, status, next_run_id, closed_at FROM workflow_runs "
+        f"WHERE run_id IN ({marks(run_ids)}) AND closed_at IS NOT NULL"
+    )
+    return [Closing(*row) for row in fetch(connection, text, tuple(run_ids))]
 
 
 def find_run(connection: Connection, run_id: str) -> RunRow | None:

@@ -96,8 +96,14 @@ SearchAttributes = Annotated[
 _Decoded = Annotated[str, AfterValidator(decoded), WithJsonSchema(_SEGMENT)]
 WorkflowId = Annotated[_Decoded, Path(description="The workflow id, percent-encoded.")]
 HandlerName = Annotated[_Decoded, Path(description="The handler's name, percent-encoded.")]
+MemoName = Annotated[_Decoded, Path(description="The name of the field of the memo, percent-encoded.")]
 QueueName = Annotated[_Decoded, Path(description="The queue's name, percent-encoded.")]
 ScheduleId = Annotated[_Decoded, Path(description="The schedule's id, percent-encoded.")]
+WaitQuery = Annotated[
+    float,
+    Query(description="How long to wait at most, in seconds; 0 looks once."),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_WAIT_S}),
+]
 RunId = Annotated[
     str | None,
     Query(description="A run of the workflow; by default the current one."),

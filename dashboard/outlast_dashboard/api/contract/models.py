@@ -21,6 +21,7 @@ from outlast_dashboard.api.contract.fields import (
     Duration,
     Name,
     Reason,
+    Segment,
     Timeout,
     Token,
     Wait,
@@ -158,6 +159,34 @@ class ReasonBody(Body):
     """The reason, for the history."""
 
     reason: Reason | None = None
+
+
+class AddressedSignal(Body):
+    """A signal and the workflow that it is for."""
+
+    workflow_id: Segment
+    name: Segment
+    args: list[Any] = Field(default_factory=list)
+    request_id: Name | None = None
+
+
+class SignalsBody(Body):
+    """Signals that are sent together."""
+
+    signals: list[AddressedSignal]
+    to_forks: bool = False
+
+
+class Signalled(View):
+    """The workflows that have the signals."""
+
+    workflow_ids: list[str]
+
+
+class MemoValue(View):
+    """A field of a memo."""
+
+    value: Any
 
 
 class StartDelayBody(Body):

@@ -6,16 +6,28 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from outlast import SignalTo
 from outlast.errors import RequestTimeoutError
-from outlast_dashboard.api.contract.fields import MAX_WAIT_S, HandlerName, IdempotencyKey, RunId, WorkflowId
+from outlast_dashboard.api.contract.fields import (
+    MAX_WAIT_S,
+    HandlerName,
+    IdempotencyKey,
+    MemoName,
+    RunId,
+    WaitQuery,
+    WorkflowId,
+)
 from outlast_dashboard.api.contract.models import (
     Answer,
     ArgsBody,
     Done,
+    MemoValue,
     QueryBody,
     ReasonBody,
     ResetBody,
     ResumeBody,
+    Signalled,
+    SignalsBody,
     StartDelayBody,
     Started,
     UpdateBody,
@@ -45,6 +57,35 @@ async def signal(
     handle = web.client.handle(workflow_id, run_id=run_id)
     await handle.signal(name, *body.args, request_id=idempotency_key)
     return Done(workflow_id=workflow_id)
+
+
+@router.post("/signals", status_code=202)
+async def signal_many(body: SignalsBody, web: TheWeb, _: Writer) -> Signalled:
+    """Send signals to several workflows in one transaction: all of them, or none."""
+    signals = [
+        SignalTo(one.workflow_id, one.name, *one.args, request_id=one.request_id) for one in body.signals
+    ]
+    sent = await web.client.signal_many(signals, to_forks=body.to_forks)
+    return Signalled(workflow_ids=list(sent))
+
+
+@router.get("/workflows/{workflow_id}/memo/{name}", responses=problems(408))
+async def memo_value(
+    workflow_id: WorkflowId,
+    name: MemoName,
+    web: TheWeb,
+    principal: Reader,
+    run_id: RunId = None,
+    timeout_seconds: WaitQuery = 0,
+) -> MemoValue:
+    """Read a field of a memo, and wait until the workflow's code has set it. Memos are payloads."""
+    check(principal, Scope.PAYLOADS)
+    handle = web.client.handle(workflow_id, run_id=run_id)
+    seconds = wait(timeout_seconds) if timeout_seconds else 0
+    try:
+        return MemoValue(value=await handle.memo_value(name, timeout=seconds))
+    except TimeoutError:
+        raise RequestTimeoutError(workflow_id, name, seconds) from None
 
 
 @router.post("/workflows/{workflow_id}/queries/{name}", responses=problems(408))

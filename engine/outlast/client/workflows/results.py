@@ -42,13 +42,14 @@ class End:
     next_run_id: str | None
 
 
-async def end_of(runtime: Runtime, first: RunEnd, follow: Follow) -> End:
+async def end_of(runtime: Runtime, first: RunEnd, follow: Follow, *, look: bool = True) -> End:
     """Wait for the end of a run and of those that follow it.
 
     Args:
         runtime: The database.
         first: The run.
         follow: Which runs to go on to.
+        look: Whether to look first if another process has closed that run.
 
     Raises:
         RunNotFoundError: There is no such run.
@@ -56,7 +57,7 @@ async def end_of(runtime: Runtime, first: RunEnd, follow: Follow) -> End:
     """
     end = first
     while True:
-        event = await runtime.run_ends.wait(end)
+        event = await runtime.run_ends.wait(end, look=look or end is not first)
         following: str | None = getattr(event, "next_run_id", None)
         if following is None and follow != "own" and not isinstance(event, events.WorkflowCompleted):
             # A run that ended badly may have been reset since, which only its row says.

@@ -10,11 +10,12 @@ import orjson
 
 from outlast.client.context import ClientContext
 from outlast.client.intercepted_calls import DescribeWorkflow
-from outlast.client.workflows.results import Follow, end_of, result_of
+from outlast.client.workflows.results import End, Follow, end_of, result_of
 from outlast.client.workflows.run_rows import current_run_id, row_of
 from outlast.histories.exporter import export_run
 from outlast.histories.history_pages import EVENTS_PER_PAGE, HistoryEvent, history_page
 from outlast.runtime.result_waits import RunEnd
+from outlast.runtime.runtime import Runtime
 from outlast.visibility.describe import describe
 from outlast.visibility.views import WorkflowDescription
 from outlast_store.schema.rows import RunRow
@@ -22,6 +23,8 @@ from outlast_workflow.errors import WorkflowNotFoundError
 from outlast_workflow.errors.result import StillRunningError
 from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
+from outlast_workflow.options.validation import Seconds
+from outlast_workflow.run.mailbox import NO_DEFAULT
 
 T = TypeVar("T")
 
@@ -93,12 +96,27 @@ class RunReader(Generic[T]):
             return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
         context = self._context
         first = self._ending or context.runtime.run_ends.subscribe(await self.resolve())
+        end = await self.wait_for_end(first, follow_runs)
+        value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
+        return value
+
+    @property
+    def runtime(self) -> Runtime:
+        """The database of the workflow, as this process has it open."""
+        return self._context.runtime
+
+    async def wait_for_end(self, first: RunEnd, follow_runs: bool | None = None, *, look: bool = True) -> End:
+        """Wait for the end of the handle's run and of those that follow it; for the engine's own use.
+
+        Args:
+            first: Where the end of the handle's run is noted.
+            follow_runs: As for :meth:`result`.
+            look: Whether to look first if another process has closed that run.
+        """
         follow: Follow = "all" if follow_runs else "none"
         if follow_runs is None:
             follow = "own" if self._pinned else "all"
-        end = await end_of(context.runtime, first, follow)
-        value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
-        return value
+        return await end_of(self._context.runtime, first, follow, look=look)
 
     async def _result_within(self, seconds: float, follow_runs: bool | None) -> T:
         waiting = asyncio.ensure_future(self.result(follow_runs=follow_runs))
@@ -128,6 +146,40 @@ class RunReader(Generic[T]):
         found = await started_run(self._context.runtime, self.workflow_id, run_id, joins=joins)
         self.run_id, self.existed, self._outbox = found, found != run_id, None
         return found
+
+    async def memo_value(
+        self,
+        name: str,
+        *,
+        timeout: Seconds | None = None,
+        default: Any = NO_DEFAULT,
+        result_type: Any = None,
+        **unknown: Never,
+    ) -> Any:
+        """Return a field of the workflow's memo, and wait until its code has set it. No worker need be alive for that.
+
+        Args:
+            name: The field, as the code set it with ``workflow.upsert_memo``, or the start gave it.
+            timeout: Seconds to wait at most; without limit if ``None``. 0 looks once.
+            default: What to return if the field is not set in time, or the workflow ends without it.
+            result_type: What to read the value as; by default plain JSON.
+            **unknown: Options that there are not: the error says what is meant.
+
+        Raises:
+            TimeoutError: The field was not set in time, and there is no default.
+            WorkflowClosedError: The workflow has ended without it, and there is no default.
+            WorkflowNotFoundError: There is no such workflow.
+            PayloadDecodeError: The value cannot be read as that type, or the memo not at all.
+            InvalidOptionError: The name or the timeout cannot be used.
+        """
+        if unknown:
+            refuse_unknown("memo_value", unknown, ("timeout", "default", "result_type"))
+        from outlast.client.workflows.memo_values import memo_value
+
+        run_id = None if self.run_id is None else await self.resolve()
+        return await memo_value(
+            self._context, self.workflow_id, run_id, name, timeout, default, result_type
+        )
 
     # --- what it looks like -----------------------------------------------------------------------------------------
 
