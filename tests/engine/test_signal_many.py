@@ -76,7 +76,7 @@ async def test_one_bad_destination_keeps_all_others_from_it(
         await env.client.execute(reader, 0, id="closed")
         with pytest.raises(error) as raised:
             await env.client.signal_many([SignalTo(one, "letter", 1) for one in [*ids[:3], bad, *ids[3:]]])
-        assert raised.value.workflow_id == bad
+        assert getattr(raised.value, "workflow_id", None) == bad
         assert await signals_of(env.client, *ids) == [0] * 5
 
 

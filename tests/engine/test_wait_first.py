@@ -85,8 +85,8 @@ async def test_of_those_that_have_ended_the_first_is_returned(engine: MakeEnviro
 
 async def test_all_runs_of_a_chain_are_waited_for(engine: MakeEnvironment) -> None:
     async with engine(workflows=WORKFLOWS) as env:
-        chain = await env.client.start(teller, True)
-        other = await env.client.start(sleeper, 25.0)
+        chain: WorkflowHandle[Any] = await env.client.start(teller, True)
+        other: WorkflowHandle[Any] = await env.client.start(sleeper, 25.0)
         assert await outlast.wait_first([chain, other]) is other
         assert await outlast.wait_first([chain]) is chain
         assert await chain.result() == "done"

@@ -9,7 +9,7 @@ import pytest
 from tests.watchdog.stage import POLICY, Stage
 
 from outlast_runs.run_change import RequestCancellation, TerminateRun
-from outlast_runs.signals import SendSignal
+from outlast_runs.signals import SendSignal, SendSignals
 from outlast_runs.updates import SendUpdate, UpdateRequest
 from outlast_store.transitions.run_deadlines import PassedDeadline
 from outlast_store.transitions.run_ends import Ended
@@ -70,3 +70,20 @@ async def test_a_change_of_an_unknown_run_is_refused(
 ) -> None:
     with pytest.raises(RunNotFoundError):
         await memory_stage.apply(change("no-such-run"))
+
+
+async def test_signals_that_find_a_deadline_passed_end_the_run_and_are_sent_to_nobody(
+    memory_stage: Stage,
+) -> None:
+    stage = memory_stage
+    one = await stage.start(StartOptions(run_timeout=60), workflow_id="workflow-1")
+    two = await stage.start(workflow_id="workflow-2")
+    stage.clock.advance(60)
+    signals = [(f"workflow-{number}", SignalReceived("approve", Payload.of([]))) for number in (2, 1)]
+    change = SendSignals(signals, {"workflow-1": one, "workflow-2": two}, DEFAULT_LIMITS)
+    assert await stage.apply(change) is None
+    assert stage.types(one) == ["WorkflowStarted", "WorkflowTimedOut"]
+    assert stage.types(two) == ["WorkflowStarted"]
+    with pytest.raises(WorkflowClosedError):
+        await stage.apply(change)
+    assert stage.types(two) == ["WorkflowStarted"]

@@ -53,6 +53,8 @@ class LoopWorker:
         watchdog_interval: Seconds between the passes of its watchdog; ``None`` for no watchdog.
     """
 
+    owner: RunOwner
+
     def __init__(
         self,
         client: Client,

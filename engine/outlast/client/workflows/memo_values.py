@@ -29,13 +29,15 @@ async def memo_value(
     result_type: Any,
 ) -> Any:
     """Return a field of a memo; the arguments and errors are those of :meth:`outlast.WorkflowHandle.memo_value`."""
-    if not isinstance(name, str) or not name:
+    given: Any = name
+    if not isinstance(given, str) or not given:
         raise InvalidOptionError("the name of a field of the memo must be text, and not empty", field="name")
     seconds = None if timeout is None else duration_seconds("timeout", timeout)
     runtime = context.runtime
+    limit = asyncio.timeout(None if seconds == 0 else seconds)
     with _news_of(runtime, workflow_id) as news:
         try:
-            async with asyncio.timeout(seconds or None) as limit:
+            async with limit:
                 while True:
                     news.clear()
                     run = await final_row(runtime, workflow_id, run_id)

@@ -177,9 +177,7 @@ class RunReader(Generic[T]):
         from outlast.client.workflows.memo_values import memo_value
 
         run_id = None if self.run_id is None else await self.resolve()
-        return await memo_value(
-            self._context, self.workflow_id, run_id, name, timeout, default, result_type
-        )
+        return await memo_value(self._context, self.workflow_id, run_id, name, timeout, default, result_type)
 
     # --- what it looks like -----------------------------------------------------------------------------------------
 
