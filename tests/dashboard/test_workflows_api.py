@@ -11,7 +11,7 @@ import pytest
 from tests.dashboard.conftest import Served
 from tests.rows import latest_row
 
-from outlast import WorkflowCancelledError, WorkflowTerminatedError
+from outlast import StartOptions, WorkflowCancelledError, WorkflowTerminatedError
 from outlast_dashboard import control_plane
 from outlast_workflow.environment import SystemClock
 
@@ -190,6 +190,33 @@ async def test_a_signal_arrives_and_its_key_counts_once(served: Served) -> None:
     assert await served.client.handle(id).result() == "yes"
     events = [event.type async for event in served.client.handle(id).history()]
     assert events.count("SignalReceived") == 1
+
+
+async def test_signals_are_sent_together_or_not_at_all(served: Served) -> None:
+    ids = [await started(served), await started(served)]
+    signals = [{"workflow_id": id, "name": "say", "args": ["yes"], "request_id": "k"} for id in ids]
+    bad = await served.web.post(
+        "/api/signals", json={"signals": [*signals, {"workflow_id": "nobody", "name": "say"}]}
+    )
+    assert (bad.status_code, bad.json()["facts"]["workflow_id"]) == (404, "nobody"), bad.text
+    for _ in range(2):
+        sent = await served.web.post("/api/signals", json={"signals": signals})
+        assert (sent.status_code, sorted(sent.json()["workflow_ids"])) == (202, sorted(ids)), sent.text
+        assert [await served.client.handle(id).result() for id in ids] == ["yes", "yes"]
+
+
+async def test_a_field_of_a_memo_is_read_or_waited_for(served: Served) -> None:
+    handle = await served.client.start(
+        "Unserved", id="with a memo", task_queue="elsewhere", options=StartOptions(memo={"who": "ada"})
+    )
+    path = "/api/workflows/with%20a%20memo/memo"
+    assert (await served.web.get(f"{path}/who")).json() == {"value": "ada"}
+    assert (await served.web.get(f"{path}/what")).status_code == 408
+    assert (await served.web.get(f"{path}/who", headers=served.bearing("reader"))).status_code == 403
+    assert (await served.web.get(f"{path}/who", params={"timeout_seconds": 61})).status_code == 422
+    await handle.terminate()
+    waited = await served.web.get(f"{path}/what", params={"timeout_seconds": 5})
+    assert (waited.status_code, waited.json()["facts"]["workflow_id"]) == (409, "with a memo")
 
 
 @pytest.mark.parametrize("path", ["", "/{id}/signals/say", "/{id}/updates/rename"])
