@@ -40,6 +40,7 @@ class Claimed:
         workflow_type: The workflow's type.
         owner_fence: The run's fence, if the claimer owns the run: then the result is bundled with the decision that it
             leads to.
+        first_run_id: The first run of its chain.
     """
 
     row: ActivityRow
@@ -47,6 +48,7 @@ class Claimed:
     workflow_id: str
     workflow_type: str
     owner_fence: int | None
+    first_run_id: str
 
 
 def describe_claimed(batch: Batch, rows: Sequence[ActivityRow], worker_id: str) -> list[Claimed]:
@@ -68,7 +70,7 @@ def describe_claimed(batch: Batch, rows: Sequence[ActivityRow], worker_id: str) 
         fence = run.fence if run.owner_id == worker_id else None
         # An event that is gone is as good as one that cannot be read.
         input = inputs.get((row.run_id, row.scheduled_seq), "")
-        claimed.append(Claimed(row, input, run.workflow_id, run.workflow_type, fence))
+        claimed.append(Claimed(row, input, run.workflow_id, run.workflow_type, fence, run.first_run_id))
     return claimed
 
 

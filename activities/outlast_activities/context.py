@@ -25,6 +25,7 @@ from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import DeferRefusedError
 from outlast_workflow.errors.context import NotInActivityError
+from outlast_workflow.options.validation import validate_stream
 from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
@@ -37,6 +38,9 @@ _REASONS = {
     StopReason.LOST: "another worker has the activity now",
     StopReason.WORKER_SHUTDOWN: "the worker is shutting down",
 }
+
+
+_WITHOUT_CLAIM = frozenset({StopReason.LOST, StopReason.TIMED_OUT})
 
 
 class Deferred:
@@ -107,6 +111,18 @@ class Recorder(Protocol):
         ...
 
 
+class StreamRecorder(Protocol):
+    """Where items of streams go."""
+
+    def record(self, task: ActivityTask, name: str, value: Any) -> None:
+        """An attempt has written an item."""
+        ...
+
+    async def drain(self, task: ActivityTask) -> None:
+        """Wait until everything that an attempt has written is in the database."""
+        ...
+
+
 class RunningActivity:
     """An attempt that runs here, as its handler and the runner share it.
 
@@ -125,6 +141,7 @@ class RunningActivity:
         "_converter",
         "_heartbeats",
         "_info",
+        "_streams",
         "begun",
         "closed",
         "deferring",
@@ -141,6 +158,7 @@ class RunningActivity:
         definition: ActivityDefinition[..., Any],
         converter: DataConverter,
         heartbeats: Recorder,
+        streams: StreamRecorder,
     ) -> None:
         self.task = task
         self.definition = definition
@@ -152,6 +170,7 @@ class RunningActivity:
         self.handle: asyncio.Task[None] | Future[Any] | None = None
         self._converter = converter
         self._heartbeats = heartbeats
+        self._streams = streams
         self._info: ActivityInfo | None = None
 
     @property
@@ -165,6 +184,25 @@ class RunningActivity:
         """Record a heartbeat, or raise ``Cancelled`` if the handler is to stop."""
         self.raise_if_stopped()
         self._heartbeats.record(self.task, details)
+
+    def write(self, stream: str, value: Any) -> None:
+        """Write an item to a stream of the workflow.
+
+        A handler that is to stop hears of it once. While the attempt still holds its activity, it may then write on.
+
+        Args:
+            stream: The stream's name.
+            value: What is published.
+        """
+        knew = self.seen
+        if self.is_cancelled() and (not knew or self.closed or self.stopped in _WITHOUT_CLAIM):
+            assert self.stopped is not None
+            raise Cancelled(self.stopped)
+        self._streams.record(self.task, stream, value)
+
+    async def drain(self) -> None:
+        """Wait until everything that was written to streams is in the database."""
+        await self._streams.drain(self.task)
 
     def defer(self) -> Deferred:
         """Return what the handler is to return, if the activity can be deferred."""
@@ -222,6 +260,65 @@ def heartbeat(*details: Any) -> None:
         NotInActivityError: This code does not run in an activity.
     """
     _current("heartbeat").heartbeat(details)
+
+
+class ActivityStream:
+    """A stream of the workflow that called the activity, to write to.
+
+    Attributes:
+        name: Its name.
+    """
+
+    __slots__ = ("_running", "name")
+
+    if not TYPE_CHECKING:
+        __getattr__ = names_of_class("ActivityStream")
+
+    def __init__(self, running: RunningActivity, name: str) -> None:
+        self._running = running
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<ActivityStream {self.name!r}>"
+
+    def write(self, value: Any) -> None:
+        """Publish an item. It is cheap and may be called from any thread: items are written together, in order.
+
+        Readers get the items of each attempt, and each item names its attempt: a retry publishes again. The activity
+        ends only when its items are written. In a plain function, this waits while too many are on their way.
+
+        Args:
+            value: Anything that has a JSON form.
+
+        Raises:
+            Cancelled: The activity was cancelled, timed out, or another worker has it now; let it propagate.
+            StreamClosedError: The workflow has closed the stream, as an earlier item found out.
+            PayloadEncodeError: The value has no JSON form.
+            StructuralLimitError: It is too large, the streams of the workflow are, or too much is on its way.
+        """
+        self._running.write(self.name, value)
+
+    async def drain(self) -> None:
+        """Wait until everything that this attempt has written is in the database, for coroutines that write fast.
+
+        Raises:
+            StreamClosedError: Something was refused, because the workflow has closed its stream.
+            StructuralLimitError: Something was refused, because the streams of the workflow would become too large.
+        """
+        await self._running.drain()
+
+
+def stream(name: str) -> ActivityStream:
+    """Return a stream of the workflow that called this activity, to write to; it is made by the first item.
+
+    Args:
+        name: Its name, unique within the workflow. The workflow's own code may write to the same one.
+
+    Raises:
+        InvalidOptionError: The name cannot be one.
+        NotInActivityError: This code does not run in an activity.
+    """
+    return ActivityStream(_current("stream"), validate_stream(name))
 
 
 def defer() -> T:  # type: ignore[type-var]  # pyright: ignore[reportInvalidTypeVarUse]

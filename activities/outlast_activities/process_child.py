@@ -63,13 +63,25 @@ class Order:
 
 
 @dataclass(slots=True)
+class WrittenItem:
+    """An item of a stream, on its way through the heartbeats' pipe."""
+
+    stream: str
+    data: bytes
+
+
+@dataclass(slots=True)
 class Report:
-    """The outcome of an attempt: a result or what came instead, and the newest heartbeat details with their instant."""
+    """The outcome of an attempt: a result or what came instead, and the newest heartbeat details with their instant.
+
+    ``items`` says how many items of streams were sent through the pipe, which may arrive after this.
+    """
 
     result: bytes | None
     end: AttemptEnd | Deferred | None
     details: bytes | None
     beat_s: float
+    items: int
 
 
 class Child:
@@ -101,6 +113,25 @@ class ChildHeartbeats:
             self._child.limits.check("payload_bytes", len(data), whose=task.workflow_id)
             self.newest, self.newest_s = data, beat_s
         self._child.sender.put((self._order.place, self._order.number, data, beat_s))
+
+
+class ChildStreams:
+    """Sends the items of one attempt to the worker."""
+
+    def __init__(self, child: Child, order: Order) -> None:
+        self._child = child
+        self._order = order
+        self.count = 0
+
+    def record(self, task: ActivityTask, name: str, value: Any) -> None:
+        """See :meth:`outlast_activities.stream_buffers.StreamBuffers.record`."""
+        data = self._child.converter.encode(value, f"an item of stream {name!r}").json
+        self._child.limits.check("payload_bytes", len(data), whose=task.workflow_id)
+        self._child.sender.put((self._order.place, self._order.number, WrittenItem(name, data), 0.0))
+        self.count += 1
+
+    async def drain(self, task: ActivityTask) -> None:
+        """Do nothing: the pipe takes no more than the worker's process reads."""
 
 
 class RunningChild(RunningActivity):
@@ -155,19 +186,19 @@ def run(order: Order) -> Report:
     """Run one attempt."""
     assert _child is not None, "set_up was not run"
     child = _child
-    heartbeats = ChildHeartbeats(child, order)
-    outcome = _run(child, order, heartbeats)
+    heartbeats, streams = ChildHeartbeats(child, order), ChildStreams(child, order)
+    outcome = _run(child, order, heartbeats, streams)
     if isinstance(outcome, Payload):
-        return Report(outcome.json, None, heartbeats.newest, heartbeats.newest_s)
-    return Report(None, outcome, heartbeats.newest, heartbeats.newest_s)
+        return Report(outcome.json, None, heartbeats.newest, heartbeats.newest_s, streams.count)
+    return Report(None, outcome, heartbeats.newest, heartbeats.newest_s, streams.count)
 
 
-def _run(child: Child, order: Order, heartbeats: ChildHeartbeats) -> HandlerOutcome:
+def _run(child: Child, order: Order, heartbeats: ChildHeartbeats, streams: ChildStreams) -> HandlerOutcome:
     running: RunningChild | None = None
     try:
         task = ActivityTask(order.row, Payload(order.input), order.workflow_id, order.workflow_type)
         definition = found(order.module, order.qualname)
-        running = RunningChild(task, definition, child.converter, heartbeats)
+        running = RunningChild(task, definition, child.converter, heartbeats, streams)
         running.flags, running.place = child.flags, order.place
         running.raise_if_stopped()
         CURRENT.set(running)

@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -25,10 +26,12 @@ from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
 from outlast_activities.attempts import HANDED_BACK, AttemptEnd
 from outlast_activities.context import Deferred, RunningActivity
 from outlast_activities.heartbeats import Heartbeats
-from outlast_activities.process_child import MACHINE_CLOCK, REASONS, Order, Report, Sender
+from outlast_activities.process_child import MACHINE_CLOCK, REASONS, Order, Report, Sender, WrittenItem
 from outlast_activities.stop_reason import StopReason
+from outlast_activities.stream_buffers import StreamBuffers
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of, plain_failure
+from outlast_workflow.errors import OutlastError
 from outlast_workflow.history.events import Failure
 from outlast_workflow.primitives.enums import AttemptOutcome, FailureCategory
 from outlast_workflow.primitives.payloads import Payload
@@ -45,6 +48,7 @@ class ProcessRunner:
     Args:
         outcomes: Makes outcomes; it has the converter and the limits.
         heartbeats: Gets the heartbeats from the other processes.
+        streams: Gets what handlers there write to streams.
         slots: How many attempts may be under way at once.
         on_end: Called, from any thread, with the outcome of each.
     """
@@ -53,12 +57,14 @@ class ProcessRunner:
         self,
         outcomes: OutcomeEncoder,
         heartbeats: Heartbeats,
+        streams: StreamBuffers,
         *,
         slots: int,
         on_end: Callable[[RunningActivity, HandlerOutcome], None],
     ) -> None:
         self._outcomes = outcomes
         self._heartbeats = heartbeats
+        self._streams = streams
         self._slots = slots
         self._on_end = on_end
         self._pool: Pool | None = None
@@ -73,7 +79,7 @@ class ProcessRunner:
         if self._pool is None or self._pool.broken:
             if self._pool is not None:
                 self._pool.close()
-            self._pool = Pool(self._outcomes, self._heartbeats, self._slots, self._on_end)
+            self._pool = Pool(self._outcomes, self._heartbeats, self._streams, self._slots, self._on_end)
         self._pool.start(running, order)
 
     def stop(self, running: RunningActivity, reason: StopReason) -> None:
@@ -106,6 +112,18 @@ class ProcessRunner:
         )
 
 
+class UnderWay:
+    """An attempt in another process, how many of its items have arrived, and its report once it has ended."""
+
+    __slots__ = ("items", "number", "report", "running")
+
+    def __init__(self, number: int, running: RunningActivity) -> None:
+        self.number = number
+        self.running = running
+        self.items = 0
+        self.report: Report | None = None
+
+
 class Pool:
     """One set of processes, with its pipe and its shared memory."""
 
@@ -113,17 +131,19 @@ class Pool:
         self,
         outcomes: OutcomeEncoder,
         heartbeats: Heartbeats,
+        streams: StreamBuffers,
         slots: int,
         on_end: Callable[[RunningActivity, HandlerOutcome], None],
     ) -> None:
         self.broken = False
         self._outcomes = outcomes
         self._heartbeats = heartbeats
+        self._streams = streams
         self._on_end = on_end
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._free = list(range(slots))
-        self._under_way: dict[int, tuple[int, RunningActivity]] = {}
+        self._under_way: dict[int, UnderWay] = {}
         context = multiprocessing.get_context("spawn")
         self._flags: Any = context.RawArray("b", slots)
         self._incoming, self._outgoing = context.Pipe(duplex=False)
@@ -143,7 +163,7 @@ class Pool:
             order.place = place = self._free.pop()
             order.number = next(self._numbers)
             self._flags[place] = 0
-            self._under_way[place] = (order.number, running)
+            self._under_way[place] = UnderWay(order.number, running)
         try:
             future = self._executor.submit(process_child.run, order)
         except BrokenExecutor:
@@ -161,8 +181,8 @@ class Pool:
     def stop(self, running: RunningActivity, reason: StopReason) -> None:
         """Set an attempt's byte."""
         with self._lock:
-            for place, (_, one) in self._under_way.items():
-                if one is running:
+            for place, one in self._under_way.items():
+                if one.running is running:
                     self._flags[place] = REASONS.index(reason) + 1
                     return
 
@@ -194,12 +214,24 @@ class Pool:
                 place, number, data, beat_s = self._incoming.recv()
             except (EOFError, OSError):
                 return
-            details = tuple(orjson.loads(data)) if data is not None else ()
-            # A message that comes after the attempt's report is older than that report: it is dropped.
+            # A heartbeat that comes after the attempt's report is older than that report: it is dropped.
             with self._lock:
                 known = self._under_way.get(place)
-                if known is not None and known[0] == number:
-                    self._record(known[1], details, beat_s)
+                if known is None or known.number != number:
+                    continue
+                if isinstance(data, WrittenItem):
+                    self._write(known.running, data)
+                    known.items += 1
+                elif known.report is None:
+                    self._record(known.running, tuple(orjson.loads(data)) if data is not None else (), beat_s)
+                whole = known.report is not None and known.items == known.report.items
+            if whole:
+                self._reported(place, known)
+
+    def _write(self, running: RunningActivity, item: WrittenItem) -> None:
+        # The end of the attempt says what was refused. Nothing waits here: the lock is held.
+        with suppress(OutlastError):
+            self._streams.record(running.task, item.stream, orjson.loads(item.data), waits=False)
 
     def _record(self, running: RunningActivity, details: tuple[Any, ...], beat_s: float) -> None:
         ago_s = max(MACHINE_CLOCK.monotonic() - beat_s, 0.0)
@@ -209,14 +241,21 @@ class Pool:
             logger.exception("a heartbeat of %r is lost", running.task)
 
     def _done(self, place: int, running: RunningActivity, future: Future[Report]) -> None:
-        self._release(place)
         if future.cancelled():
             # The canceller reports its end.
+            self._release(place)
             return
         error = future.exception()
         if error is None:
-            self._on_end(running, self._outcome(running, future.result()))
+            with self._lock:
+                known = self._under_way[place]
+                known.report = report = future.result()
+                # Items that are still in the pipe come before the end.
+                whole = known.items == report.items
+            if whole:
+                self._reported(place, known)
             return
+        self._release(place)
         if isinstance(error, BrokenExecutor):
             self.broken = True
             failure = plain_failure(
@@ -227,6 +266,12 @@ class Pool:
         else:
             failure = failure_of(error, self._outcomes.converter)
         self._on_end(running, AttemptEnd(AttemptOutcome.FAILED, failure))
+
+    def _reported(self, place: int, known: UnderWay) -> None:
+        """Everything of an attempt has arrived."""
+        self._release(place)
+        assert known.report is not None
+        self._on_end(known.running, self._outcome(known.running, known.report))
 
     def _outcome(self, running: RunningActivity, report: Report) -> HandlerOutcome:
         converter = self._outcomes.converter

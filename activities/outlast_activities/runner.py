@@ -47,6 +47,7 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.process_pool import ProcessRunner
 from outlast_activities.stop_reason import StopReason
+from outlast_activities.stream_buffers import StreamBuffers
 from outlast_activities.task import ActivityTask, AttemptKey
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.environment import Environment
@@ -73,6 +74,7 @@ class ActivityRunner:
         environment: Says whether threads are allowed.
         max_concurrent: How many attempts may run at once.
         heartbeats: Gets the heartbeats of handlers.
+        streams: Gets what handlers write to streams.
         on_end: Called with the outcome of each attempt.
         thread_pool: Where plain functions run; by default a pool of the runner's own, one thread per slot, 512 at most.
         limits: Their payload limit applies to results.
@@ -86,6 +88,7 @@ class ActivityRunner:
         environment: Environment,
         max_concurrent: int,
         heartbeats: Heartbeats,
+        streams: StreamBuffers,
         on_end: Callable[[ActivityTask, HandlerOutcome], None],
         thread_pool: ThreadPoolExecutor | None = None,
         limits: StructuralLimits | None = None,
@@ -95,6 +98,7 @@ class ActivityRunner:
         self._converter = converter
         self._in_place = not environment.threads and environment.executor is None
         self._heartbeats = heartbeats
+        self._streams = streams
         self._on_end = on_end
         self._outcomes = OutcomeEncoder(converter, limits if limits is not None else StructuralLimits())
         self._pool: Executor | None = thread_pool if thread_pool is not None else environment.executor
@@ -157,7 +161,7 @@ class ActivityRunner:
             )
             self.decline(task)
             return
-        running = RunningActivity(task, definition, self._converter, self._heartbeats)
+        running = RunningActivity(task, definition, self._converter, self._heartbeats, self._streams)
         self._running[task.key] = running
         context = self._context.copy()
         if definition.is_async:
@@ -194,6 +198,7 @@ class ActivityRunner:
             self._processes = ProcessRunner(
                 self._outcomes,
                 self._heartbeats,
+                self._streams,
                 slots=self.max_concurrent + EXTRA_LOCAL_SLOTS,
                 on_end=self._end_from_thread,
             )
@@ -284,6 +289,8 @@ class ActivityRunner:
         self._reserved -= 1
         if running.stopped not in _IGNORED and (not running.closed or _is_failure(outcome)):
             self._report(task, outcome)
+        else:
+            self._streams.forget(task.key)
         self._heartbeats.forget(task.key)
         if not self._running and self._emptied is not None:
             self._emptied.set()

@@ -21,9 +21,10 @@ class ActivityTask:
         workflow_type: That workflow's type.
         owner_fence: The fence of the run, if this worker owned it when the attempt began; set by the worker.
         headers: The headers of the call, for interceptors.
+        first_run_id: The first run of the chain, to which its streams belong.
     """
 
-    __slots__ = ("headers", "input", "owner_fence", "row", "workflow_id", "workflow_type")
+    __slots__ = ("first_run_id", "headers", "input", "owner_fence", "row", "workflow_id", "workflow_type")
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class ActivityTask:
         workflow_type: str,
         owner_fence: int | None = None,
         headers: dict[str, Any] | None = None,
+        first_run_id: str = "",
     ) -> None:
         self.row = row
         self.input = input
@@ -40,6 +42,7 @@ class ActivityTask:
         self.workflow_type = workflow_type
         self.owner_fence = owner_fence
         self.headers = headers
+        self.first_run_id = first_run_id
 
     @property
     def run_id(self) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from outlast.client.workflows.addressed_signals import SignalTo
     from outlast.client.workflows.first_end import wait_first
     from outlast.client.workflows.handle import WorkflowHandle
+    from outlast.client.workflows.streams import StreamItem
     from outlast.client.workflows.update_handle import UpdateHandle
     from outlast.histories.history_pages import HistoryEvent
     from outlast.histories.retention_policy import RetentionPolicy
@@ -119,6 +120,7 @@ __all__ = [
     "ScheduleHandle",
     "SignalTo",
     "StartOptions",
+    "StreamItem",
     "StructuralLimitError",
     "StructuralLimits",
     "TimeoutKind",
@@ -158,6 +160,7 @@ _member = lazy_names(
         "outlast.client.workflows.first_end": ("wait_first",),
         "outlast.client.workflows.handle": ("WorkflowHandle",),
         "outlast.histories.history_pages": ("HistoryEvent",),
+        "outlast.client.workflows.streams": ("StreamItem",),
         "outlast.client.workflows.update_handle": ("UpdateHandle",),
         "outlast.histories.retention_policy": ("RetentionPolicy",),
         "outlast.client.schedules.definition": ("Schedule",),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from outlast_activities.context import (
     ActivityInfo,
+    ActivityStream,
     Cancelled,
     Deferred,
     defer,
@@ -12,6 +13,7 @@ from outlast_activities.context import (
     info,
     is_cancelled,
     logger,
+    stream,
 )
 from outlast_activities.definitions import ActivityDefinition, defn
 from outlast_activities.stop_reason import StopReason
@@ -20,6 +22,7 @@ from outlast_workflow.primitives.lazy_names import names_of_module
 __all__ = [
     "ActivityDefinition",
     "ActivityInfo",
+    "ActivityStream",
     "Cancelled",
     "Deferred",
     "StopReason",
@@ -31,6 +34,7 @@ __all__ = [
     "info",
     "is_cancelled",
     "logger",
+    "stream",
 ]
 
 

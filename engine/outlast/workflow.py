@@ -28,6 +28,7 @@ from outlast_workflow.api.messages import (
     wait_condition,
 )
 from outlast_workflow.api.shield import shield
+from outlast_workflow.api.streams import WorkflowStream, stream
 from outlast_workflow.api.timers import now, sleep, time_remaining
 from outlast_workflow.declare.definitions import defn, run
 from outlast_workflow.declare.handlers import init, query, signal, update
@@ -42,6 +43,7 @@ __all__ = [
     "ScheduleInfo",
     "UpdateInfo",
     "WorkflowInfo",
+    "WorkflowStream",
     "all_handlers_finished",
     "blocking",
     "continue_as_new",
@@ -72,6 +74,7 @@ __all__ = [
     "start_activity",
     "start_child",
     "start_local_activity",
+    "stream",
     "time_remaining",
     "unsafe",
     "update",

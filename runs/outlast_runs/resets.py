@@ -16,6 +16,7 @@ from outlast_store.transitions.parents import parent_of
 from outlast_store.transitions.queued_runs import add_start_timer, enter_queue
 from outlast_store.transitions.run_deadlines import nearest_deadline
 from outlast_store.transitions.run_ends import Ended, close_run, open_run, run_failure
+from outlast_store.transitions.streams import reopen_streams
 from outlast_workflow.errors import RunNotFoundError
 from outlast_workflow.errors.refusals import ResetRefusedError
 from outlast_workflow.history.events import WorkflowReset, WorkflowStarted
@@ -77,6 +78,7 @@ class ResetRun(CopiedHistory):
         self.copy(batch, run, row, self._started(batch, run, row), fork=False)
         if self.place.signals:
             requests.move_signals(batch, row, requests.unapplied_signals(batch, run, self.plan.seq))
+        reopen_streams(batch, run, self.plan.seq)
         run.next_run_id = row.run_id
         if run.inbox:
             requests.move_updates(batch, run, row)

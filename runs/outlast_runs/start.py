@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outlast_runs.signals import deliver
-from outlast_runs.task_commit import apply_workflow_task
+from outlast_runs.task_commit import apply_workflow_task, check_streams, written_bytes
 from outlast_runs.updates import UpdateRequest, add_update, known_update
 from outlast_runs.workflow_task import Applied, WorkflowTask
 from outlast_store.journal.batch import BaseChange, Batch
@@ -95,6 +95,9 @@ class StartRun(BaseChange):
             *self.new_instances,
             *[child.instance for child in workflow_task.children.values()],
         ]
+        if workflow_task.streams:
+            self.streams = [(self.run.run_id, name) for name in workflow_task.streams]
+            self.weight += written_bytes(workflow_task)
 
     def apply(self, batch: Batch) -> Started:
         """Start the workflow, or return the run that is current already.
@@ -102,6 +105,7 @@ class StartRun(BaseChange):
         Raises:
             WorkflowAlreadyStartedError: The duplicate policy refuses it; nothing was written.
             QueueNotFoundError: Nobody has defined its queue, or that of an activity; nothing was written.
+            StructuralLimitError: The first workflow task writes too much to streams; nothing was written.
         """
         run = self.run
         if run.queue is not None:
@@ -111,6 +115,8 @@ class StartRun(BaseChange):
             for command in self.workflow_task.commands:
                 if type(command) is ActivityScheduled and command.queue is not None:
                     check_queue(batch, command.queue)
+            if self.workflow_task.streams:
+                check_streams(batch, run.run_id, run.workflow_id, self.workflow_task)
         instance = batch.instance(run.workflow_id)
         if instance is None:
             batch.confirm_instance(self.new_instances[0])

@@ -12,6 +12,7 @@ from outlast_store.schema import search_index
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.children import cancel_child, start_child
 from outlast_store.transitions.requests import completed
+from outlast_store.transitions.streams import close_stream, write_items
 from outlast_workflow.history.events import (
     ActivityCancelRequested,
     ActivityScheduled,
@@ -22,6 +23,8 @@ from outlast_workflow.history.events import (
     ExternalSignalRequested,
     MemoUpserted,
     SearchAttributesUpserted,
+    StreamClosed,
+    StreamWritten,
     TimerCancelled,
     TimerScheduled,
     UpdateCompleted,
@@ -74,6 +77,11 @@ def carry_out(
         applied.consequences.append(partial(signal_other, batch, run, command, workflow_task.limits))
     elif isinstance(command, UpdateCompleted):
         completed(batch, (run.first_run_id, "update", command.update_id), seq, command)
+    elif isinstance(command, StreamWritten):
+        key = (run.first_run_id, command.name)
+        write_items(batch, key, (command.value.json,), run.run_id, seq=seq)
+    elif isinstance(command, StreamClosed):
+        close_stream(batch, (run.first_run_id, command.name))
 
 
 def _answer(batch: Batch, run: RunRow, event: Event, *, wakes: bool) -> None:

@@ -18,12 +18,14 @@ from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
 from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended, open_run
+from outlast_store.transitions.streams import check_writable
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import (
     ActivityCancelRequested,
     ActivityScheduled,
     Event,
     ExternalSignalRequested,
+    StreamWritten,
     WorkflowContinuedAsNew,
     WorkflowFailed,
     WorkflowTaskCompleted,
@@ -50,6 +52,8 @@ def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) 
         RefusedError: The owner was fenced off, a bundled result came too late, or the owner has not seen something
             that the end of the run must wait for.
         QueueNotFoundError: An activity names a queue that nobody has defined.
+        StreamClosedError: A stream that the code writes to is closed.
+        StructuralLimitError: The streams of the chain would become too large.
     """
     if run.owner_id != workflow_task.worker_id or run.fence != workflow_task.fence:
         raise RefusedError("fenced", f"run {run.run_id} is closed or owned by another worker")
@@ -67,6 +71,8 @@ def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) 
     for command in commands:
         if type(command) is ActivityScheduled and command.queue is not None:
             check_queue(batch, command.queue)
+    if workflow_task.streams:
+        check_streams(batch, run.first_run_id, run.workflow_id, workflow_task)
     seen_all = run.last_seq == workflow_task.seen_seq and run.inbox == workflow_task.seen_inbox
     for result in workflow_task.own:
         row = batch.activity(run.run_id, result.activity_id)
@@ -92,6 +98,28 @@ def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) 
     for consequence in applied.consequences:
         consequence()
     return applied
+
+
+def check_streams(batch: Batch, first_run_id: str, workflow_id: str, workflow_task: WorkflowTask) -> None:
+    """Check that what a workflow task writes to streams can be written.
+
+    Args:
+        batch: The batch.
+        first_run_id: The chain.
+        workflow_id: The workflow.
+        workflow_task: The workflow task.
+
+    Raises:
+        StreamClosedError: A stream is closed.
+        StructuralLimitError: The streams of the chain would become too large.
+    """
+    written = [
+        (command.name, len(command.value.json))
+        for command in workflow_task.commands
+        if type(command) is StreamWritten
+    ]
+    if written:
+        check_writable(batch, first_run_id, written, workflow_task.limits, workflow_id)
 
 
 def _clear_setbacks(run: RunRow, workflow_task: WorkflowTask, *, seen_all: bool, now: int) -> None:
@@ -165,6 +193,9 @@ class CommitWorkflowTask(BaseChange):
         if signalled:
             self.instances = (*self.instances, *signalled)
         self.weight = 1024 + 512 * len(commands)
+        if workflow_task.streams:
+            self.streams = [(run.first_run_id, name) for name in workflow_task.streams]
+            self.weight += written_bytes(workflow_task)
 
     def apply(self, batch: Batch) -> Applied:
         """Check and write the workflow task."""
@@ -172,6 +203,13 @@ class CommitWorkflowTask(BaseChange):
         if run is None:
             raise RefusedError("unknown_run", f"run {self.run_id} is gone")
         return apply_workflow_task(batch, run, self.workflow_task)
+
+
+def written_bytes(workflow_task: WorkflowTask) -> int:
+    """Return the size of what a workflow task writes to streams, in bytes."""
+    return sum(
+        len(command.value.json) for command in workflow_task.commands if type(command) is StreamWritten
+    )
 
 
 def _activities(run_id: str, workflow_task: WorkflowTask) -> list[ActivityKey]:

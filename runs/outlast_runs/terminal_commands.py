@@ -13,6 +13,7 @@ from outlast_store.transitions.new_runs import add_next_run, first_event, new_se
 from outlast_store.transitions.parents import parent_of
 from outlast_store.transitions.requests import end_start_delay, move_signals, unapplied_signals
 from outlast_store.transitions.run_ends import cancelled_failure, close_run, retry_run, run_failure
+from outlast_store.transitions.streams import reopen, reopen_streams
 from outlast_workflow.data.failures import message_of
 from outlast_workflow.history.events import (
     Event,
@@ -80,6 +81,11 @@ def _fail(batch: Batch, run: RunRow, workflow_task: WorkflowTask, command: Workf
     command.next_run_id = retry_run(
         batch, run, document, delay=microseconds(delay) if delay is not None else None
     )
+    if command.next_run_id is not None:
+        if workflow_task.record is None:
+            reopen_streams(batch, run)
+        elif workflow_task.closed_streams:
+            reopen(batch, run.first_run_id, workflow_task.closed_streams)
     command.retry_state = None
     if command.next_run_id is None and run.retry_policy is not None:
         command.retry_state = _retry_state(run, document).value

@@ -56,6 +56,8 @@ class WorkflowTask:
         limits: How many signals may wait in a run that this one signals.
         progress: The run's progress as its code has last set it, as JSON text; ``None`` if it never has.
         started: How the run was started, which the next run takes over if this one continues as new.
+        streams: The streams that it writes to or closes.
+        closed_streams: All that the code has closed, in this workflow task and before.
     """
 
     worker_id: str
@@ -76,6 +78,8 @@ class WorkflowTask:
     limits: StructuralLimits = DEFAULT_LIMITS
     progress: str | None = None
     started: WorkflowStarted | None = None
+    streams: Sequence[str] = ()
+    closed_streams: Sequence[str] = ()
 
 
 @dataclass(slots=True)

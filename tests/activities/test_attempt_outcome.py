@@ -39,7 +39,7 @@ def outcomes() -> OutcomeEncoder:
 def running(stopped: StopReason | None = None, *, seen: bool = True) -> RunningActivity:
     task = ActivityTask(running_row(ActivityOptions(start_to_close_timeout=60)), Payload(b"[]"), "w", "Order")
     heartbeats: Any = Environment()
-    made = RunningActivity(task, work, DataConverter(), heartbeats)
+    made = RunningActivity(task, work, DataConverter(), heartbeats, heartbeats)
     made.stopped, made.seen = stopped, seen and stopped is not None
     return made
 

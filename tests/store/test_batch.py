@@ -212,7 +212,7 @@ def test_a_trusted_row_is_neither_read_nor_locked(bench: Bench) -> None:
     bench.raw.sent.clear()
     batch = bench.batch(Append(run.run_id), cache=trusting(run))
     assert not bench.raw.of("SELECT")
-    assert batch.trusted() == ([run.run_id], [])
+    assert batch.trusted() == ([run.run_id], [], [])
     assert batch.run(run.run_id) is not run, "the batch works on a copy"
 
 

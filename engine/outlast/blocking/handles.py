@@ -10,6 +10,7 @@ from outlast.blocking.lending import call_with_connection
 from outlast.blocking.thread import Caller
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.query_routing import DEFAULT_TIMEOUT_S
+from outlast.client.workflows.streams import StreamItem, StreamItems
 from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
 from outlast.histories.history_pages import HistoryEvent
 from outlast.histories.reset import ResetOptions, ResumeOptions
@@ -111,6 +112,24 @@ class BlockingHandle(Generic[T]):
                 return
             yield from page
             after_seq = page[-1].seq
+
+    @overload
+    def stream(
+        self, name: str, *, start: int = 0, timeout: float | None = None, item_type: type[R]
+    ) -> Iterator[StreamItem[R]]: ...
+
+    @overload
+    def stream(
+        self, name: str, *, start: int = 0, timeout: float | None = None, item_type: Any = None
+    ) -> Iterator[StreamItem[Any]]: ...
+
+    def stream(self, name: str, **options: Any) -> Iterator[StreamItem[Any]]:
+        """Read a stream of the workflow, as it is written; see :meth:`outlast.WorkflowHandle.stream`."""
+        return self._items(self._handle.stream(name, **options))
+
+    def _items(self, items: StreamItems[Any]) -> Iterator[StreamItem[Any]]:
+        while page := self._caller.call(items.page):
+            yield from page
 
     def export_history(self) -> dict[str, Any]:
         """Return the handle's run and its history as one JSON document."""

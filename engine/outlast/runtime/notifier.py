@@ -222,7 +222,7 @@ class ListenNotifier:
 
     def _concerns_others(self, committed: Committed) -> bool:
         """Return whether a batch wrote something that another process may wait for."""
-        if committed.answered or committed.asked or committed.queues:
+        if committed.answered or committed.asked or committed.queues or committed.streams:
             return True
         owners = self._journal.cache.owners
         for run in committed.runs.values():

@@ -25,6 +25,7 @@ from outlast.runtime.notifier import POLL_INTERVAL_S, Notifier, notifier_for
 from outlast.runtime.request_waits import RequestWaits
 from outlast.runtime.result_waits import RunEnds
 from outlast.runtime.schema_check import ensure_schema
+from outlast.runtime.stream_waits import StreamWaits
 from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.database.database import Database, database_clock_offset, translate
 from outlast_store.database.ticker import Ticker, TickFunction
@@ -78,6 +79,7 @@ class Runtime:
         waits = (self.read, self.is_owned_here, self._watch)
         self.request_waits = RequestWaits(*waits, self.unserved_waits)
         self.run_ends = RunEnds(*waits, self._closed_elsewhere, self.unserved_waits)
+        self.stream_waits = StreamWaits(self.journal, self.read, self._watch, self.unserved_waits)
         self._users = 1
         self._closed = False
         self._key: tuple[str, int, int] | None = None
@@ -199,6 +201,7 @@ class Runtime:
             await asyncio.wait([self._watching])
         self.unserved_waits.close()
         self.run_ends.close()
+        self.stream_waits.close()
         self.request_waits.close()
         await self.journal.close()
         if self._notifier is not None:
@@ -274,7 +277,9 @@ class Runtime:
     async def _listen(self, notifier: Notifier) -> None:
         """Poll after each notification, for as long as anybody waits for something that others may write."""
         notifier.start()
-        while self.listeners or self.run_ends.awaited or self.request_waits.awaited:
+        while (
+            self.listeners or self.run_ends.awaited or self.request_waits.awaited or self.stream_waits.awaited
+        ):
             await notifier.wait()
             try:
                 await self._poll()
@@ -295,9 +300,11 @@ class Runtime:
             await self.run_ends.poll(everywhere=everywhere)
         if self.request_waits.awaited:
             await self.request_waits.poll(everywhere=everywhere)
+        if self.stream_waits.awaited:
+            await self.stream_waits.poll()
 
     def _awaited_runs(self) -> set[str]:
-        return self.run_ends.awaited_runs | self.request_waits.awaited_runs
+        return self.run_ends.awaited_runs | self.request_waits.awaited_runs | self.stream_waits.awaited_runs
 
     def _moves_here(self, run_id: str, within_s: float) -> bool:
         """Return whether a run that is owned here had an event within some seconds, or has an activity running here."""

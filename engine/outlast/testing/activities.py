@@ -52,6 +52,7 @@ class ActivityEnvironment:
 
     Attributes:
         heartbeats: The details of each heartbeat, in order.
+        streams: What it wrote to each stream, in order.
         deferred: Whether the activity returned ``activity.defer()``; then :meth:`run` returns a
             :class:`~outlast.activity.Deferred`.
         on_heartbeat: Called with the details of each; may call :meth:`cancel`.
@@ -72,6 +73,7 @@ class ActivityEnvironment:
         client: Client | None = None,
     ) -> None:
         self.heartbeats: list[tuple[Any, ...]] = []
+        self.streams: dict[str, list[Any]] = {}
         self.deferred = False
         self.on_heartbeat: Callable[[tuple[Any, ...]], None] | None = None
         self._workflow_id = workflow_id
@@ -106,7 +108,8 @@ class ActivityEnvironment:
         options = definition.options if self._options is None else definition.options.merged(self._options)
         row = self._row(definition.name, options)
         task = ActivityTask(row, payload, self._workflow_id, self._workflow_type)
-        self._running = running = RunningActivity(task, definition, self._converter, self)
+        written = _Written(self._converter, self.streams)
+        self._running = running = RunningActivity(task, definition, self._converter, self, written)
         running.stopped = self._stopped
         token = CURRENT.set(running)
         lent = LENT.set(lend(self._client) if self._client is not None else None)
@@ -184,3 +187,19 @@ class ActivityEnvironment:
             closed_at=None,
             summary=None,
         )
+
+
+class _Written:
+    """Takes what an activity writes to streams."""
+
+    def __init__(self, converter: DataConverter, streams: dict[str, list[Any]]) -> None:
+        self._converter = converter
+        self._streams = streams
+
+    def record(self, task: ActivityTask, name: str, value: Any) -> None:
+        """Take an item."""
+        self._converter.encode(value, f"an item of stream {name!r}")
+        self._streams.setdefault(name, []).append(value)
+
+    async def drain(self, task: ActivityTask) -> None:
+        """Do nothing: there is nothing to wait for."""

@@ -26,7 +26,7 @@ from outlast_store.journal.commit_news import Cache as Cache
 from outlast_store.journal.commit_news import Committed as Committed
 from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.journal.open_items import OpenItems
-from outlast_store.journal.row_sets import Entry
+from outlast_store.journal.row_sets import Entry, StreamRows
 from outlast_store.schema import search_index, tables
 from outlast_store.schema.rows import (
     ActivityRow,
@@ -36,6 +36,8 @@ from outlast_store.schema.rows import (
     QueueRow,
     RequestKey,
     RunRow,
+    StreamItemRow,
+    StreamKey,
 )
 from outlast_workflow.environment import Environment
 from outlast_workflow.history.events import Event
@@ -78,6 +80,11 @@ class Change(Protocol[T_co]):
         ...
 
     @property
+    def streams(self) -> Sequence[StreamKey]:
+        """The streams that it writes to, of chains whose runs it names."""
+        ...
+
+    @property
     def closes(self) -> Sequence[str]:
         """The runs that it is likely to close: what is open in them is read for the whole batch at once."""
         ...
@@ -117,6 +124,7 @@ class BaseChange:
     awaits_gates: bool = False
     runs: Sequence[str] = ()
     activities: Sequence[ActivityKey] = ()
+    streams: Sequence[StreamKey] = ()
     instances: Sequence[str] = ()
     closes: Sequence[str] = ()
     timers: Sequence[tuple[str, int]] = ()
@@ -148,6 +156,9 @@ class Batch(LockedRows):
         self._appended: dict[str, list[tuple[int, Event, object]]] = {}
         self.queues: dict[str, QueueRow] = {}
         """The queues' rows that this batch has written."""
+        self.totals: dict[str, tuple[int, int]] = {}
+        """By chain, how many items its streams have, and their size: as read, with what this batch has written."""
+        self._stream_items: list[Values] = []
         self._attempts: list[Values] = []
         self._failures: list[Values] = []
         self._due: list[int] = []
@@ -162,6 +173,7 @@ class Batch(LockedRows):
         timers: set[tuple[str, int]] = set()
         closing: set[str] = set()
         instances: set[str] = set()
+        streams: list[StreamKey] = []
         wanted: dict[str, InstanceRow] = {}
         for change in changes:
             if change.gates:
@@ -171,6 +183,8 @@ class Batch(LockedRows):
             timers.update(change.timers)
             closing.update(change.closes)
             instances.update(change.instances)
+            if change.streams:
+                streams += change.streams
             for instance in change.new_instances:
                 if instance.workflow_id not in wanted:
                     wanted[instance.workflow_id] = instance.copy()
@@ -184,6 +198,8 @@ class Batch(LockedRows):
             self._trusted_activities += self.activity_rows.load(
                 self.raw, self._statements, activities, self._cached_activities
             )
+        if streams:
+            self.load_streams(streams)
         if timers:
             self._open.read_timers(self, sorted(timers))
         if len(closing) > 1:
@@ -326,6 +342,11 @@ class Batch(LockedRows):
         changed = (*values[len(key) :], *key)
         self._statements.update(self.raw, tables.activity_attempts, _ATTEMPT_KEY, _ATTEMPT_COLUMNS, [changed])
 
+    def add_stream_item(self, row: StreamItemRow) -> None:
+        """Insert an item of a stream, which a change of the stream's row makes room for."""
+        self._touched = True
+        self._stream_items.append(tuple(vars(row).values()))
+
     def add_failure(self, row: FailureRow) -> None:
         """Insert a failure row."""
         self._failures.append(tuple(vars(row).values()))
@@ -369,6 +390,20 @@ class Batch(LockedRows):
             statements.insert(raw, tables.activity_attempts, self._attempts)
         if self._failures:
             statements.insert(raw, tables.workflow_failures, self._failures)
+        if self.stream_rows is not None:
+            self._write_streams(self.stream_rows)
+
+    def _write_streams(self, rows: StreamRows) -> None:
+        """Write the streams and their new items. A stream that nothing was written to after all is not made."""
+        unused = sorted(key for key, entry in rows.items() if entry.row.version == 0)
+        for key in unused:
+            del rows[key]
+        made = [key for key in unused if key in self._made_streams]
+        if made:
+            self._statements.delete(self.raw, StreamRows.table, StreamRows.key, made)
+        rows.write(self.raw, self._statements)
+        if self._stream_items:
+            self._statements.insert(self.raw, tables.stream_items, self._stream_items)
 
     def committed(self) -> Committed:
         """Return what a commit makes true of what :meth:`flush` has written."""
@@ -391,6 +426,12 @@ class Batch(LockedRows):
                 run_id: self.run_rows[run_id].row for run_id in run_ids if run_id in self.run_rows
             }
         committed.queues = self.queues
+        if self.stream_rows is not None:
+            committed.streams = {
+                key: entry.row
+                for key, entry in self.stream_rows.items()
+                if entry.before is None or entry.row.version != entry.before["version"]
+            }
         committed.timers = [*self._open.added_timers.values(), *self._due]
         committed.answered = self.answered
         committed.asked = self.asked

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from outlast_store.schema.rows import ActivityRow, QueueRow, RequestKey, RunRow
+from outlast_store.schema.rows import ActivityRow, QueueRow, RequestKey, RunRow, StreamKey, StreamRow
 from outlast_workflow.history.events import Event
 
 ActivityKey = tuple[str, int]
@@ -16,6 +16,8 @@ Answer = tuple[str, Any]
 
 
 _NONE: Final[Mapping[str, QueueRow]] = MappingProxyType({})
+_NO_STREAMS: Final[Mapping[StreamKey, StreamRow]] = MappingProxyType({})
+MOST_STREAMS_CACHED: Final = 1000
 
 
 class Committed:
@@ -34,6 +36,7 @@ class Committed:
         "now",
         "queues",
         "runs",
+        "streams",
         "timers",
     )
 
@@ -54,6 +57,8 @@ class Committed:
         """The runs of those, whether or not their rows changed."""
         self.queues: Mapping[str, QueueRow] = _NONE
         """The queues that were defined, changed or deleted."""
+        self.streams: Mapping[StreamKey, StreamRow] = _NO_STREAMS
+        """The streams that were written to, closed or reopened."""
         self.timers: list[int] = []
         """When the timers fire that it wrote, and when the schedules are due that it changed."""
         self.answered: dict[RequestKey, Answer] = {}
@@ -63,14 +68,16 @@ class Committed:
 
 
 class Cache:
-    """Rows that only this process writes: runs owned here, activities running here."""
+    """Rows that only this process writes: runs owned here, activities running here, streams that it wrote to last."""
 
-    __slots__ = ("activities", "owners", "runs")
+    __slots__ = ("activities", "owners", "runs", "streams")
 
     def __init__(self) -> None:
         self.owners: set[str] = set()
         self.runs: dict[str, RunRow] = {}
         self.activities: dict[ActivityKey, ActivityRow] = {}
+        self.streams: dict[StreamKey, StreamRow] = {}
+        """The one written last comes last."""
 
     def remember(self, committed: Committed) -> None:
         """Keep the rows of a committed batch; drop those that other processes may write from now on."""
@@ -86,9 +93,21 @@ class Cache:
                 self.activities[key] = activity
             else:
                 self.activities.pop(key, None)
+        if committed.streams:
+            streams = self.streams
+            for name, stream in committed.streams.items():
+                streams.pop(name, None)
+                if stream.closed_at is None:
+                    streams[name] = stream
+            while len(streams) > MOST_STREAMS_CACHED:
+                del streams[next(iter(streams))]
 
-    def forget(self, runs: Iterable[str], activities: Iterable[ActivityKey]) -> None:
+    def forget(
+        self, runs: Iterable[str], activities: Iterable[ActivityKey], streams: Iterable[StreamKey] = ()
+    ) -> None:
         """Drop rows that turned out to be stale, or whose run was evicted."""
+        for stream in streams:
+            self.streams.pop(stream, None)
         for run_id in runs:
             self.runs.pop(run_id, None)
         for key in activities:

@@ -1,13 +1,14 @@
 """The rows of a transaction: read under their locks, or trusted from the cache.
 
-**Locks come in one order**: gates of queues, new instances, instances, runs, activities, each by
+**Locks come in one order**: gates of queues, new instances, instances, runs, activities, streams, each by
 key, so that two transactions cannot wait for each other. Rows that a change finds by a scan come after.
 
 **Trusted rows.** A row that only this process writes (its worker owns the run, or runs the activity) may come from the
 cache instead of being read under a lock. The ``UPDATE`` then proves that the cache was right, because it compares what
 the row was. Where it was not, :class:`~outlast_store.database.statements.StaleRows` is raised, and the whole batch runs
-again with every row read under its lock. A decision *against* a caller is never taken on trusted rows:
-:meth:`LockedRows.require_locks`.
+again with every row read under its lock. A stream that is not cached is locked only where everything before it is
+locked as well, because the lock of a trusted row comes with its ``UPDATE``. A decision *against* a caller is never
+taken on trusted rows: :meth:`LockedRows.require_locks`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.sql_text import Values
 from outlast_store.database.statements import StaleRows, Statements
 from outlast_store.journal.commit_news import ActivityKey, Cache
-from outlast_store.journal.row_sets import ActivityRows, Entry, InstanceRows, RunRows
+from outlast_store.journal.row_sets import ActivityRows, Entry, InstanceRows, RunRows, StreamRows
 from outlast_store.schema import tables
-from outlast_store.schema.rows import ActivityRow, InstanceRow, QueueRow, RunRow
+from outlast_store.schema.rows import ActivityRow, InstanceRow, QueueRow, RunRow, StreamKey, StreamRow
 
 _NOTHING: Final = MappingProxyType[Any, Any]({})
 
@@ -42,10 +43,15 @@ class LockedRows:
         self._cached_activities: Mapping[ActivityKey, ActivityRow] = (
             cache.activities if cache is not None else _NOTHING
         )
+        self.stream_rows: StreamRows | None = None
+        """The streams that this transaction is about; made for the first of them."""
+        self._cached_streams: Mapping[StreamKey, StreamRow] = cache.streams if cache is not None else _NOTHING
         self.gates: dict[str, QueueRow] = {}
         """The queues whose gates this transaction holds."""
         self._trusted_runs: list[str] = []
         self._trusted_activities: list[ActivityKey] = []
+        self._trusted_streams: list[StreamKey] = []
+        self._made_streams: set[StreamKey] = set()
         self._unconfirmed: set[str] = set()
 
     def run(self, run_id: str) -> RunRow | None:
@@ -65,6 +71,11 @@ class LockedRows:
         entry = self.instance_rows.get(workflow_id)
         return entry.row if entry is not None else None
 
+    def stream(self, key: StreamKey) -> StreamRow:
+        """Return a stream that a change named; one that is new has no item yet."""
+        assert self.stream_rows is not None
+        return self.stream_rows[key].row
+
     # --- trust ------------------------------------------------------------------------------------------------------
 
     def require_locks(self) -> None:
@@ -73,12 +84,12 @@ class LockedRows:
         Raises:
             StaleRows: One came from the cache; the batch runs again without it.
         """
-        if self._trusted_runs or self._trusted_activities:
+        if self._trusted_runs or self._trusted_activities or self._trusted_streams:
             raise StaleRows
 
-    def trusted(self) -> tuple[list[str], list[ActivityKey]]:
+    def trusted(self) -> tuple[list[str], list[ActivityKey], list[StreamKey]]:
         """Return the keys of the rows that came from the cache."""
-        return self._trusted_runs, self._trusted_activities
+        return self._trusted_runs, self._trusted_activities, self._trusted_streams
 
     # --- locking ----------------------------------------------------------------------------------------------------
 
@@ -120,6 +131,44 @@ class LockedRows:
             if keys:
                 for values in self._statements.lock(self.raw, tables.queues, ("queue",), keys, skip=skip):
                     self.gates[values[0]] = QueueRow(*values)
+
+    def load_streams(self, keys: Iterable[StreamKey]) -> None:
+        """Take streams from the cache, lock those that it does not hold, and make those that are not there yet.
+
+        Raises:
+            StaleRows: One must be locked, and a row before it in the order of locks came from the cache.
+        """
+        known = self.stream_rows
+        if known is None:
+            known = self.stream_rows = StreamRows()
+        missing: list[StreamKey] = []
+        for key in sorted(keys):
+            if key in known:
+                continue
+            row = self._cached_streams.get(key)
+            if row is None:
+                missing.append(key)
+            else:
+                known[key] = Entry(row.copy(), row.__dict__)
+                self._trusted_streams.append(key)
+        if not missing:
+            return
+        # On SQLite the transaction has the one lock that there is.
+        alone = self.raw.qmark
+        if not alone:
+            self.require_locks()
+        known.lock(self.raw, self._statements, missing)
+        new = [key for key in missing if key not in known]
+        rows = [StreamRow(*key, 0, 0, 0, None) for key in new]
+        if alone:
+            known.update((row.key, Entry(row, None)) for row in rows)
+        elif rows:
+            # Another process may make one of them now: whoever comes second waits here.
+            self._statements.insert_new(
+                self.raw, StreamRows.table, [tuple(vars(row).values()) for row in rows]
+            )
+            known.lock(self.raw, self._statements, new)
+            self._made_streams.update(new)
 
     def more_runs(self, run_ids: Iterable[str]) -> None:
         """Lock runs that a change learns of only while it is applied."""

@@ -18,10 +18,10 @@ from outlast_store.database.sql_text import Values, columns_of
 from outlast_store.database.statements import Statements
 from outlast_store.journal.commit_news import ActivityKey
 from outlast_store.schema import tables
-from outlast_store.schema.rows import ActivityRow, InstanceRow, Row, RunRow
+from outlast_store.schema.rows import ActivityRow, InstanceRow, Row, RunRow, StreamKey, StreamRow
 
 R = TypeVar("R", bound=Row)
-K = TypeVar("K", str, ActivityKey)
+K = TypeVar("K", str, ActivityKey, StreamKey)
 
 
 class Entry(Generic[R]):
@@ -156,3 +156,14 @@ class ActivityRows(RowSet[ActivityKey, ActivityRow]):
     guard = ("run_id", "activity_id", "attempt", "status")
     usual = columns_of(table).index("summary")
     row_type = ActivityRow
+
+
+class StreamRows(RowSet[StreamKey, StreamRow]):
+    """The streams of chains."""
+
+    __slots__ = ()
+    table = tables.streams
+    key = ("first_run_id", "name")
+    guard = ("first_run_id", "name", "version")
+    usual = len(table.columns)
+    row_type = StreamRow

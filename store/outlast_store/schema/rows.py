@@ -378,3 +378,55 @@ class OutboxRow(Row):
     state: str
     reason: str | None
     refused_at: int | None
+
+
+StreamKey = tuple[str, str]
+"""A stream's key: the first run of its chain, and its name."""
+
+
+@dataclass(eq=False)
+class StreamRow(Row):
+    """A stream of a chain: how much was written to it, and whether more can be.
+
+    Attributes:
+        next_offset: The offset of the next item, which is the number of items.
+        bytes: The size of all values, as JSON text.
+        version: Rises with each change, so that an update can tell whether another came first.
+        closed_at: Since when it is closed, in microseconds; ``None`` while it is open.
+    """
+
+    first_run_id: str
+    name: str
+    next_offset: int
+    bytes: int
+    version: int
+    closed_at: int | None
+
+    @property
+    def key(self) -> StreamKey:
+        """The row's key."""
+        return self.first_run_id, self.name
+
+
+@dataclass(eq=False)
+class StreamItemRow(Row):
+    """One item of a stream.
+
+    Attributes:
+        item_offset: Its place, counted from 0.
+        value: The value, as JSON text.
+        run_id: The run that wrote it, or whose activity did.
+        seq: The event that records the write, if the workflow's own code wrote it.
+        activity_id: The activity that wrote it, if one did.
+        attempt: Its attempt then.
+    """
+
+    first_run_id: str
+    name: str
+    item_offset: int
+    value: str
+    written_at: int
+    run_id: str
+    seq: int | None
+    activity_id: int | None
+    attempt: int | None

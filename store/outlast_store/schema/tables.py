@@ -432,6 +432,28 @@ outbox = Table(
     _partial("ix_outbox_refused", "refused_at", where="refused_at IS NOT NULL"),
     Index("ix_outbox_workflow_id", "workflow_id"),
     sqlite_autoincrement=True,
+
+streams = _table(
+    "streams",
+    _key("first_run_id"),
+    _key("name"),
+    _int("next_offset"),
+    _int("bytes"),
+    _int("version"),
+    _int_or_null("closed_at"),
+)
+
+stream_items = _table(
+    "stream_items",
+    _key("first_run_id"),
+    _key("name"),
+    _key("item_offset", BigInteger),
+    _text("value"),
+    _int("written_at"),
+    _text("run_id"),
+    _int_or_null("seq"),
+    _int_or_null("activity_id"),
+    _int_or_null("attempt"),
 )
 
 journals = _table(

@@ -23,6 +23,7 @@ from outlast_store.transitions.new_runs import add_next_run, first_event, new_se
 from outlast_store.transitions.parents import note_children, parent_of, tell_parent
 from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_store.transitions.run_deadlines import PassedDeadline, deadline_passed
+from outlast_store.transitions.streams import reopen_streams
 from outlast_workflow.history.events import (
     Event,
     Failure,
@@ -233,6 +234,8 @@ def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
             "deadline_at": event.deadline_at,
         }
         event.next_run_id = retry_run(batch, run, failed)
+        if event.next_run_id is not None:
+            reopen_streams(batch, run)
     close_run(batch, run, event, RunStatus.TIMED_OUT, by=kind.value, failure=failure)
 
 

@@ -33,6 +33,7 @@ from outlast_workflow.api.markers import (
     upsert_search_attributes,
 )
 from outlast_workflow.api.messages import all_handlers_finished, current_update_info
+from outlast_workflow.api.streams import stream
 from outlast_workflow.api.timers import now, time_remaining
 from outlast_workflow.loop.greenlets import in_greenlet, wait
 from outlast_workflow.run.mailbox import NO_DEFAULT
@@ -66,6 +67,7 @@ __all__ = [
     "start_activity",
     "start_child",
     "start_local_activity",
+    "stream",
     "time_remaining",
     "upsert_memo",
     "upsert_search_attributes",

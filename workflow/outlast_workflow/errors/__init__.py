@@ -25,6 +25,8 @@
     ├── ActivityNotFoundError                  the run has no activity of this id
     ├── AttemptNotRunningError                 the attempt that a task token or ids name is not running
     ├── ActivityCancelRequestedError           the activity that was heartbeaten from outside is to be cancelled
+    ├── StreamClosedError                      nothing can be written to the stream any more
+    ├── StreamTimeoutError (TimeoutError)      the stream had no next item within the reader's timeout
     ├── QueueNotFoundError                     no queue of this name is defined
     ├── QueueExistsError                       a queue of this name is defined already
     ├── QueueInUseError                        the queue cannot be deleted: something waits in it or holds a slot
@@ -136,6 +138,7 @@ from outlast_workflow.errors.store import (
     StoreUnreachableError,
     UnstorableValueError,
 )
+from outlast_workflow.errors.streams import StreamClosedError, StreamTimeoutError
 from outlast_workflow.errors.task import (
     DurableCallError,
     MissingCodeError,
@@ -215,6 +218,8 @@ __all__ = [
     "StoreReadOnlyError",
     "StoreReplacedError",
     "StoreUnreachableError",
+    "StreamClosedError",
+    "StreamTimeoutError",
     "StructuralLimitError",
     "UnknownHandlerError",
     "UnknownWorkflowTypeError",

@@ -25,6 +25,8 @@ class Event:
     names: ClassVar[tuple[str, ...]] = ()
     payload_names: ClassVar[frozenset[str]] = frozenset()
     compared: ClassVar[tuple[str, ...]] = ()
+    aside: ClassVar[frozenset[str]] = frozenset()
+    """The fields that are stored elsewhere, not in the payload."""
 
     def document(self) -> dict[str, Any]:
         """Return the payload as a dict, without fields that are ``None``; :class:`Payload` fields stay payloads."""
@@ -92,8 +94,9 @@ def record(cls: type[E]) -> type[E]:
     """Turn a class of annotated fields into an event: slotted, constructed by field, and in the registry."""
     made: Any = dataclass(slots=True)(cls)
     made.type = made.__name__
-    made.names = tuple(field.name for field in fields(made))
-    made.payload_names = frozenset(field.name for field in fields(made) if "Payload" in str(field.type))
+    stored = [field for field in fields(made) if field.name not in made.aside]
+    made.names = tuple(field.name for field in stored)
+    made.payload_names = frozenset(field.name for field in stored if "Payload" in str(field.type))
     if not made.compared and "command_id" in made.names:
         made.compared = ("command_id",)
     made.to_json = _writer(made)

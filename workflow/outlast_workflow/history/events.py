@@ -73,6 +73,7 @@ from outlast_workflow.history.run_events import (
     WorkflowTerminated,
     WorkflowTimedOut,
 )
+from outlast_workflow.history.stream_events import StreamClosed, StreamWritten
 from outlast_workflow.history.timer_events import TimerCancelled, TimerFired, TimerScheduled
 
 __all__ = [
@@ -103,6 +104,8 @@ __all__ = [
     "SearchAttributesUpserted",
     "SideEffectRecorded",
     "SignalReceived",
+    "StreamClosed",
+    "StreamWritten",
     "TimerCancelled",
     "TimerFired",
     "TimerScheduled",

@@ -83,6 +83,10 @@ TRANSITIONS: dict[str, Table] = {
         START="ExternalSignalRequested",
         ExternalSignalRequested="ExternalSignalDelivered ExternalSignalFailed",
     ),
+    "stream": _table(
+        START="StreamWritten StreamClosed",
+        StreamWritten="StreamWritten StreamClosed",
+    ),
 }
 """For each noun, what may follow each of its events. An event that is not listed may occur anywhere in a run."""
 
@@ -93,7 +97,7 @@ NOUN_OF: dict[str, str] = {
 }
 """Return the noun that an event type is about."""
 
-_IDENTITY: dict[str, str] = {"run": "", "update": "update_id"}
+_IDENTITY: dict[str, str] = {"run": "", "update": "update_id", "stream": "name"}
 _ENDS_TWICE = {  # what the code asked for about something that had ended
     ("activity", "ActivityCancelRequested"),
     ("timer", "TimerCancelled"),

@@ -18,6 +18,8 @@ _ADVICE = {
     "search_attributes_bytes": "keep in them only what runs are searched by, and the rest in the memo",
     "unhandled_signals": "let the workflow handle them first, or raise this limit in StructuralLimits",
     "open_updates": "let the workflow answer them first, or raise this limit in StructuralLimits",
+    "stream_items": "write fewer and larger items, or raise this limit in StructuralLimits",
+    "stream_bytes": "write references to large data, or raise this limit in StructuralLimits",
     "history_events": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
     "history_bytes": "call workflow.continue_as_new() earlier; workflow.info() says when it is time",
 }
@@ -43,6 +45,8 @@ class StructuralLimits:
     history_events: int = 50_000
     history_bytes: int = 50 * _MIB
     owner_losses: int = 100
+    stream_items: int = 1_000_000
+    stream_bytes: int = 256 * _MIB
     continue_as_new_events: int = 4_096
     continue_as_new_bytes: int = 4 * _MIB
 

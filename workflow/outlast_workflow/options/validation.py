@@ -276,6 +276,11 @@ def validate_queue(value: Any) -> str:
     return name
 
 
+def validate_stream(value: Any) -> str:
+    """Return the name of a stream, which becomes a segment of a path in URLs."""
+    return validate_name("stream name", value, segment=True)
+
+
 def validate_partition_key(value: Any) -> str:
     """Return the key of a partition of a queue."""
     return validate_name("partition key", value)

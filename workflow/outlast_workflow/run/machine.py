@@ -62,6 +62,7 @@ from outlast_workflow.run.info import WorkflowInfo, info_of
 from outlast_workflow.run.interceptors import enter_intercepted
 from outlast_workflow.run.recorded_markers import RecordedMarkers
 from outlast_workflow.run.run_outcome import Outcomes
+from outlast_workflow.run.stream_calls import StreamCalls
 
 asyncio_fixes.mend()
 
@@ -99,6 +100,7 @@ class WorkflowMachine:
         terminal: The event that ends the run, once it was issued.
         memo: The memo that the code has set, ``None`` before; likewise ``search_attributes``.
         progress: The run's progress as the code has last set it, as JSON text; ``None`` before.
+        streams: What the code has done with streams, once it has asked for one.
         history_events: What ``workflow.info()`` shows in this workflow task.
         history_bytes: Likewise.
         continue_as_new_suggested: Likewise; once so, always so. ``suggestion_is_new``: since this workflow task.
@@ -138,6 +140,7 @@ class WorkflowMachine:
         "run_id",
         "search_attributes",
         "started",
+        "streams",
         "suggestion_is_new",
         "terminal",
         "time",
@@ -175,6 +178,7 @@ class WorkflowMachine:
         self.markers = NOTHING_RECORDED
         self.memo: Payload | None = None
         self.progress: str | None = None
+        self.streams: StreamCalls | None = None
         self.considered: Considered | None = None
         self._outcomes = Outcomes(self.log, definition, converter, failure_types)
         self.search_attributes: Document | None = None

@@ -32,6 +32,8 @@ from outlast_workflow.run.intercepted_calls import ContinueAsNewCall
 
 BY_LIMIT = "structural_limit"
 """The ``by`` of a run that exceeded a limit: the engine ended it, not the code, so replay does not expect it."""
+BY_CLOSED_STREAM = "stream_closed"
+"""The ``by`` of a run that wrote to a stream that another run of its chain had closed; likewise."""
 BY_FAILURE_TYPE = "workflow_failure_types"
 """The ``by`` of a run whose workflow task failed with one of the ``workflow_failure_types``; likewise."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Generic, Literal, Never, TypeVar
+from typing import Any, Generic, Literal, Never, TypeVar, overload
 
 import orjson
 
@@ -12,6 +12,7 @@ from outlast.client.context import ClientContext
 from outlast.client.intercepted_calls import DescribeWorkflow
 from outlast.client.workflows.results import End, Follow, end_of, result_of
 from outlast.client.workflows.run_rows import current_run_id, row_of
+from outlast.client.workflows.streams import StreamItems
 from outlast.histories.exporter import export_run
 from outlast.histories.history_pages import EVENTS_PER_PAGE, HistoryEvent, history_page
 from outlast.runtime.result_waits import RunEnd
@@ -27,6 +28,7 @@ from outlast_workflow.options.validation import Seconds
 from outlast_workflow.run.mailbox import NO_DEFAULT
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class RunReader(Generic[T]):
@@ -247,6 +249,56 @@ class RunReader(Generic[T]):
                 after_seq = event.seq
             if len(page) < EVENTS_PER_PAGE:
                 return
+
+    @overload
+    def stream(
+        self, name: str, *, start: int = 0, timeout: float | None = None, item_type: type[R]
+    ) -> StreamItems[R]: ...
+
+    @overload
+    def stream(
+        self, name: str, *, start: int = 0, timeout: float | None = None, item_type: Any = None
+    ) -> StreamItems[Any]: ...
+
+    def stream(
+        self,
+        name: str,
+        *,
+        start: int = 0,
+        timeout: float | None = None,
+        item_type: Any = None,
+        **unknown: Never,
+    ) -> StreamItems[Any]:
+        """Read a stream of the workflow, as it is written: ``async for item in handle.stream("tokens")``.
+
+        The runs of a chain share their streams. Reading ends where the workflow has closed the stream, or has ended. A
+        stream that there is not yet is waited for.
+
+        Args:
+            name: The stream's name.
+            start: The offset of the first item: a reader that was interrupted goes on behind its last item.
+            timeout: Seconds to wait for each item; without limit if ``None``.
+            item_type: How to read the values.
+            **unknown: Options that there are not: the error says what is meant.
+
+        Raises:
+            InvalidOptionError: An option cannot be used.
+            StreamTimeoutError: While reading: the next item did not come in time.
+            WorkflowNotFoundError: While reading: there is no such workflow.
+            RunNotFoundError: While reading: it has no such run.
+            PayloadDecodeError: While reading: a value cannot be read as ``item_type``.
+        """
+        if unknown:
+            refuse_unknown("stream", unknown, ("start", "timeout", "item_type"))
+        return StreamItems(
+            self._context,
+            self.workflow_id,
+            self.run_id,
+            name,
+            start=start,
+            timeout=timeout,
+            item_type=item_type,
+        )
 
     async def export_history(self) -> dict[str, Any]:
         """Return the handle's run and its history as one JSON document, whose format is in ``docs/replaying.md``.

@@ -37,6 +37,7 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats, Lost, why_to_stop
 from outlast_activities.runner import ActivityRunner
 from outlast_activities.stop_reason import TIMED_OUT
+from outlast_activities.stream_buffers import StreamBuffers
 from outlast_activities.task import ActivityTask, AttemptKey
 from outlast_store.journal.batch import Committed
 from outlast_store.reads.activities import find_attempted, next_activity_at, next_local_activity_at
@@ -98,12 +99,14 @@ class ActivityDispatcher:
         self._stopping = False
         self._look_at_attempts_at = 0.0
         self._outcomes = OutcomeEncoder(settings.converter, settings.limits)
+        self._streams = StreamBuffers(runtime.journal, self._outcomes, self.heartbeat_lost)
         self.runner = ActivityRunner(
             activities,
             converter=settings.converter,
             environment=runtime.environment,
             max_concurrent=settings.max_concurrent_activities,
             heartbeats=heartbeats,
+            streams=self._streams,
             on_end=self._ended,
             limits=settings.limits,
         )
@@ -165,7 +168,15 @@ class ActivityDispatcher:
             run: Its run.
         """
         self._start(
-            ActivityTask(row, event.input, run.workflow_id, run.workflow_type, run.fence, event.headers)
+            ActivityTask(
+                row,
+                event.input,
+                run.workflow_id,
+                run.workflow_type,
+                run.fence,
+                event.headers,
+                run.first_run_id,
+            )
         )
 
     def _start(self, task: ActivityTask) -> None:
@@ -356,6 +367,7 @@ class ActivityDispatcher:
                 found.workflow_type,
                 found.owner_fence,
                 scheduled.headers,
+                found.first_run_id,
             )
         )
 
@@ -379,12 +391,12 @@ class ActivityDispatcher:
 
     def _ended(self, task: ActivityTask, outcome: HandlerOutcome) -> None:
         """A handler has ended and its slot is free: pass on the outcome, and claim again."""
-        if isinstance(outcome, Payload):
+        if self._streams.buffers:
+            self._streams.end(task, outcome, self._pass_on)
+        elif isinstance(outcome, Payload):
             self._on_result(task, outcome)
-        elif isinstance(outcome, Deferred):
-            self._defer(task, outcome)
         else:
-            self._end(task, outcome)
+            self._pass_on(task, outcome)
         if self.local.waiting:
             self.local.claim()
         if self.on_slots is not None:
@@ -393,6 +405,14 @@ class ActivityDispatcher:
             self.queued.claim()
         elif self.on_room is not None:
             self.on_room()
+
+    def _pass_on(self, task: ActivityTask, outcome: HandlerOutcome) -> None:
+        if isinstance(outcome, Payload):
+            self._on_result(task, outcome)
+        elif isinstance(outcome, Deferred):
+            self._defer(task, outcome)
+        else:
+            self._end(task, outcome)
 
     def _defer(self, task: ActivityTask, deferred: Deferred) -> None:
         heartbeat = self.heartbeats.take_newest(task.key)

@@ -283,6 +283,7 @@ class CachedRun:
             record = task_record(
                 self.machine, commands, through=seen, own=count, python=PYTHON, build_id=build_id
             )
+        streams = self.machine.streams
         note_open(self.open_ids, [*[result.event for result in own], *commands])
         return WorkflowTask(
             worker_id=worker_id,
@@ -303,4 +304,6 @@ class CachedRun:
             limits=self.machine.limits,
             progress=self.machine.progress,
             started=self.machine.started,
+            streams=streams.take() if streams is not None else (),
+            closed_streams=tuple(streams.closed) if streams is not None else (),
         )

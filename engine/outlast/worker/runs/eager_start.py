@@ -16,7 +16,7 @@ from outlast.worker.runs.task_builder import Decider
 from outlast.worker.runs.workflow_tasks import WorkflowTasks
 from outlast_runs.start import Started, StartRun
 from outlast_store.database.driver_errors import lasts
-from outlast_workflow.errors import QueueNotFoundError
+from outlast_workflow.errors import QueueNotFoundError, StructuralLimitError
 from outlast_workflow.loop.keyboard import is_ctrl_c
 
 logger = logging.getLogger("outlast.worker")
@@ -110,8 +110,14 @@ class EagerStarts:
             self._cache.discard(cached_run)
         else:
             self._tasks.carry_on(cached_run, value.applied, eager)
-        # A run that is started eagerly has no queue of its own: it is an activity's that nobody has defined.
-        if lasts(error) or isinstance(error, QueueNotFoundError):
+        # A run that is started eagerly has no queue of its own: it is an activity's that nobody has defined. A limit
+        # that was passed may be that of its streams.
+        folded = change.workflow_task is not None and change.workflow_task.streams
+        if (
+            lasts(error)
+            or isinstance(error, QueueNotFoundError)
+            or (folded and isinstance(error, StructuralLimitError))
+        ):
             logger.debug(
                 "the first workflow task of %s cannot be written; it is started without it: %s",
                 change.run.workflow_id,

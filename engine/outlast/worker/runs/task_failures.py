@@ -19,10 +19,10 @@ from outlast_runs.workflow_task import WorkflowTask
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.data.failures import failure_of
-from outlast_workflow.errors import JournalClosedError, RefusedError, StructuralLimitError
+from outlast_workflow.errors import JournalClosedError, RefusedError, StreamClosedError, StructuralLimitError
 from outlast_workflow.history.events import Failure, WorkflowFailed, WorkflowTaskFailed
 from outlast_workflow.run.handler_tasks import Considered
-from outlast_workflow.run.run_outcome import BY_FAILURE_TYPE, BY_LIMIT
+from outlast_workflow.run.run_outcome import BY_CLOSED_STREAM, BY_FAILURE_TYPE, BY_LIMIT
 
 logger = logging.getLogger("outlast.worker")
 
@@ -94,6 +94,19 @@ class TaskFailures:
             extra={"workflow_id": run.workflow_id, "run_id": run.run_id},
         )
         return self._end(run, error, BY_FAILURE_TYPE, seen_seq, run.inbox)
+
+    def stream_refused(
+        self, run: RunRow, error: StreamClosedError | StructuralLimitError, seen_seq: int
+    ) -> CommitWorkflowTask:
+        """Return the change that fails a run because what it wrote to its streams was refused.
+
+        Args:
+            run: The run.
+            error: Which limit it has passed, or that a stream was closed before.
+            seen_seq: The last event that was known.
+        """
+        by = BY_LIMIT if isinstance(error, StructuralLimitError) else BY_CLOSED_STREAM
+        return self._end(run, error, by, seen_seq, run.inbox)
 
     def _end(
         self, run: RunRow, error: BaseException, by: str, seen_seq: int, seen_inbox: int

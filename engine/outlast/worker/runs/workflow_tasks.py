@@ -27,7 +27,13 @@ from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_runs.workflow_task import Applied
 from outlast_store.database.driver_errors import lasts
 from outlast_store.schema.rows import RunRow
-from outlast_workflow.errors import JournalClosedError, QueueNotFoundError, RefusedError, StructuralLimitError
+from outlast_workflow.errors import (
+    JournalClosedError,
+    QueueNotFoundError,
+    RefusedError,
+    StreamClosedError,
+    StructuralLimitError,
+)
 from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.run.handler_tasks import SpoiledMachine
@@ -210,7 +216,12 @@ class WorkflowTasks:
     def _refused(self, cached_run: CachedRun, own: list[Result], error: BaseException | None) -> None:
         """Discard what is in memory: results are committed alone, and the run comes back by replay if it is ours."""
         self._cache.discard(cached_run, own)
-        self._not_committed(cached_run.run, error)
+        if isinstance(error, StreamClosedError | StructuralLimitError):
+            # What was written to streams could only be refused under their locks. It fails the run like any limit.
+            change = self._failures.stream_refused(cached_run.run, error, cached_run.seen_seq)
+            self._runtime.journal.submit(change, partial(self._ended, cached_run.run))
+        else:
+            self._not_committed(cached_run.run, error)
 
     def _not_committed(self, run: RunRow, error: BaseException | None) -> None:
         if isinstance(error, RefusedError):
