@@ -4,28 +4,54 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.activities.running import START, running_row
 
-from outlast_activities.attempt_outcome import HandlerOutcome
+from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.runner import ActivityRunner
+from outlast_activities.stream_buffers import StreamBuffers
 from outlast_activities.task import ActivityTask
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.environment import Environment
+from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.payloads import Payload
+
+
+class FakeJournal:
+    """Takes changes, and settles them when it is told to."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.submitted: list[tuple[Any, Any]] = []
+
+    def submit(self, change: Any, callback: Any) -> None:
+        self.submitted.append((change, callback))
+
+    def settle(self, value: Any = None, error: BaseException | None = None) -> list[Any]:
+        """Settle everything that was submitted, and return the changes."""
+        settled, self.submitted = self.submitted, []
+        for _, callback in settled:
+            callback(value, error)
+        return [change for change, _ in settled]
 
 
 class Bench:
     """A runner, what it said, and a hand to feed it."""
 
     def __init__(self, **given: Any) -> None:
+        self.lost: list[Any] = []
         self.environment: Environment = given.pop("environment", None) or Environment()
         self.converter: DataConverter = given.pop("converter", None) or DataConverter()
         self.heartbeats = Heartbeats(self.converter, self.environment)
+        self.journal = FakeJournal()
+        limits = given.get("limits") or StructuralLimits()
+        self.streams = StreamBuffers(
+            cast("Any", self.journal), OutcomeEncoder(self.converter, limits), self.lost.append
+        )
         self.definitions: dict[str, ActivityDefinition[..., Any]] = {}
         self.ends: asyncio.Queue[tuple[ActivityTask, HandlerOutcome]] = asyncio.Queue()
         self.given = 0
@@ -35,6 +61,7 @@ class Bench:
             converter=self.converter,
             environment=self.environment,
             heartbeats=self.heartbeats,
+            streams=self.streams,
             on_end=lambda task, outcome: self.ends.put_nowait((task, outcome)),
             **options,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,15 @@ from outlast import (
     activity,
     workflow,
 )
-from outlast.errors import ActivityError, StreamClosedError, StreamTimeoutError, StructuralLimitError
+from outlast.errors import (
+    ActivityError,
+    InvalidHistoryError,
+    StreamClosedError,
+    StreamTimeoutError,
+    StructuralLimitError,
+)
+from outlast.testing import TestEnvironment
+from outlast_store.database.sql_text import fetch
 
 pytestmark = pytest.mark.anyio
 
@@ -350,7 +359,14 @@ async def test_a_query_cannot_write(streams: MakeEnvironment) -> None:
 async def test_bad_options_are_refused(streams: MakeEnvironment) -> None:
     async with streams() as env:
         handle = env.client.handle("nobody")
-        for options in ({"start": -1}, {"start": True}, {"start": "1"}, {"timeout": -1}, {"starts": 1}):
+        wrong: list[dict[str, Any]] = [
+            {"start": -1},
+            {"start": True},
+            {"start": "1"},
+            {"timeout": -1},
+            {"starts": 1},
+        ]
+        for options in wrong:
             with pytest.raises((InvalidOptionError, TypeError)):
                 handle.stream("s", **options)
         with pytest.raises(InvalidOptionError):
@@ -377,11 +393,46 @@ async def test_a_chain_whose_streams_grow_too_large_fails(
         assert await values(handle.stream("s")) == []
 
 
-async def test_the_blocking_client_reads_streams(database_url: str) -> None:
-    from outlast.testing import TestEnvironment
+async def test_streams_are_exported_and_imported_with_their_chain(streams: MakeEnvironment) -> None:
+    async with streams() as env:
+        await (await env.client.start(chained, 3, id="chained")).result()
+        await (await env.client.start(Speaking.run, ["a", "b"], id="speaking")).result()
+        before = [item async for item in env.client.handle("speaking").stream("words")]
+        documents = [document async for document in env.client.export_histories(chains=True)]
+    sections = [len(document.get("stream_items", ())) for document in documents]
+    assert sorted(sections) == [0, 0, 0, 4, 6]
+    async with TestEnvironment(workflows=[]) as env:
+        assert (await env.client.import_histories(documents)).workflows == 2
+        assert [item async for item in env.client.handle("speaking").stream("words")] == before
+        assert await values(env.client.handle("chained").stream("chain")) == [3, 2, 1, 0]
 
-    async with TestEnvironment(workflows=WORKFLOWS, activities=ACTIVITIES, url=database_url) as env:
-        await env.client.execute(Counting.run, 3, True, id="counting")
-        handle = env.client.handle("counting")
-        page = await handle.stream("numbers").page()
-        assert [item.value for item in page] == [0, 1, 2]
+
+async def test_an_import_whose_stream_lacks_an_item_is_refused(streams: MakeEnvironment) -> None:
+    async with streams() as env:
+        await (await env.client.start(Counting.run, 3, True, id="counting")).result()
+        document = await env.client.export_history("counting")
+    async with TestEnvironment(workflows=[]) as env:
+        for spoil in (
+            lambda spoilt: spoilt["stream_items"].pop(1),
+            lambda spoilt: spoilt["streams"].pop(),
+            lambda spoilt: spoilt["streams"][0].update(bytes=7),
+        ):
+            spoilt = copy.deepcopy(document)
+            spoil(spoilt)
+            with pytest.raises(InvalidHistoryError, match="numbers"):
+                await env.client.import_histories([spoilt])
+
+
+async def test_a_deleted_workflow_leaves_no_item(streams: MakeEnvironment) -> None:
+    async with streams() as env:
+        await (await env.client.start(Counting.run, 3, True, id="kept")).result()
+        await (await env.client.start(writing_much, 1200, 1, id="deleted")).result()
+        await env.client.delete("deleted")
+        left = await env.client.runtime.read(
+            lambda connection: fetch(connection, "SELECT COUNT(*) FROM stream_items", ())
+        )
+        assert left == [(3,)]
+        heads = await env.client.runtime.read(
+            lambda connection: fetch(connection, "SELECT name FROM streams", ())
+        )
+        assert heads == [("numbers",)]

@@ -20,7 +20,7 @@ from outlast.runtime.runtime import Runtime
 from outlast_runs.imported_runs import ImportWorkflow
 from outlast_store.reads.export_format import PortableRun, read_run
 from outlast_store.reads.runs import find_known_workflows, find_runs
-from outlast_store.schema.rows import ActivityRow
+from outlast_store.schema.rows import ActivityRow, StreamItemRow, StreamRow
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.errors.history import HistoryExistsError, InvalidHistoryError
 from outlast_workflow.history.events import (
@@ -170,6 +170,7 @@ def check_run(found: PortableRun, place: str) -> None:
     for row in found.rows["activities"]:
         if row[status] in OPEN_ACTIVITY or row[closed_at] is None:
             raise InvalidHistoryError(f"an activity of run {run['run_id']} is open", place=place)
+    _check_streams(found, place)
     if any(row[6] == "open" for row in found.rows["requests"]):
         raise InvalidHistoryError(f"a request to run {run['run_id']} is open", place=place)
 
@@ -216,6 +217,23 @@ def _check_progress(run: dict[str, Any], place: str) -> None:
         progress_json(**orjson.loads(run["progress"]))
     except (TypeError, ValueError):
         raise InvalidHistoryError("run.progress is not what it must be", place=place) from None
+
+
+def _check_streams(found: PortableRun, place: str) -> None:
+    """Check that the items of each stream have the offsets from 0 on, and that there are as many as the stream says."""
+    items: dict[str, list[int]] = defaultdict(list)
+    sizes: dict[str, int] = defaultdict(int)
+    for values in found.rows["stream_items"]:
+        item = StreamItemRow(*values)
+        items[item.name].append(item.item_offset)
+        sizes[item.name] += len(item.value.encode())
+    streams = {row.name: row for row in (StreamRow(*values) for values in found.rows["streams"])}
+    for name in sorted(items.keys() | streams.keys()):
+        stream = streams.get(name)
+        if stream is None or sorted(items[name]) != list(range(stream.next_offset)):
+            raise InvalidHistoryError(f"stream {name!r:.60} lacks items, or has one twice", place=place)
+        if stream.bytes != sizes[name]:
+            raise InvalidHistoryError(f"the size of stream {name!r:.60} is wrong", place=place)
 
 
 def _events(found: PortableRun, place: str) -> list[Event]:

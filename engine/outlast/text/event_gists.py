@@ -26,6 +26,7 @@ KINDS: Final = {
     "child_events": "children",
     "message_events": "messages",
     "marker_events": "markers",
+    "stream_events": "streams",
 }
 """The kind of an event, by the module of its class; workflow tasks are a kind of their own."""
 
@@ -336,6 +337,8 @@ _GISTS: Final[dict[str, Callable[[_Reading], Gist]]] = {
     "ExternalSignalRequested": _signal_requested,
     "ExternalSignalDelivered": _command(),
     "ExternalSignalFailed": _command("failed"),
+    "StreamWritten": lambda event: Gist(event.named(event.text("name"))),
+    "StreamClosed": lambda event: Gist(event.named(event.text("name"))),
     "SideEffectRecorded": _command(value="value"),
     "VersionMarkerRecorded": lambda event: Gist(
         _said(event.text("patch_id"), "deprecated" if event.payload.get("deprecated") else "")

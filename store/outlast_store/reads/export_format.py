@@ -5,12 +5,14 @@
     {"format": "outlast-history", "version": 1,
      "run": {"run_id": …, "workflow_id": …, "status": "completed", "created_at": "2026-01-31T12:00:00+00:00", …},
      "events": [{"seq": 1, "type": "WorkflowStarted", "recorded_at": …, "payload": {…}}, …],
-     "activities": […], "attempts": […], "failures": […], "requests": […]}
+     "activities": […], "attempts": […], "failures": […], "requests": […],
+     "streams": […], "stream_items": […]}
 
 Each object is a row, and its names are the columns'. Instants are ISO 8601 (UTC), and the two timeouts of a run are
 seconds. JSON text is embedded as JSON, exactly as stored (encoded, if a codec was used). Null values are left out, and
-so is ``run_id`` below the run itself. Two things are never exported: what only a run under way has (owner, fence,
-wake-up, attention), and the index of search attributes, which follows from those in the run's row.
+so is ``run_id`` below the run itself. The streams of a chain and their items are in the document of its first run;
+there ``run_id`` says which run wrote an item. Two things are never exported: what only a run under way has (owner,
+fence, wake-up, attention), and the index of search attributes, which follows from those in the run's row.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ SECTIONS: Final[dict[str, tuple[Table, str]]] = {
     "attempts": (tables.activity_attempts, "activity_id, attempt"),
     "failures": (tables.workflow_failures, "failure_id"),
     "requests": (tables.workflow_requests, "kind, request_id"),
+    "streams": (tables.streams, "name"),
+    "stream_items": (tables.stream_items, "name, item_offset"),
 }
 """What belongs to a run: the table of each section, and the order of its rows."""
 
@@ -55,13 +59,15 @@ UNDER_WAY: Final = frozenset(
 _JSON: Final = frozenset(
     {
         "payload", "retry_policy", "memo", "search_attributes", "options", "heartbeat_details", "last_failure",
-        "failure", "details", "progress", "alerts",
+        "failure", "details", "progress", "alerts", "value",
     }
 )  # fmt: skip
 MOST_LEVELS_STORED: Final = MOST_LEVELS + 30
 """A value in the details of the last of twenty causes of a failure."""
 MAX_BIGINT: Final = 2**63 - 1
 _DURATIONS: Final = frozenset({"execution_timeout", "run_timeout"})
+_OF_CHAINS: Final = (tables.streams, tables.stream_items)
+"""What belongs to a chain, by its first run."""
 
 
 Writer = tuple[str, str, Callable[[Any], Any]]
@@ -92,8 +98,13 @@ def _rows(connection: Connection, table: Table, order: str, run_id: str) -> list
     writers = _writers(table)
     names = ", ".join(name for name, _, _ in writers)
     more = " AND kind <> 'query'" if table is tables.workflow_requests else ""
-    text = f"SELECT {names} FROM {table.name} WHERE run_id = ?{more} ORDER BY {order}"
+    text = f"SELECT {names} FROM {table.name} WHERE {_owner(table)} = ?{more} ORDER BY {order}"
     return [_document(writers, row, run_id) for row in fetch(connection, text, (run_id,))]
+
+
+def _owner(table: Table) -> str:
+    """Return the column that says which run's document a row is in."""
+    return "first_run_id" if table in _OF_CHAINS else "run_id"
 
 
 def _document(writers: Sequence[Writer], row: Sequence[Any], run_id: str) -> dict[str, Any]:
@@ -118,7 +129,7 @@ def _writers(table: Table) -> tuple[Writer, ...]:
     for column in table.columns:
         # SQLAlchemy's own kind of text is no key for orjson.
         name = str(column.name)
-        if name == "run_id" or name in UNDER_WAY:
+        if name == _owner(table) or name in UNDER_WAY:
             continue
         key = name
         write: Callable[[Any], Any] = _as_it_is
@@ -206,8 +217,9 @@ def read_run(document: Any, place: str | None = None) -> PortableRun:
         rows = document.get(name, [])
         if not isinstance(rows, list):
             raise InvalidHistoryError(f"{name} must be an array", place=place)
+        known = {"first_run_id": given["run_id"]} if table in _OF_CHAINS else given
         found.rows[name] = [
-            tuple(_read_row(table, row, f"{name}[{index}]", given, place).values())
+            tuple(_read_row(table, row, f"{name}[{index}]", known, place).values())
             for index, row in enumerate(rows)
         ]
     return found
@@ -219,7 +231,8 @@ def _read_row(table: Table, row: Any, where: str, given: dict[str, Any], place: 
     values: dict[str, Any] = {}
     for name, key, read, empty in _readers(table):
         value = given[name] if name in given else row.get(key) if key else None
-        if value is None:
+        # The JSON of an item may be null; that of a column which may be missing never is.
+        if value is None and not (name == "value" and "value" in row):
             if empty is _REQUIRED:
                 raise InvalidHistoryError(f"{where} has no {key}", place=place)
             values[name] = empty

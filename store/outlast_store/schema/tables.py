@@ -432,6 +432,7 @@ outbox = Table(
     _partial("ix_outbox_refused", "refused_at", where="refused_at IS NOT NULL"),
     Index("ix_outbox_workflow_id", "workflow_id"),
     sqlite_autoincrement=True,
+)
 
 streams = _table(
     "streams",

@@ -1,10 +1,10 @@
 """Deleting closed chains, whole but in small steps. Each step is a change of its own, so none blocks others for long.
 
 A chain is deleted from its first run to its last. Of each run, the tables with many rows come first, some hundreds of
-rows a step, then the run itself. The last run comes last. With it go the chain's requests and, where the workflow id
-has no other chain, the instance. A deletion that is interrupted between two steps leaves a chain whose last run is
-still there, so the next attempt finds it and continues. Each step checks again, under locks, that the run is closed,
-that the chain has not continued (a reset may continue a closed chain), and that no child waits for its parent close
+rows a step, then the run itself. The last run comes last. With it go the chain's requests and streams and, where the
+workflow id has no other chain, the instance. A deletion that is interrupted between two steps leaves a chain whose last
+run is still there, so the next attempt finds it and continues. Each step checks again, under locks, that the run is
+closed, that the chain has not continued (a reset may continue a closed chain), and that no child waits for its parent close
 policy.
 """
 
@@ -34,6 +34,11 @@ _MANY: Final = (
 _REQUESTS: Final = (
     "DELETE FROM workflow_requests WHERE first_run_id = ? AND (kind, request_id) IN "
     "(SELECT kind, request_id FROM workflow_requests WHERE first_run_id = ? LIMIT ?)"
+)
+
+_ITEMS: Final = (
+    "DELETE FROM stream_items WHERE first_run_id = ? AND (name, item_offset) IN "
+    "(SELECT name, item_offset FROM stream_items WHERE first_run_id = ? LIMIT ?)"
 )
 
 
@@ -87,8 +92,19 @@ class DeleteChainStep(BaseChange):
             first = run.first_run_id
             if batch.execute(_REQUESTS, (first, first, self.most)) == self.most:
                 return False
+            if not self._delete_streams(batch, first):
+                return False
             self._leave(batch, run.run_id)
         batch.execute("DELETE FROM workflow_runs WHERE run_id = ?", (run.run_id,))
+        return True
+
+    def _delete_streams(self, batch: Batch, first_run_id: str) -> bool:
+        """Delete some items of the chain's streams, and then the streams; return whether all are gone."""
+        if not batch.scan("SELECT name FROM streams WHERE first_run_id = ? LIMIT 1", (first_run_id,)):
+            return True
+        if batch.execute(_ITEMS, (first_run_id, first_run_id, self.most)) == self.most:
+            return False
+        batch.execute("DELETE FROM streams WHERE first_run_id = ?", (first_run_id,))
         return True
 
     def _leave(self, batch: Batch, run_id: str) -> None:

@@ -49,6 +49,8 @@ _SHOWN: Final[dict[str, str]] = {
     "SearchAttributesUpserted": "attributes",
     "SideEffectRecorded": "command_id",
     "SignalReceived": "name request_id",
+    "StreamClosed": "command_id name",
+    "StreamWritten": "command_id name",
     "TimerCancelled": "command_id by",
     "TimerFired": "command_id fire_at",
     "TimerScheduled": "command_id fire_at summary",
