@@ -4,8 +4,8 @@ A chain is deleted from its first run to its last. Of each run, the tables with 
 rows a step, then the run itself. The last run comes last. With it go the chain's requests and streams and, where the
 workflow id has no other chain, the instance. A deletion that is interrupted between two steps leaves a chain whose last
 run is still there, so the next attempt finds it and continues. Each step checks again, under locks, that the run is
-closed, that the chain has not continued (a reset may continue a closed chain), and that no child waits for its parent close
-policy.
+closed, that the chain has not continued (a reset may continue a closed chain), and that no child waits for its parent
+close policy.
 """
 
 from __future__ import annotations
