@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from outlast_runs.start_moves import may_be_moved, move_start
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.queued_runs import join_line, leave_line
-from outlast_store.transitions.run_deadlines import nearest_deadline
 from outlast_store.transitions.run_ends import Ended, open_run, request_cancel, terminate
 from outlast_workflow.errors import (
     InvalidOptionError,
@@ -13,10 +12,9 @@ from outlast_workflow.errors import (
     WorkflowAlreadyBegunError,
     WorkflowClosedError,
 )
-from outlast_workflow.history.events import WorkflowCancelRequested, WorkflowStartChanged
+from outlast_workflow.history.events import WorkflowCancelRequested
 from outlast_workflow.options.validation import check_end
-from outlast_workflow.primitives.enums import RunStatus
-from outlast_workflow.primitives.times import iso, later
+from outlast_workflow.primitives.times import iso
 
 
 class RunChange(BaseChange):
@@ -109,26 +107,9 @@ class SetStartDelay(RunChange):
         run = self.open_run(batch)
         if isinstance(run, Ended):
             return run
-        if not _may_be_moved(run, batch.now):
+        if not may_be_moved(run, batch.now):
             raise WorkflowAlreadyBegunError(run.workflow_id, run_id=run.run_id, status=run.status)
-        start = self._start(run, batch.now)
-        queued = run.status == RunStatus.QUEUED
-        ready = run.queued_at is not None if queued else run.not_before <= batch.now
-        if (ready and start <= batch.now) or (run.start_delayed and start == run.not_before):
-            return None
-        if queued and start <= batch.now:
-            join_line(batch, run, batch.now)
-        elif queued:
-            leave_line(batch, run, start)
-        else:
-            run.wake_at = start
-            run.start_delayed = start > batch.now
-            run.not_before = start if run.start_delayed else 0
-            if run.run_timeout is not None:
-                run.run_deadline_at = later(max(start, run.created_at), run.run_timeout)
-                run.next_deadline_at = nearest_deadline(run)
-        deadline = iso(run.run_deadline_at) if run.run_deadline_at is not None else None
-        batch.append(run, WorkflowStartChanged(iso(start), deadline))
+        move_start(batch, run, self._start(run, batch.now))
         return None
 
     def _start(self, run: RunRow, now: int) -> int:
@@ -152,17 +133,3 @@ class SetStartDelay(RunChange):
                 joins_at = run.queued_at if run.queued_at is not None else run.not_before
                 check_end("schedule-to-start timeout", start, run.start_deadline_at - joins_at)
         return start
-
-
-def _may_be_moved(run: RunRow, now: int) -> bool:
-    """Return whether a run has not begun and waits for nothing but its start, its queue or a worker."""
-    if run.started_at is not None or run.cancel_requested_at is not None:
-        return False
-    if run.status == RunStatus.QUEUED:
-        return True
-    if run.owner_id is not None:
-        return False
-    if run.start_delayed and run.not_before > now:
-        return True
-    # With a slot it was admitted; with failures its code has run; what is left waits for a worker, or in a backoff.
-    return run.slot_queue is None and run.task_failures == 0 and run.not_before <= now

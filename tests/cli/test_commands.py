@@ -91,6 +91,21 @@ def test_a_start_has_a_deadline_that_is_an_instant(outlast: Command) -> None:
         assert (refused.code, why in refused.err) == (2, True), refused.err
 
 
+def test_starts_of_a_key_are_debounced(outlast: Command) -> None:
+    words = ("start", "sleep_long", "--debounce", "user-7", "--debounce-period", "1d")
+    first = outlast(*words, "--json").json
+    assert outlast(*words, "--json").json == {**first, "existed": True}
+    assert f"{first['workflow_id']} has this input now" in outlast(*words, "--debounce-timeout", "2d").out
+    for more, why in (
+        (("start", "sleep_long", "--debounce", "k"), "belong together"),
+        ((*words, "--id", "w"), "has no --id"),
+        ((*words, "--policy", "reject_duplicate"), "has no duplicate_policy"),
+        ((*words, "--start-delay", "5s"), "has no start_delay"),
+    ):
+        refused = outlast(*more)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+
+
 def test_a_start_is_moved(outlast: Command) -> None:
     outlast("start", "sleep_long", "--id", "later", "--start-delay", "1d")
     assert outlast("set-start-delay", "later", "2d").out.startswith("moved the start of later; ")

@@ -50,6 +50,25 @@ async def test_a_deadline_may_be_an_instant(served: Served) -> None:
     assert found["run"]["execution_deadline_at"] == "2990-01-01T00:00:00+00:00"
 
 
+async def test_starts_of_a_key_are_debounced(served: Served) -> None:
+    burst = {"key": "user-7", "period_seconds": 60, "timeout_seconds": 100}
+    answers = [
+        await served.web.post(
+            "/api/workflows",
+            json={"workflow_type": "Greeting", "args": [name], "debounce": burst, "memo": {"by": name}},
+        )
+        for name in ("ada", "bob")
+    ]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    [first, second] = [answer.json() for answer in answers]
+    assert first == second
+    page = await served.web.get(f"/workflows/{first['workflow_id']}")
+    assert ("bob" in page.text, "begins" in page.text) == (True, True)
+    body = {"workflow_type": "Greeting", "args": ["x"], "debounce": burst, "workflow_id": "w"}
+    refused = await served.web.post("/api/workflows", json=body)
+    assert (refused.status_code, refused.json()["field"]) == (422, "workflow_id")
+
+
 async def test_every_start_option_arrives(served: Served) -> None:
     id = await started(
         served,

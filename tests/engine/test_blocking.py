@@ -250,6 +250,12 @@ def test_a_scope_reaches_what_a_blocking_client_starts(client: Client) -> None:
     assert (in_scope.run.run_timeout_seconds, on_its_own.run.run_timeout_seconds) == (60, None)
 
 
+@pytest.mark.usefixtures("worker")
+def test_starts_of_a_key_are_debounced(client: Client) -> None:
+    handles = [client.debounce(Doubling.run, number, key="k", period=0.2, timeout=30) for number in (1, 2)]
+    assert [handle.result(20) for handle in handles] == [4, 4]
+
+
 def test_starts_are_moved(client: Client) -> None:
     first, second = datetime(2990, 1, 1, tzinfo=UTC), datetime(2991, 1, 1, tzinfo=UTC)
     handle = client.start(sleep_long, id="moved", options=StartOptions(start_delay=1000))

@@ -67,6 +67,8 @@ def test_every_type_of_event_is_in_some_history() -> None:
         ("WorkflowStarted", "schedule"),
         ("WorkflowStarted", "queue"),
         ("WorkflowStarted", "partition_key"),
+        ("WorkflowStarted", "debounce_key"),
+        ("WorkflowStartChanged", "input"),
         ("WorkflowDequeued", "run_deadline_at"),
         ("WorkflowStartChanged", "run_deadline_at"),
         ("WorkflowTaskCompleted", "receiving"),

@@ -130,6 +130,8 @@ async def _begin(env: TestEnvironment) -> None:
         await start(programs.Sleeper.run, LONG, id=workflow_id, options=through)
     later = StartOptions(queue="slow", start_delay=MOST_S)
     await start(programs.Sleeper.run, LONG, id="delayed", options=later)
+    for seconds in (1, LONG):
+        await env.client.debounce(programs.Sleeper.run, seconds, key="k", period=MOST_S)
     narrow = ("concurrency", "partition_concurrency", "worker_concurrency", "partition_worker_concurrency")
     await write_queue(env.client.runtime.journal, "narrow", **dict.fromkeys(narrow, 1))
     await start(through_a_queue, id="calling through a queue")

@@ -1,4 +1,4 @@
-"""Deletes what counts for nothing any more: queries nobody waits for, old rate logs, old refusals of the outbox."""
+"""Deletes what counts for nothing any more: queries, rate logs, refusals of the outbox, keys of debounced starts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 from typing import Final
 
 from outlast_runs.outbox import ForgetRefused
+from outlast_store.reads.due import Expired
+from outlast_store.transitions.debounces import ForgetDebounces
 from outlast_store.transitions.expired_rows import ForgetQueries, ForgetRateLogs, find_rate_logs
 from outlast_watchdog.watched import WatchedRuntime
 
@@ -22,14 +24,12 @@ class ExpiredRows:
         self._runtime = runtime
         self._polled_at = runtime.environment.clock.monotonic()
 
-    async def forget(self, now: float, *, queries: bool, rate_logs: bool, refused: bool = False) -> int:
+    async def forget(self, now: float, expired: Expired) -> int:
         """Delete at most 500 of each kind, if the last look was a minute ago; return how many.
 
         Args:
             now: The clock's monotonic time, in seconds.
-            queries: Whether there are such queries.
-            rate_logs: Whether there are such rate logs.
-            refused: Whether there are such refusals.
+            expired: Which kinds there are.
 
         Raises:
             StoreError: The database cannot be read or written.
@@ -37,13 +37,15 @@ class ExpiredRows:
         if now - self._polled_at < POLL_EVERY_S:
             return 0
         runtime, forgotten = self._runtime, 0
-        if queries:
+        if expired.queries:
             forgotten += await runtime.journal.apply(ForgetQueries(MOST_AT_ONCE))
-        if rate_logs:
+        if expired.rate_logs:
             found = await runtime.read(find_rate_logs, runtime.environment.clock.now(), MOST_AT_ONCE)
             forgotten += await runtime.journal.apply(ForgetRateLogs(found))
-        if refused:
+        if expired.refusals:
             forgotten += await runtime.journal.apply(ForgetRefused(MOST_AT_ONCE))
+        if expired.debounces:
+            forgotten += await runtime.journal.apply(ForgetDebounces(MOST_AT_ONCE))
         # Where there may be more, the next pass goes on.
         if forgotten < MOST_AT_ONCE:
             self._polled_at = now

@@ -33,7 +33,7 @@ from outlast_schedules.firing import FiredSlots, FireSchedule
 from outlast_schedules.specs.calendar import Calendar
 from outlast_store.journal.batch import Change
 from outlast_store.journal.journal import Journal
-from outlast_store.reads.due import count_due, list_lost_claimers, list_lost_owners
+from outlast_store.reads.due import Expired, count_due, list_lost_claimers, list_lost_owners
 from outlast_store.transitions.children import AppliedClosePolicy, next_children
 from outlast_watchdog import scans
 from outlast_watchdog.enforcement import (
@@ -176,8 +176,8 @@ class Pass:
         """Whether it has fired a schedule; ``False`` if others came first each time, ``None`` if none was due."""
         self.upcoming = scans.Upcoming()
         """When the next things become due, as it has read at its end."""
-        self.expired_queries = self.expired_rate_logs = self.expired_refusals = False
-        """Whether it has seen such rows that count for nothing any more."""
+        self.expired = Expired(queries=False, rate_logs=False, refusals=False, debounces=False)
+        """Which rows it has seen that count for nothing any more."""
 
     async def run(self) -> WatchdogReport:
         """Do everything that is due, and return what was done.
@@ -192,8 +192,7 @@ class Pass:
         if self._ended_for:
             waiting = await runtime.read(scans.waiting_schedules, now, self._ended_for)
         peek = found.peek
-        self.expired_queries, self.expired_rate_logs = peek.expired_queries, peek.expired_rate_logs
-        self.expired_refusals = peek.expired_refusals
+        self.expired = peek.expired
         steps: list[Coroutine[Any, Any, object]] = []
         if found.runs is not None:
             steps.append(self._drain("runs", scans.due_runs, self._end_runs, found.runs))

@@ -46,9 +46,7 @@ class Peek:
     leases_ahead: bool
     lost_owners: bool
     lost_claimers: bool
-    expired_queries: bool
-    expired_rate_logs: bool
-    expired_refusals: bool
+    expired: due.Expired
     outbox: bool
 
     @property
@@ -137,10 +135,9 @@ def _least(*instants: int | None) -> int | None:
 
 def peek(connection: Connection, now: int) -> Peek:
     """Return whether anything is due, and when the next thing is."""
-    *instants, leases_ahead, lost_owners, lost_claimers, queries, rate_logs, refusals, outbox = (
-        due.read_low_ends(connection, now)
-    )
-    runs, activities, timers, schedules, close_policies, leases = instants
+    found = due.read_low_ends(connection, now)
+    runs, activities, timers, schedules, close_policies, leases = found[:6]
+    leases_ahead, lost_owners, lost_claimers, *expired, outbox = found[6:]
     return Peek(
         runs,
         activities,
@@ -151,9 +148,7 @@ def peek(connection: Connection, now: int) -> Peek:
         leases_ahead=bool(leases_ahead),
         lost_owners=bool(lost_owners),
         lost_claimers=bool(lost_claimers),
-        expired_queries=bool(queries),
-        expired_rate_logs=bool(rate_logs),
-        expired_refusals=bool(refusals),
+        expired=due.Expired(*map(bool, expired)),
         outbox=bool(outbox),
     )
 

@@ -171,13 +171,8 @@ class TaskWatchdog:
             try:
                 report = await one.run()
                 await self._dead_journals.forget(began)
-                if one.expired_queries or one.expired_rate_logs or one.expired_refusals:
-                    await self._expired_rows.forget(
-                        began,
-                        queries=one.expired_queries,
-                        rate_logs=one.expired_rate_logs,
-                        refused=one.expired_refusals,
-                    )
+                if any(one.expired):
+                    await self._expired_rows.forget(began, one.expired)
                 if self._metrics.wants_open(self._runtime):
                     self._metrics.sampled(self._runtime, await self._runtime.read(count_open))
             except StoreError:

@@ -39,6 +39,7 @@ from outlast_workflow.declare.handlers import SignalCall, UpdateCall
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
+from outlast_workflow.options.validation import Seconds
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:
@@ -164,6 +165,34 @@ class Client:
             self._caller, options, lambda given: self._client.start(workflow, *args, **given)
         )
         return BlockingHandle(handle, self._caller)
+
+    @overload
+    def debounce(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        key: str,
+        period: Seconds,
+        timeout: Seconds | None = None,
+        task_queue: str = DEFAULT_TASK_QUEUE,
+        options: StartOptions | None = None,
+    ) -> BlockingHandle[T]: ...
+
+    @overload
+    def debounce(
+        self, workflow: str, *args: Any, key: str, period: Seconds, result_type: type[T], **options: Any
+    ) -> BlockingHandle[T]: ...
+
+    @overload
+    def debounce(
+        self, workflow: str, *args: Any, key: str, period: Seconds, **options: Any
+    ) -> BlockingHandle[Any]: ...
+
+    def debounce(self, workflow: Any, *args: Any, **options: Any) -> BlockingHandle[Any]:  # type: ignore[misc]
+        """Start a workflow once no further call of the same key has come for a period."""
+        return BlockingHandle(
+            self._caller.call(lambda: self._client.debounce(workflow, *args, **options)), self._caller
+        )
 
     @overload
     def execute(

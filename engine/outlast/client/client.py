@@ -14,12 +14,14 @@ from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.ambient import start_options
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions
+from outlast_workflow.primitives.enums import DuplicatePolicy
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:
     from outlast.client.user_connection import UserConnection
     from outlast.client.workflows.handle import WorkflowHandle
     from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
+    from outlast_workflow.options.validation import Seconds
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -110,6 +112,89 @@ class Client(Operations):
             refuse_unknown("start", unknown, ("id", "task_queue", "options", "connection", "result_type"))
         call = StartWorkflow(workflow, args, id, task_queue, start_options(options))
         return await self._starts.start(call, result_type, connection=connection)
+
+    @overload
+    async def debounce(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        key: str,
+        period: Seconds,
+        timeout: Seconds | None = None,
+        task_queue: str = DEFAULT_TASK_QUEUE,
+        options: StartOptions | None = None,
+    ) -> WorkflowHandle[T]: ...
+
+    @overload
+    async def debounce(
+        self,
+        workflow: str,
+        *args: Any,
+        key: str,
+        period: Seconds,
+        timeout: Seconds | None = None,
+        task_queue: str = DEFAULT_TASK_QUEUE,
+        options: StartOptions | None = None,
+        result_type: type[T],
+    ) -> WorkflowHandle[T]: ...
+
+    @overload
+    async def debounce(
+        self,
+        workflow: str,
+        *args: Any,
+        key: str,
+        period: Seconds,
+        timeout: Seconds | None = None,
+        task_queue: str = DEFAULT_TASK_QUEUE,
+        options: StartOptions | None = None,
+    ) -> WorkflowHandle[Any]: ...
+
+    async def debounce(  # type: ignore[misc]  # as above
+        self,
+        workflow: Any,
+        *args: Any,
+        key: str,
+        period: Seconds,
+        timeout: Seconds | None = None,
+        task_queue: str = DEFAULT_TASK_QUEUE,
+        options: StartOptions | None = None,
+        result_type: Any = None,
+        **unknown: Any,
+    ) -> WorkflowHandle[Any]:
+        """Start a workflow once no further call of the same key has come for a period; the last call's input counts.
+
+        The calls before it begins all return a handle to the same workflow. Its options are those of the first call.
+        A call after it has begun starts another one.
+
+        Args:
+            workflow: As for :meth:`start`, as are ``args``, ``task_queue``, ``options`` and ``result_type``.
+            *args: The input; that of the last call counts.
+            key: Which calls of this workflow type go together, for example a user's id.
+            period: How long no further call may come, in seconds or as a timedelta.
+            timeout: When it begins at the latest, after the first call; without limit if ``None``.
+            task_queue: Its task queue.
+            options: Its options, without a start delay and a duplicate policy.
+            result_type: How to read its result.
+            **unknown: Options that there are not: the error says what is meant.
+
+        Raises:
+            InvalidOptionError: Something cannot be used, or there is no such option; nothing was written.
+            DurableCallError: The workflow cannot be called with these arguments.
+            QueueNotFoundError: Nobody has defined its queue.
+            StructuralLimitError: An argument is too large, or the workflow has been given too many inputs.
+        """
+        if unknown:
+            known = ("key", "period", "timeout", "task_queue", "options", "result_type")
+            refuse_unknown("debounce", unknown, known)
+        from outlast.client.workflows.burst import Burst
+
+        burst = Burst.checked(key, period, timeout, options)
+        given = start_options(options).replace(
+            start_delay=burst.period, duplicate_policy=DuplicatePolicy.ALLOW_DUPLICATE
+        )
+        call = StartWorkflow(workflow, args, None, task_queue, given)
+        return await self._starts.debounce(call, result_type, burst)
 
     @overload
     async def signal_with_start(

@@ -307,7 +307,7 @@ _GISTS: Final[dict[str, Callable[[_Reading], Gist]]] = {
     "WorkflowCancelRequested": lambda event: Gist(event.text("reason")),
     "WorkflowCancelled": _ended("cancelled"),
     "WorkflowDequeued": _dequeued,
-    "WorkflowStartChanged": lambda event: Gist(_said("begins", event.text("start_at"))),
+    "WorkflowStartChanged": lambda event: Gist(_said("begins", event.text("start_at")), event.value("input")),
     "WorkflowTerminated": _ended("terminated"),
     "WorkflowContinuedAsNew": _continued,
     "WorkflowReset": lambda event: Gist(event.text("reason") or "another run goes on", look="terminated"),

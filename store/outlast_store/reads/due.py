@@ -7,7 +7,7 @@ the epoch.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -21,6 +21,23 @@ CLOCKS_DIFFER_BY_US: Final = 1_000_000
 """By how much the clocks of two processes may differ without a clock having been set."""
 EXPIRED_FOR_US: Final = 60_000_000
 """How long rows that have expired are left, because the clocks of processes differ."""
+
+
+class Expired(NamedTuple):
+    """Which kinds of rows have expired, most of them a minute ago: nobody waits for them any more.
+
+    Attributes:
+        queries: Queries of other processes.
+        rate_logs: Rate logs of partitions.
+        refusals: Rows of the outbox that were refused a week ago.
+        debounces: Keys of debounced starts.
+    """
+
+    queries: bool
+    rate_logs: bool
+    refusals: bool
+    debounces: bool
+
 
 # Distinct ids by leaps through the index, one seek each: the cost follows the number of workers, not of rows.
 LOST_OWNERS = """
@@ -57,6 +74,7 @@ LOW_ENDS = f"""
         EXISTS (SELECT 1 FROM workflow_requests WHERE expires_at <= ?),
         EXISTS (SELECT 1 FROM queue_partitions WHERE expires_at <= ?),
         EXISTS (SELECT 1 FROM outlast_outbox WHERE refused_at <= ?),
+        EXISTS (SELECT 1 FROM debounces WHERE expires_at <= ?),
         EXISTS (SELECT 1 FROM outlast_outbox WHERE state = 'waiting')"""
 
 NEXT_DEADLINES = """
@@ -128,11 +146,12 @@ def read_low_ends(connection: Connection, now: int) -> Values:
     """Return the earliest instant of each kind, ``None`` where there is none, and what else there is to do.
 
     In order: run deadlines, activity deadlines, timers, schedules, close policies, leases, whether a lease ends further
-    ahead than it lasts, lost owners, lost claimers, queries and rate logs that have expired a minute ago, rows of the
-    outbox that were refused a week ago, whether anything waits in the outbox.
+    ahead than it lasts, lost owners, lost claimers, the fields of :class:`Expired`, whether anything waits in the
+    outbox.
     """
     expired = now - EXPIRED_FOR_US
-    return fetch(connection, LOW_ENDS, (now + CLOCKS_DIFFER_BY_US, expired, expired, now - KEPT_FOR_US))[0]
+    values = (now + CLOCKS_DIFFER_BY_US, expired, expired, now - KEPT_FOR_US, expired)
+    return fetch(connection, LOW_ENDS, values)[0]
 
 
 def read_next_deadlines(connection: Connection, after: int) -> Values:

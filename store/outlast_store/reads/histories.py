@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -74,6 +75,21 @@ def read_event_slice(
     bounds = () if bound is None else (bound,)
     rows = fetch(connection, text, (run_id, *bounds, *types, limit))
     return rows if after_seq is not None else rows[::-1]
+
+
+LAST_INPUT: Final = (
+    "SELECT seq, payload FROM history_events WHERE run_id = ? AND type = 'WorkflowStartChanged' "
+    "AND payload LIKE ? ORDER BY seq DESC LIMIT 1"
+)
+"""The last event that gave a debounced run another input, by the run and :data:`HAS_INPUT`."""
+HAS_INPUT: Final = '%"input":%'
+"""The other fields of such an event are instants."""
+
+
+def find_last_input(connection: Connection, run_id: str) -> tuple[int, str] | None:
+    """Return ``(seq, payload)`` of the last event that gave a debounced run another input."""
+    rows = fetch(connection, LAST_INPUT, (run_id, HAS_INPUT))
+    return (rows[0][0], rows[0][1]) if rows else None
 
 
 def find_event(connection: Connection, run_id: str, seq: int) -> tuple[str, str] | None:

@@ -261,6 +261,29 @@ class QueueRow(Row):
 
 
 @dataclass(eq=False)
+class DebounceRow(Row):
+    """The run that the calls of one key go to, until it begins.
+
+    Attributes:
+        workflow_type: The type that is debounced.
+        debounce_key: The caller's key.
+        workflow_id: The workflow that the last burst of calls started.
+        run_id: Its run.
+        deadline_at: When it begins at the latest, in microseconds; ``None`` without a limit.
+        calls: How many calls the burst has had.
+        expires_at: When the row may go, where the run has begun by then.
+    """
+
+    workflow_type: str
+    debounce_key: str
+    workflow_id: str
+    run_id: str
+    deadline_at: int | None
+    calls: int
+    expires_at: int
+
+
+@dataclass(eq=False)
 class ScheduleRow(Row):
     """A schedule. Instants and the window are in microseconds.
 

@@ -339,6 +339,18 @@ queue_partitions = _table(
     Index("ix_queue_partitions_expiry", "expires_at"),
 )
 
+debounces = _table(
+    "debounces",
+    _key("workflow_type"),
+    _key("debounce_key"),
+    _text("workflow_id"),
+    _text("run_id"),
+    _int_or_null("deadline_at"),
+    _int("calls"),
+    _int("expires_at"),
+    Index("ix_debounces_expiry", "expires_at"),
+)
+
 schedules = _table(
     "schedules",
     _key("schedule_id"),

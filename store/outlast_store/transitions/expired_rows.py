@@ -2,7 +2,8 @@
 
 A watchdog finds and deletes them, a bounded number at a time. They are left for a minute, because the clocks of
 processes differ. Rate logs are written under the gate of their queue, and so they are deleted under it: one that an
-admission has written since it was found stays.
+admission has written since it was found stays. Keys of debounced starts have expiries of their own kind:
+:mod:`outlast_store.transitions.debounces`.
 """
 
 from __future__ import annotations

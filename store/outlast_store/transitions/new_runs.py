@@ -7,13 +7,16 @@ from typing import Any
 import orjson
 
 from outlast_store.journal.batch import Batch
+from outlast_store.reads.histories import HAS_INPUT, LAST_INPUT
 from outlast_store.schema.rows import InstanceRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.queued_runs import enter_queue
 from outlast_store.transitions.run_deadlines import earliest
 from outlast_workflow.history.events import (
     Failure,
+    WorkflowStartChanged,
     WorkflowStarted,
+    last_input,
     stored_event,
 )
 from outlast_workflow.options.options import StartOptions
@@ -40,6 +43,7 @@ def started_event(
     headers: Any = None,
     parent: dict[str, Any] | None = None,
     schedule: dict[str, Any] | None = None,
+    debounce_key: str | None = None,
 ) -> WorkflowStarted:
     """Return the first event of a run, made from its row.
 
@@ -52,6 +56,7 @@ def started_event(
         headers: The headers of the start.
         parent: The parent's workflow, run, command and close policy, if it has one.
         schedule: The schedule that started its chain and the slot, if one did.
+        debounce_key: The key of the calls that it is made of, if it is debounced.
     """
     deadline, run_deadline = run.execution_deadline_at, run.run_deadline_at
     delay = run.not_before - run.created_at
@@ -86,6 +91,7 @@ def started_event(
         queue=run.queue,
         partition_key=run.partition_key or None,
         schedule_to_start_timeout_seconds=waiting,
+        debounce_key=debounce_key,
     )
 
 
@@ -206,6 +212,29 @@ def first_event(batch: Batch, run_id: str) -> WorkflowStarted:
     event = stored_event(run_id, 1, WorkflowStarted.type, batch.scan(text, (run_id,))[0][0])
     assert isinstance(event, WorkflowStarted)
     return event
+
+
+def last_input_of(batch: Batch, run_id: str, started: WorkflowStarted) -> Payload:
+    """Return the input that a run began with, or would begin with now.
+
+    Args:
+        batch: The batch.
+        run_id: The run.
+        started: Its first event.
+
+    Raises:
+        DamagedHistoryError: It cannot be read.
+    """
+    if started.debounce_key is None:
+        return started.input
+    for _, event, _ in reversed(batch.appended(run_id)):
+        if isinstance(event, WorkflowStartChanged) and event.input is not None:
+            return event.input
+    found = batch.scan(LAST_INPUT, (run_id, HAS_INPUT))
+    if not found:
+        return started.input
+    event = stored_event(run_id, found[0][0], WorkflowStartChanged.type, found[0][1])
+    return last_input(started, (event,))
 
 
 def new_seed(batch: Batch) -> int:

@@ -19,7 +19,14 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import FailureRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.activity_ends import cancel_activity
-from outlast_store.transitions.new_runs import add_next_run, first_event, new_seed, next_run, started_event
+from outlast_store.transitions.new_runs import (
+    add_next_run,
+    first_event,
+    last_input_of,
+    new_seed,
+    next_run,
+    started_event,
+)
 from outlast_store.transitions.parents import note_children, parent_of, tell_parent
 from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_store.transitions.run_deadlines import PassedDeadline, deadline_passed
@@ -264,7 +271,7 @@ def retry_run(batch: Batch, run: RunRow, failure: Failure, *, delay: int | None 
     )
     event = started_event(
         following,
-        input=started.input,
+        input=last_input_of(batch, run.run_id, started),
         seed=new_seed(batch),
         last_failure=failure,
         last_result=started.last_result,

@@ -72,6 +72,7 @@ from outlast_workflow.history.run_events import (
     WorkflowTaskFailed,
     WorkflowTerminated,
     WorkflowTimedOut,
+    last_input,
 )
 from outlast_workflow.history.stream_events import StreamClosed, StreamWritten
 from outlast_workflow.history.timer_events import TimerCancelled, TimerFired, TimerScheduled
@@ -126,6 +127,7 @@ __all__ = [
     "WorkflowTerminated",
     "WorkflowTimedOut",
     "from_json",
+    "last_input",
     "record",
     "stored_event",
     "stored_json",

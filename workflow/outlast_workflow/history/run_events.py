@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from outlast_workflow.history.event import Event, Failure, record
@@ -19,7 +20,8 @@ class WorkflowStarted(Event):
     A run that is started into a queue has no run deadline before :class:`WorkflowDequeued`.
     ``last_failure`` is the latest failure of a run before this one, ``last_result`` the latest result. Retries and
     continue-as-new pass them on, and so does a schedule to the workflow that it starts next. ``schedule`` is set where
-    a schedule started the chain: ``schedule_id``, and ``scheduled_at``, the slot.
+    a schedule started the chain: ``schedule_id``, and ``scheduled_at``, the slot. ``debounce_key`` is the key of the
+    calls that the run was made of.
     """
 
     inbound = True
@@ -52,6 +54,7 @@ class WorkflowStarted(Event):
     partition_key: str | None = None
     schedule_to_start_timeout_seconds: float | int | None = None
     forked_from: dict[str, Any] | None = None
+    debounce_key: str | None = None
 
 
 @record
@@ -70,11 +73,15 @@ class WorkflowDequeued(Event):
 
 @record
 class WorkflowStartChanged(Event):
-    """The start of a run that has not begun was moved: ``start_at`` is when it joins its line or begins."""
+    """The start of a run that has not begun was moved: ``start_at`` is when it joins its line or begins.
+
+    A debounced run may have been given another ``input``: the last one before its first workflow task counts.
+    """
 
     inbound = True
     start_at: str
     run_deadline_at: str | None = None
+    input: Payload | None = None
 
 
 @record
@@ -199,3 +206,17 @@ class WorkflowReset(Event):
     terminal = True
     next_run_id: str
     reason: str | None = None
+
+
+def last_input(started: WorkflowStarted, events: Iterable[Event]) -> Payload:
+    """Return the input that a run begins with: the one that a debounced run was given last.
+
+    Args:
+        started: Its first event.
+        events: The events before its first workflow task, or more.
+    """
+    input = started.input
+    for event in events:
+        if type(event) is WorkflowStartChanged and event.input is not None:
+            input = event.input
+    return input

@@ -17,6 +17,7 @@ _ADVICE = {
     "memo_bytes": "keep large data in the input or elsewhere",
     "search_attributes_bytes": "keep in them only what runs are searched by, and the rest in the memo",
     "unhandled_signals": "let the workflow handle them first, or raise this limit in StructuralLimits",
+    "debounced_calls": "give debounce a timeout=, after which the run begins, or raise this limit in StructuralLimits",
     "open_updates": "let the workflow answer them first, or raise this limit in StructuralLimits",
     "stream_items": "write fewer and larger items, or raise this limit in StructuralLimits",
     "stream_bytes": "write references to large data, or raise this limit in StructuralLimits",
@@ -41,6 +42,7 @@ class StructuralLimits:
     commands_per_workflow_task: int = 20_000
     open_children: int = 5_000
     unhandled_signals: int = 5_000
+    debounced_calls: int = 5_000
     open_updates: int = 500
     history_events: int = 50_000
     history_bytes: int = 50 * _MIB

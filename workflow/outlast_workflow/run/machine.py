@@ -40,6 +40,7 @@ from outlast_workflow.history.events import (
     WorkflowDequeued,
     WorkflowStartChanged,
     WorkflowStarted,
+    last_input,
 )
 from outlast_workflow.loop import asyncio_fixes
 from outlast_workflow.loop.command_log import CommandLog
@@ -279,13 +280,18 @@ class WorkflowMachine:
         """Whether there is an instance to query: the first workflow task or :meth:`make` has run."""
         return hasattr(self, "loop")
 
-    def make(self, started: WorkflowStarted, at: int) -> None:
-        """Create the instance of a run that has not started, to be queried and evicted. Its run method does not run."""
-        loop = self._loop_at([started], at)
+    def make(self, events: Sequence[Event], at: int) -> None:
+        """Create the instance of a run that has not started, to be queried and evicted. Its run method does not run.
+
+        Args:
+            events: What has happened; the first one is ``WorkflowStarted``.
+            at: The time, microseconds since the epoch.
+        """
+        loop = self._loop_at(events, at)
         outer_loop = asyncio_events._get_running_loop()
         asyncio_events._set_running_loop(loop)
         try:
-            self.apply_started(started)
+            self.apply_started(self.started)
         finally:
             asyncio_events._set_running_loop(outer_loop)
 
@@ -329,8 +335,9 @@ class WorkflowMachine:
             started = events[0]
             assert isinstance(started, WorkflowStarted), "a run begins with WorkflowStarted"
             if started.queue is not None or started.start_delay_seconds is not None:
-                # What comes later may give it another run deadline; the event itself stays as it is.
+                # What comes later may give it another run deadline or input; the event itself stays as it is.
                 started = copy.copy(started)
+                started.input = last_input(started, events)
             self.started = started
             self.log.whose = started.workflow_id
             self.loop = loop = RunLoop(self.log, self._reset_seed or started.seed)  # type: ignore[abstract]  # the rest is made from a table
@@ -385,7 +392,7 @@ class WorkflowMachine:
     def apply_started(self, event: WorkflowStarted) -> None:
         """Create the instance that the run method runs on."""
         self._arguments = arguments = tuple(
-            self.converter.decode_args(event.input, self.definition.signature)
+            self.converter.decode_args(self.started.input, self.definition.signature)
         )
         self._context = context = Context()
         if event.headers is not None:

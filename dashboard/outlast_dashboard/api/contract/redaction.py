@@ -71,7 +71,7 @@ _SHOWN: Final[dict[str, str]] = {
         "workflow_id workflow_type task_queue first_run_id run_number attempt seed priority "
         "execution_timeout_seconds run_timeout_seconds execution_deadline_at run_deadline_at previous_run_id "
         "start_delay_seconds retry_policy search_attributes last_failure parent reset summary schedule queue "
-        "partition_key schedule_to_start_timeout_seconds forked_from"
+        "partition_key schedule_to_start_timeout_seconds forked_from debounce_key"
     ),
     "WorkflowTaskCompleted": (
         "through own at commands history_events history_bytes python build_id flags buffered suggested "

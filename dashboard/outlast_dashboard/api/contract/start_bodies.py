@@ -100,6 +100,16 @@ class StartOptionsBody(Body):
 _OPTIONS: Final = tuple(StartOptionsBody.model_fields)
 
 
+class DebounceBody(Body):
+    """The starts of one key go to one workflow, which begins once no further one has come for the period."""
+
+    key: Name
+    period_seconds: Timeout
+    timeout_seconds: Timeout | None = Field(
+        default=None, description="When it begins at the latest, after the first of them."
+    )
+
+
 class StartBody(StartOptionsBody):
     """A start. Only ``workflow_type`` is needed."""
 
@@ -112,9 +122,15 @@ class StartBody(StartOptionsBody):
         default=None, description="When all runs must have ended; instead of the execution timeout."
     )
 
+    debounce: DebounceBody | None = Field(
+        default=None, description="Wait for further starts; the last one's input counts."
+    )
+
     def options(self) -> StartOptions:
         """Return the options, which the engine's validator checks."""
-        options = super().options().replace(duplicate_policy=self.duplicate_policy)
+        options = super().options()
+        if "duplicate_policy" in self.model_fields_set:
+            options = options.replace(duplicate_policy=self.duplicate_policy)
         return (
             options.replace(execution_deadline=self.execution_deadline)
             if self.execution_deadline

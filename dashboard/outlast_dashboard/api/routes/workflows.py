@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from outlast import StartOptions
 from outlast.client.workflows.run_rows import current_run_id, final_row, row_of
 from outlast.text.error_reports import error_document
 from outlast.visibility.listing import MOST_PER_PAGE
@@ -17,8 +18,9 @@ from outlast_dashboard.api.contract.filters import RunFilters
 from outlast_dashboard.api.contract.models import Count, EndError, Ending, Started
 from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import HIDDEN, description
-from outlast_dashboard.api.contract.start_bodies import StartBody
+from outlast_dashboard.api.contract.start_bodies import DebounceBody, StartBody
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
+from outlast_dashboard.web import Web
 from outlast_store.reads.run_listing import Order
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyStartedError, WorkflowResultError
@@ -43,6 +45,8 @@ async def start(body: StartBody, web: TheWeb, _: Writer, idempotency_key: Idempo
     if idempotency_key is not None:
         options = options.replace(duplicate_policy=DuplicatePolicy.REJECT_DUPLICATE)
     arguments: list[Any] = body.args
+    if body.debounce is not None:
+        return await _debounced(body, web, options, body.debounce, idempotency_key or body.workflow_id)
     try:
         handle = await web.client.start(
             body.workflow_type,
@@ -55,6 +59,28 @@ async def start(body: StartBody, web: TheWeb, _: Writer, idempotency_key: Idempo
         if idempotency_key is None:
             raise
         return Started(workflow_id=known.workflow_id, run_id=known.run_id)
+    assert handle.run_id is not None
+    return Started(workflow_id=handle.workflow_id, run_id=handle.run_id)
+
+
+async def _debounced(
+    body: StartBody, web: Web, options: StartOptions, debounce: DebounceBody, id: str | None
+) -> Started:
+    if id is not None:
+        raise InvalidOptionError(
+            "a debounced start has no workflow id: its key decides which calls go together",
+            field="workflow_id",
+        )
+    arguments: list[Any] = body.args
+    handle = await web.client.debounce(
+        body.workflow_type,
+        *arguments,
+        key=debounce.key,
+        period=debounce.period_seconds,
+        timeout=debounce.timeout_seconds,
+        task_queue=body.task_queue,
+        options=options,
+    )
     assert handle.run_id is not None
     return Started(workflow_id=handle.workflow_id, run_id=handle.run_id)
 

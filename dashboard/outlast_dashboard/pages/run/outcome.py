@@ -16,9 +16,9 @@ from outlast_dashboard.api.contract.redaction import event_view
 from outlast_dashboard.pages.rendering import pretty
 from outlast_dashboard.pages.run.history import MOST_SHOWN_BYTES
 from outlast_dashboard.security.principals import Principal
-from outlast_store.reads.histories import find_event
+from outlast_store.reads.histories import find_event, find_last_input
 from outlast_store.schema.rows import RunRow
-from outlast_workflow.history.events import stored_payload
+from outlast_workflow.history.events import WorkflowStartChanged, stored_payload
 from outlast_workflow.primitives.times import to_datetime
 
 
@@ -72,11 +72,16 @@ async def outcome_of(client: Client, run: RunRow, principal: Principal) -> RunOu
     last = await _event(client, run, run.last_seq) if run.closed_at is not None else None
     shown = principal.sees_payloads
     input, no_input = None, False
-    if first is not None and "input" in first.payload:
-        args = _plain(client, run, first.payload["input"]) if shown else None
+    given = (
+        first
+        if first is None or "debounce_key" not in first.payload
+        else await _last_input(client, run, first)
+    )
+    if given is not None and "input" in given.payload:
+        args = _plain(client, run, given.payload["input"]) if shown else None
         no_input = args == []
         alone = args[0] if isinstance(args, list) and len(args) == 1 else args
-        input = None if no_input else _value(alone, 1, shown=shown)
+        input = None if no_input else _value(alone, given.seq, shown=shown)
     if last is None:
         return RunOutcome(input, no_input)
     result = None
@@ -102,6 +107,15 @@ async def _event(client: Client, run: RunRow, seq: int) -> HistoryEvent | None:
     return HistoryEvent(
         seq, found[0], to_datetime(run.last_event_at), stored_payload(found[1], run.run_id, seq)
     )
+
+
+async def _last_input(client: Client, run: RunRow, first: HistoryEvent) -> HistoryEvent:
+    """Return the event with the input of the last call of a debounced run."""
+    found = await client.runtime.read(find_last_input, run.run_id)
+    if found is None:
+        return first
+    payload = stored_payload(found[1], run.run_id, found[0])
+    return HistoryEvent(found[0], WorkflowStartChanged.type, to_datetime(run.last_event_at), payload)
 
 
 def _plain(client: Client, run: RunRow, stored: Any) -> Any:

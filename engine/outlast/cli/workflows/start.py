@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_
 from outlast.cli.common.waiting import tell_lacks
 from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
+from outlast.client.workflows.handle import WorkflowHandle
 from outlast.text.parsing import duration, moment, waiting_time
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
@@ -41,6 +42,27 @@ def start(
             "terminate_existing.",
         ),
     ] = "allow_duplicate",
+    debounce: Annotated[
+        str | None,
+        typer.Option(
+            "--debounce",
+            metavar="KEY",
+            help="Begin once no further start of this key has come for a while; the last one's input counts.",
+            show_default=False,
+        ),
+    ] = None,
+    debounce_period: Annotated[
+        str | None, typer.Option("--debounce-period", metavar="TIME", help="That while.", show_default=False)
+    ] = None,
+    debounce_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--debounce-timeout",
+            metavar="TIME",
+            help="When it begins at the latest, after the first of them.",
+            show_default=False,
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it.")] = False,
     timeout: Timeout = None,
     url: Url = None,
@@ -53,12 +75,35 @@ def start(
             "timeout limits --wait: give both, or --execution-timeout to bound the workflow",
             field="timeout",
         )
-    options = start.options().replace(duplicate_policy=policy.replace("-", "_"))
+    options = start.options()
+    if policy != "allow_duplicate":
+        options = options.replace(duplicate_policy=policy.replace("-", "_"))
+    period, latest = duration("period", debounce_period), duration("timeout", debounce_timeout)
+    if (debounce is None) != (period is None) or (debounce is None and latest is not None):
+        raise InvalidOptionError("--debounce and --debounce-period belong together: give both", field="key")
+    if debounce is not None and id is not None:
+        raise InvalidOptionError(
+            "a debounced start has no --id: its key decides which calls go together", field="id"
+        )
     arguments = input_values(input)
     longest = waiting_time(timeout)
 
     async def work(client: Client) -> None:
-        handle = await client.start(workflow_type, *arguments, id=id, task_queue=task_queue, options=options)
+        handle: WorkflowHandle[Any]
+        if debounce is None or period is None:
+            handle = await client.start(
+                workflow_type, *arguments, id=id, task_queue=task_queue, options=options
+            )
+        else:
+            handle = await client.debounce(
+                workflow_type,
+                *arguments,
+                key=debounce,
+                period=period,
+                timeout=latest,
+                task_queue=task_queue,
+                options=options,
+            )
         if wait:
             await tell_lacks(client, handle.workflow_id, handle.run_id)
             await print_result(client, handle, longest, json=json)
@@ -72,7 +117,8 @@ def start(
                 }
             )
         else:
-            there = f"{handle.workflow_id} is already open:"
+            state = "is already open" if debounce is None else "has this input now"
+            there = f"{handle.workflow_id} {state}:"
             show(f"{there if handle.existed else f'started {handle.workflow_id},'} run {handle.run_id}")
 
         if not wait:

@@ -13,12 +13,15 @@ from typing import Any
 
 from outlast.client.context import ClientContext
 from outlast.client.intercepted_calls import StartWorkflow
+from outlast.client.workflows.burst import Burst
 from outlast.client.workflows.encoded_calls import signal_event, update_request
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.update_handle import UpdateHandle, WaitFor, check_stage
+from outlast_runs.debounce import Debounce, DelayDebounced, StartDebounced
 from outlast_runs.start import Started, StartRun
 from outlast_runs.updates import UpdateRequest
 from outlast_store.schema.rows import RunRow
+from outlast_store.transitions.debounces import find_debounce
 from outlast_store.transitions.new_runs import first_run, started_event
 from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.declare.definitions import definition_of
@@ -35,6 +38,7 @@ from outlast_workflow.options.search_attributes import size_of, to_document
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 from outlast_workflow.options.validation import LAST_SAFE_START
 from outlast_workflow.primitives.enums import DuplicatePolicy
+from outlast_workflow.primitives.times import microseconds
 
 
 class Starts:
@@ -100,6 +104,48 @@ class Starts:
         return WorkflowHandle(
             context, run.workflow_id, value.run_id, result_type, ending, existed=not value.created
         )
+
+    async def debounce(
+        self, call: StartWorkflow, result_type: Any, burst: Burst, *, intercepted: bool = False
+    ) -> WorkflowHandle[Any]:
+        """Start a workflow, or give its input to the one that the calls before it started, where that has not begun.
+
+        Args:
+            call: The start, without an id.
+            result_type: How to read the result of a workflow that is named by a string.
+            burst: Which calls go together, and how long they wait for one another.
+            intercepted: Whether the interceptors have let the call through.
+
+        Raises:
+            InvalidOptionError: Something about it cannot be used; nothing was written.
+            QueueNotFoundError: Nobody has defined its queue.
+            StructuralLimitError: Something is too large, or the run has been given too many inputs.
+        """
+        context = self._context
+        if context.interceptors and not intercepted:
+            return await context.interceptors.call(
+                "start_workflow",
+                call,
+                lambda call: self.debounce(call, result_type, burst, intercepted=True),
+            )
+        run, started, result_type = self._prepare(call, result_type)
+        burst.check_deadline(call.options, run.created_at)
+        started.debounce_key = burst.key
+        runtime = context.runtime
+        debounce = Debounce(run.workflow_type, burst.key, microseconds(burst.period), burst.timeout_us)
+        while True:
+            known = await runtime.read(find_debounce, run.workflow_type, burst.key)
+            if known is not None and await runtime.journal.apply(
+                DelayDebounced(debounce, known, started.input, context.limits)
+            ):
+                ending = runtime.run_ends.subscribe(known.run_id)
+                return WorkflowHandle(
+                    context, known.workflow_id, known.run_id, result_type, ending, existed=True
+                )
+            ending = runtime.run_ends.subscribe(run.run_id)
+            replaces = None if known is None else known.run_id
+            if (await runtime.journal.apply(StartDebounced(debounce, run, started, replaces))).created:
+                return WorkflowHandle(context, run.workflow_id, run.run_id, result_type, ending)
 
     def handle(self, workflow_id: str, run_id: str | None, result_type: Any = None) -> WorkflowHandle[Any]:
         """Return a handle to a workflow that was started earlier, or perhaps never was.

@@ -19,6 +19,7 @@ from outlast.testing.invariants.activities import check_activity, check_attempts
 from outlast.testing.invariants.activities import deadlines_of_activity as deadlines
 from outlast.testing.invariants.attributes import check_attributes
 from outlast.testing.invariants.chains import check_chains, check_instances, is_reset, reset_point
+from outlast.testing.invariants.debounces import check_debounces
 from outlast.testing.invariants.owner_losses import check_owner_losses
 from outlast.testing.invariants.parents import ENDS, check_parents
 from outlast.testing.invariants.queues import check_queued, check_slots, run_deadline_of
@@ -30,6 +31,7 @@ from outlast_store.schema import tables
 from outlast_store.schema.rows import (
     ActivityRow,
     AttemptRow,
+    DebounceRow,
     FailureRow,
     InstanceRow,
     QueueRow,
@@ -131,6 +133,7 @@ class _Checker:
             self.indexed[run_id].add((name, value))
         self.requests = [RequestRow(*row) for row in _all(connection, tables.workflow_requests)]
         self.requests_of: dict[str, list[RequestRow]] = defaultdict(list)
+        self.debounces = [DebounceRow(*row) for row in _all(connection, tables.debounces)]
         self.schedules = [ScheduleRow(*row) for row in _all(connection, tables.schedules)]
         for request in self.requests:
             self.requests_of[request.run_id].append(request)
@@ -172,6 +175,8 @@ class _Checker:
             self.say(where, what)
         activities = (row for rows in self.activities.values() for row in rows)
         for where, what in check_slots(self.queues, self.runs.values(), activities):
+            self.say(where, what)
+        for where, what in check_debounces(self.debounces, self.runs, histories):
             self.say(where, what)
         for where, what in check_schedules(self.schedules, self.runs, histories):
             self.say(where, what)

@@ -36,7 +36,6 @@ from outlast_store.transitions.queries import open_queries
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import DamagedHistoryError, OutlastError, RunNotFoundError
 from outlast_workflow.errors.task import ReadOnlyContextError
-from outlast_workflow.history.events import WorkflowStarted
 from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.run.handler_tasks import RAISED
 from outlast_workflow.run.machine import WorkflowMachine
@@ -164,9 +163,8 @@ class QueryAnswers:
         try:
             replayed = replay(machine, rows)
             if not machine.begun:
-                started = replayed.unapplied[0][1]
-                assert isinstance(started, WorkflowStarted)
-                machine.make(started, self._runtime.environment.clock.now())
+                events = [event for _, event, *_ in replayed.unapplied]
+                machine.make(events, self._runtime.environment.clock.now())
             return query_machine(machine, request, self._settings)[0]
         except RAISED as error:
             if is_ctrl_c(error):
