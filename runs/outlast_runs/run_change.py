@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast_runs.start_moves import may_be_moved, move_start
+from outlast_runs.start_delays.moves import may_be_moved, move_start
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.run_ends import Ended, open_run, request_cancel, terminate

@@ -17,8 +17,8 @@ from outlast.client.workflows.burst import Burst
 from outlast.client.workflows.encoded_calls import signal_event, update_request
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.update_handle import UpdateHandle, WaitFor, check_stage
-from outlast_runs.debounce import Debounce, DelayDebounced, StartDebounced
 from outlast_runs.start import Started, StartRun
+from outlast_runs.start_delays.debounce import Debounce, DelayDebounced, StartDebounced
 from outlast_runs.updates import UpdateRequest
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.debounces import find_debounce

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from outlast_runs.run_change import RunChange
 from outlast_runs.start import Started, StartRun
-from outlast_runs.start_moves import may_be_moved, move_start
+from outlast_runs.start_delays.moves import may_be_moved, move_start
 from outlast_store.journal.batch import Batch
 from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import DebounceRow, RunRow

@@ -1,0 +1,1 @@
+"""Starts that wait: moved to another instant, or debounced."""
