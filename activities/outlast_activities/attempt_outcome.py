@@ -9,6 +9,7 @@ from typing import Any
 from outlast_activities.attempts import CANCELLED, HANDED_BACK, AttemptEnd
 from outlast_activities.context import Deferred, RunningActivity
 from outlast_activities.stop_reason import StopReason
+from outlast_store.journal.batch import Committed
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import ApplicationError, PayloadDecodeError, PayloadEncodeError
@@ -16,8 +17,23 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.enums import AttemptOutcome, FailureCategory
 from outlast_workflow.primitives.payloads import Payload
 
-HandlerOutcome = Payload | AttemptEnd | Deferred
-"""What a handler came to: its result, the attempt's end without one, or that the attempt goes on elsewhere."""
+
+class Completed:
+    """A transactional attempt whose completion is committed already.
+
+    Args:
+        committed: What its transaction has written of the engine's.
+    """
+
+    __slots__ = ("committed",)
+
+    def __init__(self, committed: Committed) -> None:
+        self.committed = committed
+
+
+HandlerOutcome = Payload | AttemptEnd | Deferred | Completed
+"""What a handler came to: its result, the attempt's end without one, that the attempt goes on elsewhere, or that it is
+completed already."""
 
 
 class OutcomeEncoder:

@@ -19,10 +19,12 @@ from outlast_activities.attempts import (
     record_late_failure,
 )
 from outlast_activities.deadlines import passed
+from outlast_activities.heartbeats import Due, beat
 from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
 from outlast_store.reads.activities import claimable, claimable_locally
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.schema.tables import history_events, workflow_runs
+from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import ActivityCompleted
@@ -225,6 +227,43 @@ class CompleteAttempt(AttemptChange):
         if passed(row, batch.now) is not None:
             close_attempt(batch, run, row, TIMED_OUT)
             return False
+        complete(batch, run, row, self.event)
+        run.wake(batch.now)
+        return True
+
+
+class CompleteInTransaction(AttemptChange):
+    """Complete an activity in its code's transaction, or refuse it: then that is rolled back.
+
+    Args:
+        run_id: The run.
+        activity_id: The activity.
+        attempt: The attempt.
+        event: Its result.
+        heartbeat: Its newest heartbeat, if that is not written yet: on SQLite none can be, as long as the code runs.
+    """
+
+    needs_locks = True
+
+    def __init__(
+        self, run_id: str, activity_id: int, attempt: int, event: ActivityCompleted, heartbeat: Due | None
+    ) -> None:
+        super().__init__(run_id, activity_id, attempt)
+        self.event = event
+        self.heartbeat = heartbeat
+
+    def apply(self, batch: Batch) -> bool:
+        """Append the result and wake the run."""
+        run, row = self.held(batch)
+        if row.cancel_requested:
+            raise RefusedError("cancel_requested", "the activity was asked to cancel")
+        if deadline_passed(run, batch.now) is not None:
+            raise RefusedError("run_deadline", "a deadline of the activity's run has passed")
+        due = self.heartbeat
+        if due is not None and (row.heartbeat_deadline_at is None or due.beat_at < row.heartbeat_deadline_at):
+            beat(row, due.details, batch.now, due.beat_at)
+        if passed(row, batch.now) is not None:
+            raise RefusedError("activity_deadline", "a deadline of the activity has passed")
         complete(batch, run, row, self.event)
         run.wake(batch.now)
         return True

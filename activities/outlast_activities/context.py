@@ -23,12 +23,16 @@ from outlast_activities.task import ActivityTask
 from outlast_activities.task_token import make_token
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.errors import DeferRefusedError
+from outlast_workflow.errors import DeferRefusedError, NotTransactionalError
 from outlast_workflow.errors.context import NotInActivityError
 from outlast_workflow.options.validation import validate_stream
 from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 T = TypeVar("T")
 
@@ -135,6 +139,7 @@ class RunningActivity:
         closed: Whether the activity is closed as cancelled, so that only a failure of the handler is still recorded.
         deferring: Whether the handler has called :func:`defer`.
         handle: The handler's task, or its future in a pool.
+        connection: The connection of a transactional activity, while its code runs.
     """
 
     __slots__ = (
@@ -144,6 +149,7 @@ class RunningActivity:
         "_streams",
         "begun",
         "closed",
+        "connection",
         "deferring",
         "definition",
         "handle",
@@ -167,6 +173,7 @@ class RunningActivity:
         self.begun = False
         self.closed = False
         self.deferring = False
+        self.connection: object = None
         self.handle: asyncio.Task[None] | Future[Any] | None = None
         self._converter = converter
         self._heartbeats = heartbeats
@@ -206,6 +213,11 @@ class RunningActivity:
 
     def defer(self) -> Deferred:
         """Return what the handler is to return, if the activity can be deferred."""
+        if self.definition.transactional:
+            raise DeferRefusedError(
+                f"{self.task.row.activity_type} is transactional, so it completes with its transaction: defer in an "
+                "ordinary activity"
+            )
         _check_deferrable(self.task.row)
         self.deferring = True
         return Deferred()
@@ -350,6 +362,53 @@ def _check_deferrable(row: ActivityRow) -> None:
             f"nothing bounds {row.activity_type}, so it could stay open for ever: give it a start_to_close_timeout, a "
             "schedule_to_close_timeout or a heartbeat_timeout, on @activity.defn or at the call"
         )
+
+
+def connection() -> Connection:
+    """Return the connection of a transactional activity that is a plain ``def``: its transaction is begun.
+
+    It is SQLAlchemy's, to the engine's own database. Use it as it is, or as ``Session(activity.connection())``. The
+    engine commits it, together with the activity's result, and closes it. See ``docs/transactions.md``.
+
+    Raises:
+        NotTransactionalError: The activity is not declared with ``transactional=True``, or is an ``async def``.
+        NotInActivityError: This code does not run in an activity.
+    """
+    running = _current("connection")
+    return cast("Connection", _connection_of(running, "connection", is_async=False))
+
+
+def async_connection() -> AsyncConnection:
+    """Return the connection of a transactional activity that is an ``async def``: its transaction is begun.
+
+    As :func:`connection`; also for ``AsyncSession(activity.async_connection())``. It needs PostgreSQL.
+
+    Raises:
+        NotTransactionalError: The activity is not declared with ``transactional=True``, or is a plain ``def``.
+        NotInActivityError: This code does not run in an activity.
+    """
+    running = _current("async_connection")
+    return cast("AsyncConnection", _connection_of(running, "async_connection", is_async=True))
+
+
+def _connection_of(running: RunningActivity, function: str, *, is_async: bool) -> object:
+    definition = running.definition
+    name = running.task.row.activity_type
+    if not definition.transactional:
+        raise NotTransactionalError(
+            f"activity.{function}() was called in {name}, which has no transaction: declare it with "
+            "@activity.defn(transactional=True)"
+        )
+    if definition.is_async is not is_async:
+        other = "async_connection" if definition.is_async else "connection"
+        kind = "an async def" if definition.is_async else "a plain def"
+        raise NotTransactionalError(f"{name} is {kind}: call activity.{other}() in it")
+    if running.connection is None:
+        raise NotTransactionalError(
+            f"activity.{function}() was called when the transaction of {name} was over: call it in the activity's own "
+            "code, not in something that outlives it"
+        )
+    return running.connection
 
 
 def is_cancelled() -> bool:

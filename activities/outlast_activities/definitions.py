@@ -35,6 +35,8 @@ S = TypeVar("S")
 
 Executor = Literal["thread", "process"]
 """Where a plain ``def`` runs."""
+Transactional = bool | Literal["serializable"]
+"""Whether an activity's code writes in the transaction that records its result, and how that is isolated."""
 
 
 class ActivityDefinition(Generic[P, T]):
@@ -46,9 +48,21 @@ class ActivityDefinition(Generic[P, T]):
         options: The options of the declaration, or of :meth:`with_options`.
         is_async: Whether it is an ``async def``.
         executor: Where it runs if it is a plain ``def``: ``"thread"`` or ``"process"``.
+        transactional: Whether its code writes in the transaction that records its result; ``"serializable"`` if that
+            is to be isolated from all others.
     """
 
-    __slots__ = ("__weakref__", "_is_method", "_signature", "executor", "fn", "is_async", "name", "options")
+    __slots__ = (
+        "__weakref__",
+        "_is_method",
+        "_signature",
+        "executor",
+        "fn",
+        "is_async",
+        "name",
+        "options",
+        "transactional",
+    )
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("ActivityDefinition")
@@ -62,12 +76,14 @@ class ActivityDefinition(Generic[P, T]):
         is_async: bool,
         executor: Executor,
         is_method: bool = False,
+        transactional: Transactional = False,
     ) -> None:
         self.name = name
         self.fn = fn
         self.options = options
         self.is_async = is_async
         self.executor: Executor = executor
+        self.transactional: Transactional = transactional
         self._is_method = is_method
         self._signature: CallSignature | None = None
 
@@ -183,7 +199,13 @@ class ActivityDefinition(Generic[P, T]):
         self, fn: Callable[..., Any], options: ActivityOptions, is_method: bool
     ) -> ActivityDefinition[P, T]:
         variant: ActivityDefinition[P, T] = ActivityDefinition(
-            self.name, fn, options, is_async=self.is_async, executor=self.executor, is_method=is_method
+            self.name,
+            fn,
+            options,
+            is_async=self.is_async,
+            executor=self.executor,
+            is_method=is_method,
+            transactional=self.transactional,
         )
         if is_method == self._is_method:
             variant._signature = self._signature
@@ -266,12 +288,19 @@ def found(module: str, qualname: str, options: ActivityOptions | None = None) ->
 class ActivityDecorator:
     """``@activity.defn(…)``, waiting for its function."""
 
-    __slots__ = ("executor", "name", "options")
+    __slots__ = ("executor", "name", "options", "transactional")
 
-    def __init__(self, name: str | None, options: ActivityOptions, executor: Executor) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        options: ActivityOptions,
+        executor: Executor,
+        transactional: Transactional = False,
+    ) -> None:
         self.name = name
         self.options = options
         self.executor: Executor = executor
+        self.transactional: Transactional = transactional
 
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> ActivityDefinition[P, T]: ...
@@ -281,7 +310,7 @@ class ActivityDecorator:
 
     def __call__(self, fn: Callable[..., Any], /) -> ActivityDefinition[..., Any]:
         """Declare it."""
-        return _define(fn, self.name, self.options, self.executor)
+        return _define(fn, self.name, self.options, self.executor, self.transactional)
 
 
 @overload
@@ -308,6 +337,7 @@ def defn(
     queue: str | None = None,
     partition_key: str | None = None,
     executor: Executor = "thread",
+    transactional: Transactional = False,
 ) -> ActivityDecorator: ...
 
 
@@ -328,6 +358,7 @@ def defn(
     queue: str | None = None,
     partition_key: str | None = None,
     executor: Executor = "thread",
+    transactional: Transactional = False,
     **unknown: Any,
 ) -> Any:
     """Declare an activity.
@@ -348,18 +379,28 @@ def defn(
         partition_key: The partition of the queue.
         executor: Where a ``def`` runs: a thread, or a process if it computes for long. An activity of a process is a
             function at the top of a module that can be imported.
+        transactional: Whether the code writes in the transaction that records its result, through
+            ``activity.connection()``: its effect is there if and only if its completion is. ``"serializable"`` isolates
+            that transaction from all others.
         **unknown: Options that there are not: the error says what is meant.
 
     Raises:
         InvalidOptionError: An option is out of range, or the function cannot be an activity; the message says why.
     """
     if unknown:
-        refuse_unknown("@activity.defn", unknown, ("name", *ActivityOptions.fields, "executor"))
+        refuse_unknown(
+            "@activity.defn", unknown, ("name", *ActivityOptions.fields, "executor", "transactional")
+        )
     if name is not None:
         validate_name("activity name", name)
     if executor not in ("thread", "process"):
         raise InvalidOptionError(
             f"executor must be 'thread' or 'process', not {executor!r:.40}", field="executor"
+        )
+    if not isinstance(transactional, bool) and transactional != "serializable":
+        raise InvalidOptionError(
+            f"transactional must be True, False or 'serializable', not {transactional!r:.40}",
+            field="transactional",
         )
     options = ActivityOptions(
         task_queue=task_queue,
@@ -374,7 +415,7 @@ def defn(
         queue=queue,
         partition_key=partition_key,
     )
-    decorator = ActivityDecorator(name, options, executor)
+    decorator = ActivityDecorator(name, options, executor, transactional)
     return decorator if fn is None else decorator(fn)
 
 
@@ -394,7 +435,11 @@ def definition_of(activity: object) -> ActivityDefinition[..., Any]:
 
 
 def _define(
-    fn: Any, name: str | None, options: ActivityOptions, executor: Executor
+    fn: Any,
+    name: str | None,
+    options: ActivityOptions,
+    executor: Executor,
+    transactional: Transactional = False,
 ) -> ActivityDefinition[..., Any]:
     if isinstance(fn, ActivityDefinition):
         raise InvalidOptionError(f"{fn.name} is an activity already: put @activity.defn on it once")
@@ -419,6 +464,12 @@ def _define(
     _check_keywords(fn)
     if executor == "process":
         _check_process(fn, is_async, is_method)
+        if transactional:
+            raise InvalidOptionError(
+                f"activity {fn.__qualname__} is transactional, so it cannot run in another process: leave "
+                "executor='process' out",
+                field="transactional",
+            )
     return ActivityDefinition(
         name if name is not None else validate_name("activity name", fn.__name__),
         fn,
@@ -426,6 +477,7 @@ def _define(
         is_async=is_async,
         executor=executor,
         is_method=is_method,
+        transactional=transactional,
     )
 
 

@@ -201,6 +201,14 @@ class Heartbeats:
             return None
         return Due(pending.details if pending.unwritten else None, pending.beat_at)
 
+    def newest(self, key: AttemptKey) -> Due | None:
+        """Return the heartbeat that an attempt has not written yet."""
+        with self._lock:
+            pending = self._pending.get(key)
+            if pending is None or not (pending.newer or pending.unwritten):
+                return None
+            return Due(pending.details if pending.unwritten else None, pending.beat_at)
+
     def forget(self, key: AttemptKey) -> None:
         """Forget an attempt that ended."""
         if self._pending:

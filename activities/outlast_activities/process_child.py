@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Lock
 from typing import Any
 
-from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder, let_go
+from outlast_activities.attempt_outcome import Completed, HandlerOutcome, OutcomeEncoder, let_go
 from outlast_activities.attempts import AttemptEnd
 from outlast_activities.context import CURRENT, Deferred, RunningActivity
 from outlast_activities.definitions import found
@@ -190,6 +190,7 @@ def run(order: Order) -> Report:
     outcome = _run(child, order, heartbeats, streams)
     if isinstance(outcome, Payload):
         return Report(outcome.json, None, heartbeats.newest, heartbeats.newest_s, streams.count)
+    assert not isinstance(outcome, Completed), "a process has no transactional activities"
     return Report(None, outcome, heartbeats.newest, heartbeats.newest_s, streams.count)
 
 

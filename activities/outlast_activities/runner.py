@@ -38,9 +38,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
-from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder, let_go
+from outlast_activities.attempt_outcome import Completed, HandlerOutcome, OutcomeEncoder, let_go
 from outlast_activities.attempts import HANDED_BACK, AttemptEnd
 from outlast_activities.context import CURRENT, Cancelled, RunningActivity
 from outlast_activities.definitions import ActivityDefinition
@@ -65,6 +65,18 @@ CANCEL_GRACE_S = 5.0
 _IGNORED = (StopReason.LOST, StopReason.TIMED_OUT)
 
 
+class Transactional(Protocol):
+    """What runs the attempts of transactional activities: :class:`outlast_activities.transactions.Transactions`."""
+
+    def run(self, running: RunningActivity) -> HandlerOutcome:
+        """Run a plain function's attempt in the calling thread."""
+        ...
+
+    async def run_async(self, running: RunningActivity) -> HandlerOutcome:
+        """Run an ``async`` function's attempt."""
+        ...
+
+
 class ActivityRunner:
     """Runs attempts; see the module. Call its methods on the loop that it was created on.
 
@@ -78,6 +90,7 @@ class ActivityRunner:
         on_end: Called with the outcome of each attempt.
         thread_pool: Where plain functions run; by default a pool of the runner's own, one thread per slot, 512 at most.
         limits: Their payload limit applies to results.
+        transactions: Makes what runs transactional activities, when the first one begins.
     """
 
     def __init__(
@@ -92,6 +105,7 @@ class ActivityRunner:
         on_end: Callable[[ActivityTask, HandlerOutcome], None],
         thread_pool: ThreadPoolExecutor | None = None,
         limits: StructuralLimits | None = None,
+        transactions: Callable[[OutcomeEncoder], Transactional] | None = None,
     ) -> None:
         self.max_concurrent = max_concurrent
         self._definitions = definitions
@@ -104,6 +118,8 @@ class ActivityRunner:
         self._pool: Executor | None = thread_pool if thread_pool is not None else environment.executor
         self._own_pool: ThreadPoolExecutor | None = None
         self._processes: ProcessRunner | None = None
+        self._make_transactions = transactions
+        self._transactions_made: Transactional | None = None
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self._context.run(leave_scopes)
@@ -204,6 +220,14 @@ class ActivityRunner:
             )
         return self._processes
 
+    @property
+    def _transactions(self) -> Transactional:
+        made = self._transactions_made
+        if made is None:
+            assert self._make_transactions is not None, "this runner has no database"
+            made = self._transactions_made = self._make_transactions(self._outcomes)
+        return made
+
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def _run_async(self, running: RunningActivity) -> None:
@@ -214,13 +238,16 @@ class ActivityRunner:
             if running.stopped is not None:
                 running.raise_if_stopped()
             definition = running.definition
-            try:
-                args = self._converter.decode_args(running.task.input, definition.signature)
-            except Exception as error:
-                outcome: HandlerOutcome = outcomes.unusable(error)
-                let_go(error)
+            if definition.transactional:
+                outcome: HandlerOutcome = await self._transactions.run_async(running)
             else:
-                outcome = outcomes.returned(await definition.fn(*args), running)
+                try:
+                    args = self._converter.decode_args(running.task.input, definition.signature)
+                except Exception as error:
+                    outcome = outcomes.unusable(error)
+                    let_go(error)
+                else:
+                    outcome = outcomes.returned(await definition.fn(*args), running)
         except BaseException as error:
             if isinstance(error, GeneratorExit) and not self._loop.is_running():
                 # The loop is gone: nobody is left to report to.
@@ -238,13 +265,16 @@ class ActivityRunner:
             if running.stopped is not None:
                 running.raise_if_stopped()
             definition = running.definition
-            try:
-                args = self._converter.decode_args(running.task.input, definition.signature)
-            except Exception as error:
-                outcome: HandlerOutcome = outcomes.unusable(error)
-                let_go(error)
+            if definition.transactional:
+                outcome: HandlerOutcome = self._transactions.run(running)
             else:
-                outcome = outcomes.returned(definition.fn(*args), running)
+                try:
+                    args = self._converter.decode_args(running.task.input, definition.signature)
+                except Exception as error:
+                    outcome = outcomes.unusable(error)
+                    let_go(error)
+                else:
+                    outcome = outcomes.returned(definition.fn(*args), running)
         except BaseException as error:
             outcome = outcomes.raised(error, running)
             let_go(error)
@@ -287,7 +317,9 @@ class ActivityRunner:
         running.handle = None
         del self._running[task.key]
         self._reserved -= 1
-        if running.stopped not in _IGNORED and (not running.closed or _is_failure(outcome)):
+        if isinstance(outcome, Completed) or (
+            running.stopped not in _IGNORED and (not running.closed or _is_failure(outcome))
+        ):
             self._report(task, outcome)
         else:
             self._streams.forget(task.key)

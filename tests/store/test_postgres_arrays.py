@@ -36,7 +36,7 @@ QUERIES: dict[type, LiteralString] = {
 @pytest.fixture(scope="module")
 def server_connection(postgres_server: TemporaryPostgres) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     with psycopg.connect(postgres_server.url(), autocommit=True, prepare_threshold=1) as connection:
-        postgres_arrays.register(connection)
+        postgres_arrays.register(connection.adapters)
         yield connection
 
 

@@ -28,7 +28,7 @@ def test_a_sqlite_file_is_durable_by_default(sqlite_url: str, open_database) -> 
         name: writer.exec_driver_sql(f"PRAGMA {name}").scalar_one()
         for name in ("journal_mode", "synchronous", "busy_timeout", "temp_store")
     }
-    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "busy_timeout": 5000, "temp_store": 2}
+    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "busy_timeout": 10000, "temp_store": 2}
     writer.close()
     relaxed = open_database(sqlite_url, synchronous="NORMAL").writer()
     assert relaxed.exec_driver_sql("PRAGMA synchronous").scalar_one() == 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -71,6 +71,8 @@ class Runtime:
         """Called whenever other processes may have written."""
         self.on_replaced: list[Callable[[StoreError], None]] = []
         """Called on the loop when the SQLite file is not the opened one any more: nothing can be written then."""
+        self.on_leave: list[Callable[[], Awaitable[None]]] = []
+        """Called before the database's connections are closed."""
         if database.file is not None:
             database.file.on_replaced = self._store_replaced
         self.unserved_waits = UnservedWaits(
@@ -211,6 +213,8 @@ class Runtime:
             self._own_pool.shutdown(wait=True)
         if self._pool_aside is not None:
             self._pool_aside.shutdown(wait=True)
+        for close in self.on_leave:
+            await close()
         self.database.dispose()
 
     # --- reading ----------------------------------------------------------------------------------------------------

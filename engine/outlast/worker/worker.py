@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from outlast.histories.retention_policy import RetentionPolicy
     from outlast.worker.loop_worker import LoopWorker
     from outlast.worker.threaded_worker import WorkerThread
+    from outlast_store.database.urls import DatabaseUrl
 
 logger = logging.getLogger("outlast.worker")
 
@@ -187,6 +188,9 @@ class Worker:
         self.activities: dict[str, ActivityDefinition[..., Any]] = _by_name(
             "activity", map(activity_definition_of, _listed("activities", activities))
         )
+        for definition in self.activities.values():
+            if definition.transactional:
+                _check_transactional(definition, self.client.runtime.url)
         report(self.workflows.values(), static_checks)
         if not self.workflows and not self.activities:
             raise InvalidOptionError("a worker needs workflows or activities to run", field="workflows")
@@ -339,6 +343,22 @@ def _listed(what: str, given: Any) -> Iterable[Any]:
         raise InvalidOptionError(
             f"{what} must be a list, not one thing: {what}=[{getattr(given, '__name__', '…')}]", field=what
         ) from None
+
+
+def _check_transactional(definition: ActivityDefinition[..., Any], url: DatabaseUrl) -> None:
+    """Check that the database can host an activity's transaction."""
+    if url.memory:
+        raise InvalidOptionError(
+            f"activity {definition.name} is transactional, and a database in memory has one connection, which the "
+            "engine uses: name a file (in a test, one in tmp_path)",
+            field="activities",
+        )
+    if definition.is_async and url.backend == "sqlite":
+        raise InvalidOptionError(
+            f"activity {definition.name} is transactional and async, which needs PostgreSQL: make it a plain def, "
+            "which runs in a thread",
+            field="activities",
+        )
 
 
 def _by_name(noun: str, definitions: Iterable[Any]) -> dict[str, Any]:

@@ -47,7 +47,17 @@ class Database:
         postgres: Settings of PostgreSQL connections, such as timeouts.
     """
 
-    __slots__ = ("_pid", "_reader_engine", "_skip_locked", "_writer_engine", "environment", "file", "url")
+    __slots__ = (
+        "_pid",
+        "_reader_engine",
+        "_skip_locked",
+        "_writer_engine",
+        "environment",
+        "file",
+        "postgres",
+        "synchronous",
+        "url",
+    )
 
     def __init__(
         self,
@@ -62,7 +72,8 @@ class Database:
         self.file = OpenFile(url.path, url.display) if url.path is not None else None
         """The SQLite file, which is to stay where it is; ``None`` for other databases."""
         self._pid = os.getpid()
-        postgres = postgres if postgres is not None else PostgresSettings()
+        self.synchronous: Synchronous = synchronous
+        self.postgres = postgres = postgres if postgres is not None else PostgresSettings()
         self._skip_locked = postgres.skip_locked
         self._writer_engine, self._reader_engine = _engines(url, environment, synchronous, postgres)
         refuse_after_fork(self._writer_engine.dialect)
@@ -115,6 +126,18 @@ class Database:
         close = os.getpid() == self._pid
         self._writer_engine.dispose(close=close)
         self._reader_engine.dispose(close=close)
+
+    def check_usable(self) -> None:
+        """Check that connections of this process lead to the database that was opened.
+
+        Raises:
+            StoreReplacedError: It is a SQLite file that is no longer the one that was opened.
+            ForkedConnectionError: This process was forked from the one that made this object.
+        """
+        if os.getpid() != self._pid:
+            raise forked()
+        if self.file is not None:
+            self.file.check()
 
     def _connect(self, engine: Engine) -> Connection:
         if os.getpid() != self._pid:

@@ -106,6 +106,21 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(raw, sqlite3.Error) and _sqlite_code(raw) in _SQLITE_TRANSIENT
 
 
+def comes_from_conflict(error: BaseException) -> bool:
+    """Return whether what user code raised comes from a conflict with another transaction, so that it may be repeated.
+
+    The code may have raised something of its own because of it.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if is_transient(one) and not is_disconnect(one):
+            return True
+        one = one.__cause__ or one.__context__
+    return False
+
+
 def is_conflict(error: BaseException) -> bool:
     """Return whether a constraint refused a row, most likely because another process has written one in its place."""
     return isinstance(driver_error(error), sqlite3.IntegrityError | psycopg.IntegrityError)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import psycopg
-from psycopg.adapt import Dumper
+from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format
 
 _HEADER: Final = struct.Struct(">iiIii").pack
@@ -102,8 +102,8 @@ class _BooleanArrayDumper(_ArrayDumper):
     write = staticmethod(_boolean)
 
 
-def register(connection: psycopg.Connection[Any]) -> None:
-    """Make a connection accept these arrays as parameters."""
-    connection.adapters.register_dumper(TextArray, _TextArrayDumper)
-    connection.adapters.register_dumper(BigintArray, _BigintArrayDumper)
-    connection.adapters.register_dumper(BooleanArray, _BooleanArrayDumper)
+def register(adapters: AdaptersMap) -> None:
+    """Make a connection, or a cursor, accept these arrays as parameters."""
+    adapters.register_dumper(TextArray, _TextArrayDumper)
+    adapters.register_dumper(BigintArray, _BigintArrayDumper)
+    adapters.register_dumper(BooleanArray, _BooleanArrayDumper)

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.adapt import AdaptersMap
 from psycopg.types.numeric import Int8Dumper
 from sqlalchemy import Connection, Dialect, Engine, NullPool, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -186,6 +187,20 @@ def _connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any
     return {**kept, "autocommit": True, "prepare_threshold": settings.prepare_threshold}
 
 
+def guest_connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any]:
+    """Return how connections for transactions of user code are opened."""
+    args = {**_connect_args(url, settings), "autocommit": False}
+    if "options" not in url.sqlalchemy_url.query and settings.lock_timeout_s:
+        args["options"] = f"-c lock_timeout={round(settings.lock_timeout_s * 1000)}"
+    return args
+
+
+def register_dumpers(adapters: AdaptersMap) -> None:
+    """Let a connection or a cursor write values as the engine's statements need them."""
+    adapters.register_dumper(int, _BigIntDumper)
+    postgres_arrays.register(adapters)
+
+
 def _keepalives(prefix: str, settings: PostgresSettings) -> dict[str, int]:
     """Return when TCP probes the other side, under the names of the driver's options or the server's."""
     idle = settings.keepalive_idle_s
@@ -222,8 +237,7 @@ def _prepare_session(settings: PostgresSettings, given: str) -> Callable[[Any, o
 
     def prepare(connection: PatientConnection, _record: object) -> None:
         connection.prepared_max = settings.prepared_max
-        connection.adapters.register_dumper(int, _BigIntDumper)
-        postgres_arrays.register(connection)
+        register_dumpers(connection.adapters)
         connection.answer_timeout_s = settings.connect_timeout_s
         cursor = connection.execute(statement.encode())
         while cursor.nextset():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote
 
-from sqlalchemy import Engine, NullPool, QueuePool, StaticPool, create_engine
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, StaticPool, create_engine
 
 from outlast_store.database.driver_errors import read_only
 from outlast_store.database.urls import DatabaseUrl
@@ -18,7 +18,10 @@ from outlast_workflow.errors import StoreUnreachableError
 
 Synchronous = Literal["FULL", "NORMAL", "EXTRA", "OFF"]
 
-BUSY_TIMEOUT_S: Final = 5.0
+BUSY_TIMEOUT_S: Final = 10.0
+"""How long a connection waits for the file on a thread: longer than a guest may keep it."""
+JOURNAL_BUSY_TIMEOUT_S: Final = 0.025
+"""How long the journal waits for the file, which it does on the event loop; then it lets the loop go on meanwhile."""
 _CACHE_KIB: Final = 16 * 1024
 _CACHED_STATEMENTS: Final = 512
 _WAL_RETRY_S: Final = 0.01
@@ -83,6 +86,36 @@ def reader_connect(path: Path) -> Callable[[], sqlite3.Connection]:
     return connect
 
 
+def guest_connect(
+    path: Path, synchronous: Synchronous, factory: type[sqlite3.Connection]
+) -> Callable[[], sqlite3.Connection]:
+    """Return what opens a connection for transactions of user code.
+
+    Args:
+        path: The file.
+        synchronous: SQLite's durability, as the journal's.
+        factory: The class of the connection.
+    """
+
+    def connect() -> sqlite3.Connection:
+        connection = _open(path, "rw", factory)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        return connection
+
+    return connect
+
+
+def wait_shortly(connection: Connection, *, shortly: bool = True) -> None:
+    """Set how long a connection waits for the file: shortly, on the event loop, or as others do.
+
+    Args:
+        connection: The connection.
+        shortly: Whether it is used on the event loop.
+    """
+    seconds = JOURNAL_BUSY_TIMEOUT_S if shortly else BUSY_TIMEOUT_S
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
+
 def file_engines(
     url: DatabaseUrl, path: Path, synchronous: Synchronous, clock: Clock
 ) -> tuple[Engine, Engine]:
@@ -115,7 +148,9 @@ def file_engines(
     return writer, reader
 
 
-def _open(path: Path, mode: str) -> sqlite3.Connection:
+def _open(
+    path: Path, mode: str, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode={mode}",
         uri=True,
@@ -123,6 +158,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
         cached_statements=_CACHED_STATEMENTS,
+        factory=factory,
     )
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")

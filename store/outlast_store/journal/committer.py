@@ -37,6 +37,7 @@ from outlast_store.database.database import Database, is_disconnect, is_transien
 from outlast_store.database.driver_errors import is_conflict, is_refusal, stale_rows_of
 from outlast_store.database.fork_guard import forked
 from outlast_store.database.raw_connection import RawConnection
+from outlast_store.database.sqlite import wait_shortly
 from outlast_store.database.statements import advance, statements_for
 from outlast_store.journal.batch import Batch, Cache, Change, Committed, StaleRows
 from outlast_workflow.environment import Environment
@@ -52,6 +53,7 @@ logger = logging.getLogger("outlast.journal")
 
 FIRST_RETRY_AFTER_S: Final = 0.002
 LONGEST_RETRY_AFTER_S: Final = 1.0
+LONGEST_RETRY_ON_FILE_S: Final = 0.05
 
 
 class Outcome:
@@ -108,6 +110,9 @@ class Committer:
         self._patience_s = patience_s
         self._failing_since: float | None = None
         self._retry_after_s = FIRST_RETRY_AFTER_S
+        # A file is locked by other processes for moments, and whoever looks rarely misses its turn.
+        on_file = database.file is not None
+        self._longest_retry_after_s = LONGEST_RETRY_ON_FILE_S if on_file else LONGEST_RETRY_AFTER_S
         self._in_doubt: tuple[int, list[Outcome], Committed] | None = None
         self._given_up = False
         self._lost_track = False
@@ -130,6 +135,8 @@ class Committer:
                     self._lost_track = self._in_doubt is not None
                     connection.exec_driver_sql(self._register, (self._journal_id, self.batches))
                 self._statements = self._database.statements(connection)
+                if self._database.file is not None:
+                    wait_shortly(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -142,6 +149,8 @@ class Committer:
         if connection is None:
             return
         try:
+            if self._database.file is not None:
+                wait_shortly(connection, shortly=False)
             connection.exec_driver_sql(self._remove, (self._journal_id,))
         except SQLAlchemyError:
             logger.debug("the journal's row stays behind", exc_info=True)
@@ -354,7 +363,7 @@ class Committer:
             return [Outcome(None, translate(error)) for _ in changes], []
         self.statistics["retries"] += 1
         pause_s = self._retry_after_s
-        self._retry_after_s = min(pause_s * 2, LONGEST_RETRY_AFTER_S)
+        self._retry_after_s = min(pause_s * 2, self._longest_retry_after_s)
         raise TryAgain(pause_s) from error
 
     @property

@@ -24,6 +24,7 @@ from outlast_store.database.database import Database
 from outlast_store.journal.batch import BaseChange, Batch, Change, Committed
 from outlast_store.journal.commit_news import Cache
 from outlast_store.journal.committer import Committer, Outcome, Result, TryAgain
+from outlast_store.journal.write_lock import WriteLock
 from outlast_workflow.environment import Environment
 from outlast_workflow.errors import JournalClosedError
 
@@ -73,13 +74,18 @@ class Journal:
         self._settling: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
+        self.write_lock: WriteLock | None = None
+        """Who in this process may write to the SQLite file; ``None`` where more than one may."""
         self._driver: InlineDriver | ThreadDriver | ExecutorDriver
         if database.backend == "postgresql" and environment.threads:
             self._driver = ThreadDriver(self)
         elif environment.executor is not None:
             self._driver = ExecutorDriver(self, environment.executor)
         else:
-            self._driver = InlineDriver(self, shared=database.backend == "sqlite" and not database.url.memory)
+            shared = database.backend == "sqlite" and not database.url.memory
+            if shared:
+                self.write_lock = WriteLock()
+            self._driver = InlineDriver(self, shared=shared)
 
     @property
     def cache(self) -> Cache:
@@ -136,6 +142,18 @@ class Journal:
 
         self.submit(change, done)
         return await future
+
+    def announce(self, committed: Committed) -> None:
+        """Notify the listeners of what a guest has committed in this process. Called on the loop.
+
+        The rows that a batch may trust are dropped, because one that is under way may remember them as they were.
+
+        Args:
+            committed: What a guest's transaction has written.
+        """
+        keys = [(row.run_id, row.activity_id) for row in committed.activities]
+        self.cache.forget(committed.runs, keys)
+        self.deliver([], [], [committed])
 
     async def settled(self) -> None:
         """Wait until every queued change is committed or refused, and its caller notified."""
@@ -223,6 +241,7 @@ class InlineDriver:
         self._journal = journal
         self._shared = shared
         self._scheduled = False
+        self._granted = False
         self._retried: list[tuple[Change[Any], Callback]] = []
         self._data_version = 0
 
@@ -240,8 +259,23 @@ class InlineDriver:
     def stop(self) -> None:
         """Nothing to stop."""
 
+    def _granted_turn(self) -> None:
+        """Commit after a guest, and before the next one."""
+        self._granted = True
+        try:
+            self._turn()
+        finally:
+            self._granted = False
+            lock = self._journal.write_lock
+            assert lock is not None
+            lock.release()
+
     def _turn(self) -> None:
         journal = self._journal
+        lock = journal.write_lock
+        if lock is not None and lock.held and not self._granted:
+            lock.acquire(self._granted_turn)
+            return
         batch = self._retried or journal.take()
         self._retried = []
         try:

@@ -42,6 +42,20 @@ def find_activities(connection: Connection, run_id: str, activity_ids: Sequence[
     return [ActivityRow(*row) for row in fetch(connection, text, (run_id, *activity_ids))]
 
 
+def find_attempt_status(connection: Connection, run_id: str, activity_id: int) -> tuple[str, int] | None:
+    """Return an activity's status and attempt, once nobody else is writing its row; ``None`` if it was deleted.
+
+    Args:
+        connection: A connection that may lock.
+        run_id: The run.
+        activity_id: The activity.
+    """
+    lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE"
+    text = f"SELECT status, attempt FROM activity_executions WHERE run_id = ? AND activity_id = ?{lock}"
+    rows = fetch(connection, text, (run_id, activity_id))
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
 def find_attempted(connection: Connection, keys: Sequence[AttemptKey]) -> dict[AttemptKey, ActivityRow]:
     """Return the rows of the activities of some attempts (a thousand at most), by attempt; deleted ones have none."""
     columns = ", ".join(f"a.{name}" for name in columns_of(tables.activity_executions))

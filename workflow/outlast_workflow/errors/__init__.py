@@ -32,6 +32,10 @@
     ├── QueueInUseError                        the queue cannot be deleted: something waits in it or holds a slot
     ├── BlockedLoopError (RuntimeError)        the blocking client was called on an event loop
     ├── NotInActivityError (RuntimeError)      a function for activity code was called elsewhere
+    │   └── NotTransactionalError              … or in an activity that has no transaction
+    ├── TransactionEndedError                  the code of a transactional activity ended its transaction itself
+    ├── TransactionTooLongError (TimeoutError) a transaction kept SQLite's write lock for too long
+    ├── EffectsTableMissingError               the database given to activity.once() has no table of effects
     ├── InvalidHistoryError (ValueError)       the input is not an exported history, or not a sound one
     ├── DamagedHistoryError                    a stored value of a run cannot be read
     ├── HistoryExistsError                     the database already has a workflow or run to be imported
@@ -148,6 +152,12 @@ from outlast_workflow.errors.task import (
     WorkflowTaskBlockedError,
     WorkflowTaskError,
 )
+from outlast_workflow.errors.transactions import (
+    EffectsTableMissingError,
+    NotTransactionalError,
+    TransactionEndedError,
+    TransactionTooLongError,
+)
 from outlast_workflow.errors.workflows import (
     DamagedScheduleError,
     RunNotFoundError,
@@ -177,6 +187,7 @@ __all__ = [
     "DeferRefusedError",
     "DeleteRefusedError",
     "DurableCallError",
+    "EffectsTableMissingError",
     "FailureError",
     "ForkedConnectionError",
     "HistoryExistsError",
@@ -188,6 +199,7 @@ __all__ = [
     "NoWorkerError",
     "NonDeterminismError",
     "NotInActivityError",
+    "NotTransactionalError",
     "OutboxRefusedError",
     "OutboxRowNotFoundError",
     "OutcomeUnknownError",
@@ -221,6 +233,8 @@ __all__ = [
     "StreamClosedError",
     "StreamTimeoutError",
     "StructuralLimitError",
+    "TransactionEndedError",
+    "TransactionTooLongError",
     "UnknownHandlerError",
     "UnknownWorkflowTypeError",
     "UnstorableValueError",

@@ -27,7 +27,7 @@ from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.claimer import ActivityClaimer
 from outlast.worker.activities.rate_limit import RateLimit
 from outlast.worker.settings import WorkerSettings
-from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
+from outlast_activities.attempt_outcome import Completed, HandlerOutcome, OutcomeEncoder
 from outlast_activities.attempts import HANDED_BACK, UNWRITABLE, AttemptEnd
 from outlast_activities.changes import ClaimActivities, Claimed, ClaimLocalActivities, EndAttempt
 from outlast_activities.context import Deferred
@@ -35,7 +35,7 @@ from outlast_activities.deadlines import read_options
 from outlast_activities.deferred_attempts import DeferAttempt
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats, Lost, why_to_stop
-from outlast_activities.runner import ActivityRunner
+from outlast_activities.runner import ActivityRunner, Transactional
 from outlast_activities.stop_reason import TIMED_OUT
 from outlast_activities.stream_buffers import StreamBuffers
 from outlast_activities.task import ActivityTask, AttemptKey
@@ -109,6 +109,7 @@ class ActivityDispatcher:
             streams=self._streams,
             on_end=self._ended,
             limits=settings.limits,
+            transactions=self._make_transactions,
         )
         rate = settings.max_activities_per_second
         self._rate = RateLimit(rate, self._clock) if rate is not None else None
@@ -131,6 +132,16 @@ class ActivityDispatcher:
             next_at=self._next_local,
             on_claimed=self._claimed,
         )
+
+    def _make_transactions(self, outcomes: OutcomeEncoder) -> Transactional:
+        # A worker without transactional activities does without this.
+        from outlast_activities.transactions import Transactions
+
+        runtime = self.runtime
+        parts = (runtime.database, runtime.journal, runtime.environment, self.heartbeats, outcomes)
+        made = Transactions(*parts, idle_s=self.settings.lease_duration)
+        runtime.on_leave.append(made.dispose)
+        return made
 
     @property
     def room(self) -> int | None:
@@ -411,6 +422,8 @@ class ActivityDispatcher:
             self._on_result(task, outcome)
         elif isinstance(outcome, Deferred):
             self._defer(task, outcome)
+        elif isinstance(outcome, Completed):
+            self.runtime.journal.announce(outcome.committed)
         else:
             self._end(task, outcome)
 
