@@ -223,7 +223,8 @@ class _OnLoop:
 
     async def open(self) -> Guest:
         self._connection = connection = await self._guests.connect_async()
-        return Guest(connection.sync_connection)  # type: ignore[arg-type]
+        assert connection.sync_connection is not None
+        return Guest(connection.sync_connection)
 
     async def handler(self, running: RunningActivity, args: Sequence[Any]) -> Any:
         task = running.handle = asyncio.current_task()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -51,7 +51,7 @@ def working(url: str, bank: Bank, kind: str) -> Working:
     """Connects, and works."""
 
     @asynccontextmanager
-    async def work(**options: Any) -> AsyncIterator[Client]:
+    async def work(**options: Any) -> AsyncGenerator[Client]:
         activities: list[Any] = [programs.transfer]
         if kind != "sqlite-file":
             activities.append(programs.transfer_async)

@@ -86,10 +86,9 @@ class RevocableConnection(sqlite3.Connection):
 
 
 class _RevocableCursor(sqlite3.Cursor):
-    connection: RevocableConnection
-
     def _run(self, run: Callable[..., Any], *args: Any) -> Any:
         owner = self.connection
+        assert isinstance(owner, RevocableConnection)
         with owner.guard:
             if owner.revoked is not None:
                 raise owner.revoked
@@ -227,6 +226,8 @@ class Guest:
     def on_commit(self) -> None:
         """Refuse a commit of the code."""
         if not self._ours:
+            # SQLAlchemy takes the transaction for ended from here on, and would not roll it back any more.
+            self._roll_back_driver()
             raise self._break(
                 "the activity's code must not commit its transaction, because the engine commits it together with the "
                 "result: leave commit() out (that of a Session on the connection is fine: it only flushes)"
@@ -244,6 +245,10 @@ class Guest:
                 f"the activity's code must not run {text.split()[0].upper()}, because the engine ends the transaction "
                 "together with the result: leave it out, or use a savepoint (begin_nested()) for what may fail"
             )
+
+    def _roll_back_driver(self) -> None:
+        dbapi: Any = self.connection.connection.dbapi_connection
+        dbapi.rollback()
 
     def _break(self, message: str) -> TransactionEndedError:
         self.broken = error = TransactionEndedError(message)
@@ -338,6 +343,8 @@ class Guest:
         try:
             if self.too_long is not None:
                 connection.invalidate()
+            elif not connection.invalidated:
+                self._roll_back_driver()
             connection.close()
         except (SQLAlchemyError, sqlite3.Error, psycopg.Error):
             connection.invalidate()
