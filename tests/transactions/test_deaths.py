@@ -98,7 +98,8 @@ async def test_a_zombie_leaves_nothing(
         handle = await client.start(pays, transfers, 5, id="p")
         assert await handle.result() == 5
     paid_once(bank)
-    assert len(programs.runs) == 2
+    # An async one may hear of it before its code begins.
+    assert len(programs.runs) in (1, 2)
 
 
 async def test_a_deadline_that_has_passed_leaves_nothing(

@@ -171,7 +171,7 @@ def test_outside_an_activity_there_is_no_connection() -> None:
     with pytest.raises(NotInActivityError):
         activity.connection()
     with pytest.raises(NotInActivityError):
-        activity.async_connection()
+        _ = activity.async_connection()
 
 
 async def test_a_database_in_memory_is_refused_when_the_worker_is_made() -> None:

@@ -86,30 +86,32 @@ async def test_the_loop_goes_on_while_a_transaction_is_open(sqlite_url: str, ban
 
 
 async def test_another_process_waits_on_its_loop_too(sqlite_url: str, bank_there: Bank) -> None:
+    connected, write, ticked = threading.Event(), threading.Event(), threading.Event()
+
+    def elsewhere() -> str:
+        """A client with a loop and a journal of its own, as another process has."""
+
+        async def start() -> str:
+            async with await Client.connect(sqlite_url) as other:
+                connected.set()
+                await asyncio.to_thread(write.wait, 30)
+                starting = asyncio.ensure_future(other.start(says_hello, id="quick"))
+                # Its loop turns although its journal is kept from writing.
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                assert not starting.done()
+                ticked.set()
+                return str(await (await starting).result())
+
+        return asyncio.run(start())
+
     async with await Client.connect(sqlite_url) as client, worker(client):
+        result = asyncio.create_task(asyncio.to_thread(elsewhere))
+        assert await asyncio.to_thread(connected.wait, 30)
         slow = await client.start(waits, id="slow")
         await asyncio.to_thread(inside.wait, 30)
-        ticked, begun = threading.Event(), threading.Event()
-
-        def elsewhere() -> str:
-            """A client with a loop and a journal of its own, as another process has."""
-
-            async def start() -> str:
-                async with await Client.connect(sqlite_url) as other:
-                    starting = asyncio.ensure_future(other.start(says_hello, id="quick"))
-                    begun.set()
-                    # Its loop turns although its journal is kept from writing.
-                    for _ in range(20):
-                        await asyncio.sleep(0.001)
-                    assert not starting.done()
-                    ticked.set()
-                    return str(await (await starting).result())
-
-            return asyncio.run(start())
-
-        # To connect is to write, so it connects once before.
-        result = asyncio.create_task(asyncio.to_thread(elsewhere))
-        assert await asyncio.to_thread(begun.wait, 0.2) or not go_on.is_set()
+        write.set()
+        assert await asyncio.to_thread(ticked.wait, 30)
         go_on.set()
         assert await result == "hello"
         assert await slow.result() == 1

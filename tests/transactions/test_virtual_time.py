@@ -19,7 +19,7 @@ def plain() -> None:
 
 @activity.defn(start_to_close_timeout=5, transactional=True)
 def asks_for_the_other() -> None:
-    activity.async_connection()
+    _ = activity.async_connection()
 
 
 @activity.defn(start_to_close_timeout=5, transactional=True)

@@ -25,6 +25,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -339,15 +340,20 @@ class Guest:
         connection = self.connection
         if connection.closed:
             return
-        connection.info.pop(_INFO, None)
         try:
-            if self.too_long is not None:
-                connection.invalidate()
-            elif not connection.invalidated:
-                self._roll_back_driver()
+            if not connection.invalidated:
+                connection.info.pop(_INFO, None)
+                if self.too_long is not None:
+                    connection.invalidate()
+                else:
+                    self._roll_back_driver()
             connection.close()
         except (SQLAlchemyError, sqlite3.Error, psycopg.Error):
-            connection.invalidate()
+            # Whatever it was in the middle of, nobody else gets it.
+            with suppress(SQLAlchemyError, sqlite3.Error, psycopg.Error):
+                connection.invalidate()
+            with suppress(SQLAlchemyError, sqlite3.Error, psycopg.Error):
+                connection.close()
 
 
 def _closed() -> TransactionEndedError:
