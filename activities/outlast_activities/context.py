@@ -23,7 +23,7 @@ from outlast_activities.task import ActivityTask
 from outlast_activities.task_token import make_token
 from outlast_store.schema.rows import ActivityRow
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.errors import DeferRefusedError, NotTransactionalError
+from outlast_workflow.errors import DeferRefusedError, NotTransactionalError, TransactionRefusedError
 from outlast_workflow.errors.context import NotInActivityError
 from outlast_workflow.options.validation import validate_stream
 from outlast_workflow.primitives.lazy_names import names_of_class
@@ -328,9 +328,16 @@ def stream(name: str) -> ActivityStream:
 
     Raises:
         InvalidOptionError: The name cannot be one.
+        TransactionRefusedError: The activity is transactional: its items would not be part of its transaction.
         NotInActivityError: This code does not run in an activity.
     """
-    return ActivityStream(_current("stream"), validate_stream(name))
+    running = _current("stream")
+    if running.definition.transactional:
+        raise TransactionRefusedError(
+            f"{running.task.row.activity_type} is transactional, and what it writes to a stream would be there even if "
+            "it is rolled back: write to streams in an ordinary activity, or in the workflow"
+        )
+    return ActivityStream(running, validate_stream(name))
 
 
 def defer() -> T:  # type: ignore[type-var]  # pyright: ignore[reportInvalidTypeVarUse]

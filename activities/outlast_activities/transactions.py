@@ -51,7 +51,7 @@ from outlast_store.journal.journal import Journal
 from outlast_store.journal.write_lock import WriteLock
 from outlast_store.reads.activities import find_attempt_status
 from outlast_workflow.environment import Environment
-from outlast_workflow.errors import DurableCallError, JournalClosedError, RefusedError
+from outlast_workflow.errors import JournalClosedError, RefusedError, TransactionRefusedError
 from outlast_workflow.history.events import ActivityCompleted
 from outlast_workflow.primitives.enums import ActivityStatus
 from outlast_workflow.primitives.payloads import Payload
@@ -334,7 +334,7 @@ class Transactions:
         task = running.task
         if task.row.local:
             return self._outcomes.unusable(
-                DurableCallError(
+                TransactionRefusedError(
                     f"{task.row.activity_type} is transactional, so it cannot run as a local activity: call it as an "
                     "ordinary one (workflow.execute_activity)"
                 )

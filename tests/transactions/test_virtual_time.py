@@ -8,7 +8,13 @@ from tests.transactions import bank as programs
 from tests.transactions.bank import Bank, pays
 
 from outlast import activity, workflow
-from outlast.errors import ActivityError, DeferRefusedError, NotTransactionalError, WorkflowFailedError
+from outlast.errors import (
+    ActivityError,
+    DeferRefusedError,
+    NotTransactionalError,
+    TransactionRefusedError,
+    WorkflowFailedError,
+)
 from outlast.testing import TestEnvironment
 
 
@@ -25,6 +31,11 @@ def asks_for_the_other() -> None:
 @activity.defn(start_to_close_timeout=5, transactional=True)
 def defers() -> None:
     activity.defer()
+
+
+@activity.defn(start_to_close_timeout=5, transactional=True)
+def publishes() -> None:
+    activity.stream("said").write("no")
 
 
 @activity.defn(start_to_close_timeout=5, transactional=True)
@@ -48,13 +59,14 @@ async def calls_locally() -> None:
         ("plain", NotTransactionalError),
         ("asks_for_the_other", NotTransactionalError),
         ("defers", DeferRefusedError),
+        ("publishes", TransactionRefusedError),
     ],
 )
 async def test_a_wrong_call_is_a_typed_error_at_once(
     sqlite_url: str, name: str, error: type[Exception]
 ) -> None:
     environment = TestEnvironment(
-        workflows=[calls], activities=[plain, asks_for_the_other, defers], url=sqlite_url
+        workflows=[calls], activities=[plain, asks_for_the_other, defers, publishes], url=sqlite_url
     )
     with pytest.raises(WorkflowFailedError) as failed:
         async with environment as env:

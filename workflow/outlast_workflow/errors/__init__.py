@@ -33,6 +33,7 @@
     ├── BlockedLoopError (RuntimeError)        the blocking client was called on an event loop
     ├── NotInActivityError (RuntimeError)      a function for activity code was called elsewhere
     │   └── NotTransactionalError              … or in an activity that has no transaction
+    ├── TransactionRefusedError                a transactional activity cannot do this
     ├── TransactionEndedError                  the code of a transactional activity ended its transaction itself
     ├── TransactionTooLongError (TimeoutError) a transaction kept SQLite's write lock for too long
     ├── EffectsTableMissingError               the database given to activity.once() has no table of effects
@@ -156,6 +157,7 @@ from outlast_workflow.errors.transactions import (
     EffectsTableMissingError,
     NotTransactionalError,
     TransactionEndedError,
+    TransactionRefusedError,
     TransactionTooLongError,
 )
 from outlast_workflow.errors.workflows import (
@@ -234,6 +236,7 @@ __all__ = [
     "StreamTimeoutError",
     "StructuralLimitError",
     "TransactionEndedError",
+    "TransactionRefusedError",
     "TransactionTooLongError",
     "UnknownHandlerError",
     "UnknownWorkflowTypeError",

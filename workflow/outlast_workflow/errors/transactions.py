@@ -15,6 +15,13 @@ class NotTransactionalError(NotInActivityError):
     non_retryable: bool = True
 
 
+class TransactionRefusedError(OutlastError):
+    """Something that a transactional activity cannot do: run as a local one, or write to streams. It is not retried."""
+
+    facts: ClassVar[tuple[str, ...]] = ("non_retryable",)
+    non_retryable: bool = True
+
+
 class TransactionEndedError(OutlastError):
     """The code of a transactional activity ended its transaction itself, or left it unusable. Nothing was written.
 
