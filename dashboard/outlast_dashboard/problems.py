@@ -97,6 +97,8 @@ _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
     (errors.WorkflowNotFoundError, 404),
     (errors.ActivityNotFoundError, 404),
     (errors.QueueNotFoundError, 404),
+    (errors.OutboxRowNotFoundError, 404),
+    (errors.OutboxRefusedError, 409),
     (errors.ScheduleNotFoundError, 404),
     (errors.ScheduleExistsError, 409),
     (errors.QueueExistsError, 409),

@@ -26,6 +26,7 @@ PROGRAMS = [
     "interceptors.md",
     "labels.md",
     "logging.md",
+    "outbox.md",
     "queries.md",
     "queues.md",
     "replaying.md",

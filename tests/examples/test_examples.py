@@ -45,6 +45,7 @@ SAID = {
     "order_saga": "released chair",
     "api_keys": "no key was called more than 5 times in any half second",
     "tenants": "the small tenant was done among the first 12 of 44",
+    "order_outbox": "1 order, 1 workflow",
     "polling": "asked 8 times in 3 runs",
 }
 

@@ -220,6 +220,7 @@ class TaskWatchdog:
         self._stopping = False
         self._nearest = NEVER
         self._runtime.journal.subscribe(self._on_commit)
+        self._runtime.outbox_rung.append(self.wake)
         self._periodic = periodic(self._runtime.environment)
         self._periodic.add("outlast-watchdog", self.interval_s, self.wake)
         self._periodic.start()
@@ -233,6 +234,7 @@ class TaskWatchdog:
             return
         self._stopping = True
         self._runtime.journal.unsubscribe(self._on_commit)
+        self._runtime.outbox_rung.remove(self.wake)
         if self._periodic is not None:
             self._periodic.stop()
         self._set_alarm(None)

@@ -36,6 +36,11 @@ class WatchedRuntime(Protocol):
         """Its clock."""
         ...
 
+    @property
+    def outbox_rung(self) -> list[Callable[[], None]]:
+        """Called on the loop when a transaction that wrote to the outbox has rung."""
+        ...
+
     async def read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:

@@ -16,6 +16,7 @@ from outlast_dashboard.api.routes import (
     history,
     metrics,
     operations,
+    outbox,
     queues,
     schedules,
     workflows,
@@ -51,6 +52,7 @@ def make_api() -> FastAPI:
         bulk.router,
         queues.router,
         schedules.router,
+        outbox.router,
         operations.router,
         metrics.router,
     ):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Path, Request
+from starlette.responses import RedirectResponse, Response
 
 from outlast.visibility.overview import WINDOWS, DueView, task_queue_views, type_views, watchdog_view
-from outlast_dashboard.authorization import Reader, TheWeb
+from outlast_dashboard.authorization import Reader, TheWeb, Writer
+from outlast_dashboard.pages.rendering import base_of
 from outlast_dashboard.pages.streaming import live_page
 
 router = APIRouter()
+
+MOST_REFUSED: Final = 50
+Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
 @router.get("/watchdog")
@@ -27,10 +31,26 @@ async def watchdog(request: Request, web: TheWeb, principal: Reader) -> Response
             "windows": (*WINDOWS, "later"),
             "overdue": overdue,
             "due": by_workflow(view.nearest),
+            "outbox": await web.client.outbox.summary(),
+            "refused": await web.client.outbox.list(state="refused", limit=MOST_REFUSED),
             "now": view.now,
         }
 
     return await live_page(request, web, principal, "watchdog", values)
+
+
+@router.post("/outbox/{number}/retry")
+async def retry_outbox(request: Request, web: TheWeb, _: Writer, number: Number) -> Response:
+    """Apply a refused row of the outbox now."""
+    await web.client.outbox.retry(number)
+    return RedirectResponse(f"{base_of(request)}/watchdog", 303)
+
+
+@router.post("/outbox/{number}/delete")
+async def delete_outbox(request: Request, web: TheWeb, _: Writer, number: Number) -> Response:
+    """Delete a row of the outbox."""
+    await web.client.outbox.delete(number)
+    return RedirectResponse(f"{base_of(request)}/watchdog", 303)
 
 
 def by_workflow(nearest: Sequence[DueView]) -> list[list[DueView]]:

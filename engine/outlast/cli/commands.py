@@ -124,6 +124,11 @@ COMMANDS: Final[dict[str, Listed]] = {
         "outlast.cli.queues.queue",
         "app",
     ),
+    "outbox": Listed(
+        "Show what transactions of users have asked for, and what of it was refused.",
+        "outlast.cli.processes.outbox",
+        "app",
+    ),
     "schedule": Listed(
         "Create, apply, change, list, trigger or backfill schedules.",
         "outlast.cli.schedules.schedule",

@@ -78,10 +78,8 @@ class Outbox:
         Raises:
             InvalidOptionError: Something cannot be used.
         """
-        if state not in (None, "waiting", "refused"):
-            raise InvalidOptionError("state must be waiting or refused", field="state")
         rows = await self._runtime.read(
-            read_page, integer("after", after, 0), integer("limit", limit, 1, 1000), state
+            read_page, integer("after", after, 0), integer("limit", limit, 1, 1000), checked_state(state)
         )
         return [_entry(row) for row in rows]
 
@@ -125,6 +123,17 @@ class Outbox:
             StoreError: The database cannot be read or written.
         """
         return (await bell_of(self._runtime).drain()).applied
+
+
+def checked_state(state: str | None) -> OutboxState | None:
+    """Return the state of rows that a caller asks for; ``None`` for any.
+
+    Raises:
+        InvalidOptionError: There is no such state.
+    """
+    if state is None or state == "waiting" or state == "refused":
+        return state
+    raise InvalidOptionError("state must be waiting or refused", field="state")
 
 
 def _number(outbox_id: int) -> int:

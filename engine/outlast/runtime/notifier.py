@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
@@ -34,6 +34,8 @@ logger = logging.getLogger("outlast.notifier")
 
 CHANNEL: Final = "outlast"
 """The channel of PostgreSQL that notifications are sent on."""
+OUTBOX: Final = "outbox"
+"""What a notification says that a function of the outbox has sent in its caller's commit."""
 POLL_INTERVAL_S: Final = 1.0
 """How often a process polls without a notification."""
 VERSION_INTERVAL_S: Final = 0.01
@@ -72,15 +74,24 @@ class Notifier(Protocol):
         ...
 
 
-def notifier_for(database: Database, journal: Journal, ticker: Ticker) -> Notifier | None:
-    """Return the notifier of a database; ``None`` if no other process can write to it."""
+def notifier_for(
+    database: Database, journal: Journal, ticker: Ticker, outbox_rung: Sequence[Callable[[], None]] = ()
+) -> Notifier | None:
+    """Return the notifier of a database; ``None`` if no other process can write to it.
+
+    Args:
+        database: The database.
+        journal: Whose commits it tells others of.
+        ticker: Sends notifications.
+        outbox_rung: What is called when a transaction that wrote to the outbox has rung.
+    """
     if database.url.memory:
         return None
     if not database.environment.threads:
         return LoopNotifier(database, journal)
     if database.backend == "sqlite":
         return DataVersionNotifier(journal)
-    return ListenNotifier(database, journal, ticker)
+    return ListenNotifier(database, journal, ticker, outbox_rung)
 
 
 _in_loop: dict[tuple[str, int], WeakSet[LoopNotifier]] = {}
@@ -161,8 +172,16 @@ class ListenNotifier:
 
     polls_regularly = True
 
-    def __init__(self, database: Database, journal: Journal, ticker: Ticker) -> None:
+    def __init__(
+        self,
+        database: Database,
+        journal: Journal,
+        ticker: Ticker,
+        outbox_rung: Sequence[Callable[[], None]] = (),
+    ) -> None:
         self._database = database
+        self._outbox_rung = outbox_rung
+        """Called when a transaction that wrote to the outbox has rung."""
         self._journal = journal
         self._ticker = ticker
         self._loop = journal.loop
@@ -301,10 +320,16 @@ class ListenNotifier:
             # Notifications may have been missed while nobody listened.
             self._call(self._notified.set)
             while not self._stopping.is_set():
-                for _ in driver.notifies(timeout=LISTEN_FOR_S, stop_after=1):
+                for notification in driver.notifies(timeout=LISTEN_FOR_S, stop_after=1):
                     self._call(self._notified.set)
+                    if notification.payload == OUTBOX:
+                        self._call(self._tell_of_outbox)
         finally:
             connection.close()
+
+    def _tell_of_outbox(self) -> None:
+        for rung in tuple(self._outbox_rung):
+            rung()
 
     def _call(self, callback: Callable[[], None]) -> None:
         try:

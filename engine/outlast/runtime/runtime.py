@@ -69,6 +69,8 @@ class Runtime:
         """The workers of this process that share this runtime."""
         self.listeners: list[Callable[[], None]] = []
         """Called whenever other processes may have written."""
+        self.outbox_rung: list[Callable[[], None]] = []
+        """Called on the loop when a transaction that wrote to the outbox has rung."""
         self.on_replaced: list[Callable[[StoreError], None]] = []
         """Called on the loop when the SQLite file is not the opened one any more: nothing can be written then."""
         self.on_leave: list[Callable[[], Awaitable[None]]] = []
@@ -91,7 +93,7 @@ class Runtime:
         self._pool: Executor | None = self._own_pool or environment.executor
         self._pool_aside: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notifier = notifier or notifier_for(database, self.journal, self.ticker)
+        self._notifier = notifier or notifier_for(database, self.journal, self.ticker, self.outbox_rung)
         self._watching: asyncio.Task[None] | None = None
         self._poll_everywhere_at = 0.0
         self._measured: set[EngineMetrics] = set()

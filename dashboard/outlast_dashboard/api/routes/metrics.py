@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from outlast.outbox.outbox import OutboxSummary
 from outlast.queues.descriptions import QueueDescription
 from outlast.visibility.overview import TaskQueueView, WatchdogView, task_queue_views, watchdog_view
 from outlast_dashboard.authorization import Reader, TheWeb
@@ -34,6 +35,7 @@ class _Snapshot(Collector):
         queues: Sequence[QueueDescription],
         queues_left_out: int,
         watchdog: WatchdogView,
+        outbox: OutboxSummary,
         open_runs: int,
         attention: int,
     ) -> None:
@@ -41,6 +43,7 @@ class _Snapshot(Collector):
         self._queues = queues
         self._queues_left_out = queues_left_out
         self._watchdog = watchdog
+        self._outbox = outbox
         self._open_runs = open_runs
         self._attention = attention
 
@@ -78,6 +81,13 @@ class _Snapshot(Collector):
             for described in self._queues:
                 gauge.add_metric([described.name], float(getattr(described, name) or 0))
             yield gauge
+        for name, words in (
+            ("waiting", "Rows of the outbox that are to be applied"),
+            ("refused", "Rows of the outbox that were refused and are kept"),
+            ("oldest_waiting_seconds", "How long the first row of the outbox that waits has waited"),
+        ):
+            value = float(getattr(self._outbox, name) or 0)
+            yield GaugeMetricFamily(f"outlast_outbox_{name}", words, value=value)
         yield GaugeMetricFamily(
             "outlast_queues_left_out",
             f"Queues of which this page says nothing: those after the first {MOST_QUEUES} by name",
@@ -100,6 +110,7 @@ async def metrics(web: TheWeb, _: Reader) -> Response:
         queues,
         await client.runtime.read(count_queues, queues[-1].name) if full else 0,
         await watchdog_view(client.runtime),
+        await client.outbox.summary(),
         await client.count(open=True),
         await client.count(attention=True),
     )

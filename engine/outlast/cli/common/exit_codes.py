@@ -19,6 +19,7 @@ from outlast.errors import (
     ActivityNotFoundError,
     InvalidOptionError,
     InvalidUrlError,
+    OutboxRowNotFoundError,
     OutlastError,
     QueueNotFoundError,
     RequestTimeoutError,
@@ -58,7 +59,12 @@ def exit_code(error: BaseException) -> Exit:
     if isinstance(error, InvalidOptionError | InvalidUrlError):
         return Exit.USAGE
     if isinstance(
-        error, WorkflowNotFoundError | ActivityNotFoundError | QueueNotFoundError | ScheduleNotFoundError
+        error,
+        WorkflowNotFoundError
+        | ActivityNotFoundError
+        | QueueNotFoundError
+        | ScheduleNotFoundError
+        | OutboxRowNotFoundError,
     ):
         return Exit.NOT_FOUND
     if isinstance(error, StoreError):
