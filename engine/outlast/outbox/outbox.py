@@ -131,8 +131,9 @@ def checked_state(state: str | None) -> OutboxState | None:
     Raises:
         InvalidOptionError: There is no such state.
     """
-    if state is None or state == "waiting" or state == "refused":
-        return state
+    states: dict[str, OutboxState] = {"waiting": "waiting", "refused": "refused"}
+    if state is None or state in states:
+        return None if state is None else states[state]
     raise InvalidOptionError("state must be waiting or refused", field="state")
 
 
