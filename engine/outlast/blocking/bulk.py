@@ -66,6 +66,14 @@ class BlockingBulk:
         """Take up each workflow that ended badly. The options are those of :meth:`outlast.WorkflowHandle.resume`."""
         return self._caller.each(self._bulk.resume(**options))
 
-    def delete(self) -> Iterator[BulkOutcome]:
-        """Delete each chain whose last run matches and is closed."""
-        return self._caller.each(self._bulk.delete())
+    def delete(
+        self, *, terminate: bool = False, children: bool = False, reason: str | None = None
+    ) -> Iterator[BulkOutcome]:
+        """Delete each chain whose last run matches and is closed.
+
+        Args:
+            terminate: Whether open ones are terminated first; with ``children``, open descendants as well.
+            children: Whether the chains that they have started as children are deleted too, and theirs.
+            reason: Why they are terminated.
+        """
+        return self._caller.each(self._bulk.delete(terminate=terminate, children=children, reason=reason))

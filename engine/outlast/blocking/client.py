@@ -398,9 +398,18 @@ class Client:
         """Return what can be done to all that match: ``for outcome in client.bulk(status="running").cancel()``."""
         return BlockingBulk(self._client.bulk(cursor=cursor, at_once=at_once, **filters), self._caller)
 
-    def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
-        """Delete a closed workflow, and return how many runs it had."""
-        return self._caller.call(lambda: self._client.delete(workflow_id, terminate=terminate, reason=reason))
+    def delete(
+        self,
+        workflow_id: str,
+        *,
+        terminate: bool = False,
+        children: bool = False,
+        reason: str | None = None,
+    ) -> int:
+        """Delete a closed workflow, alone or with its children, and return how many runs were deleted."""
+        return self._caller.call(
+            lambda: self._client.delete(workflow_id, terminate=terminate, children=children, reason=reason)
+        )
 
     def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
         """Describe a workflow's current run, or one of its runs."""

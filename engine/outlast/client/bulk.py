@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -14,7 +15,7 @@ from outlast.histories.deletion import delete_chain
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunSummary
-from outlast_workflow.errors import OutlastError, StoreError
+from outlast_workflow.errors import OutlastError, StoreError, WorkflowClosedError
 from outlast_workflow.options.validation import Seconds, integer, validate_reason
 from outlast_workflow.primitives.enums import KEEP, Keep
 
@@ -134,9 +135,27 @@ class Bulk:
             )
         )
 
-    def delete(self) -> AsyncIterator[BulkOutcome]:
-        """Delete each chain whose last run matches and is closed."""
-        return self._each(lambda run: delete_chain(self._runtime, run.run_id, run.workflow_id))
+    def delete(
+        self, *, terminate: bool = False, children: bool = False, reason: str | None = None
+    ) -> AsyncIterator[BulkOutcome]:
+        """Delete each chain whose last run matches and is closed; see :meth:`outlast.Client.delete`.
+
+        Args:
+            terminate: Whether open ones are terminated first; with ``children``, open descendants as well.
+            children: Whether the chains that they have started as children are deleted too, and theirs.
+            reason: Why they are terminated.
+        """
+        why = validate_reason(reason)
+
+        async def delete(run: RunSummary) -> None:
+            if terminate:
+                with suppress(WorkflowClosedError):
+                    await self._of(run).terminate(why)
+            await delete_chain(
+                self._runtime, run.run_id, run.workflow_id, terminate=terminate, children=children
+            )
+
+        return self._each(delete)
 
     def _of(self, run: RunSummary) -> WorkflowHandle[Any]:
         return self._handle(run.workflow_id, run_id=run.run_id)

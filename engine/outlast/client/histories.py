@@ -34,6 +34,6 @@ class Histories:
         """Import closed runs; see :meth:`outlast.Client.import_histories`."""
         return await import_histories(self._runtime, source, progress)
 
-    async def delete(self, workflow_id: str) -> int:
+    async def delete(self, workflow_id: str, *, terminate: bool, children: bool) -> int:
         """Delete a closed workflow, and return how many runs it had; see :meth:`outlast.Client.delete`."""
-        return await delete_workflow(self._runtime, workflow_id)
+        return await delete_workflow(self._runtime, workflow_id, terminate=terminate, children=children)

@@ -171,12 +171,21 @@ class Operations(Reader):
         """
         await self._activities.heartbeat(HeartbeatActivity(activity, details))
 
-    async def delete(self, workflow_id: str, *, terminate: bool = False, reason: str | None = None) -> int:
+    async def delete(
+        self,
+        workflow_id: str,
+        *,
+        terminate: bool = False,
+        children: bool = False,
+        reason: str | None = None,
+    ) -> int:
         """Delete a closed workflow with all its runs, histories and requests, in small steps. This frees its id.
 
         Args:
             workflow_id: The workflow.
-            terminate: Whether to terminate it first if it is open.
+            terminate: Whether to terminate it first if it is open; with ``children``, its open descendants as well.
+            children: Whether to delete the workflows that it has started as children too, and theirs, the deepest
+                first. An open one refuses the deletion. One that was interrupted goes on when it is asked for again.
             reason: Why it is terminated.
 
         Returns:
@@ -184,10 +193,11 @@ class Operations(Reader):
 
         Raises:
             WorkflowNotFoundError: There is no such workflow.
-            DeleteRefusedError: It is open, or its close policy has yet to reach its children; nothing was deleted.
+            DeleteRefusedError: It is open, or its close policy has yet to reach its children; or this is so of a
+                descendant that is to be deleted with it. Nothing was deleted.
         """
         handle = self.handle(workflow_id)
         if terminate:
             with suppress(WorkflowClosedError):
                 await handle.terminate(reason)
-        return await self._histories.delete(workflow_id)
+        return await self._histories.delete(workflow_id, terminate=terminate, children=children)

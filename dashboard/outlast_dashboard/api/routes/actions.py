@@ -219,7 +219,10 @@ async def delete(
     web: TheWeb,
     _: Writer,
     terminate: Annotated[bool, Query(description="Terminate it first if it is open.")] = False,
+    children: Annotated[
+        bool, Query(description="Also delete what it has started as children, and theirs.")
+    ] = False,
 ) -> Done:
     """Delete a closed workflow: all of its runs, histories and requests. Its id is free afterwards."""
-    await web.client.delete(workflow_id, terminate=terminate)
+    await web.client.delete(workflow_id, terminate=terminate, children=children)
     return Done(workflow_id=workflow_id)

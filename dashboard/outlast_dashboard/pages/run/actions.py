@@ -178,9 +178,15 @@ async def resume(
 
 
 @router.post("/workflows/{workflow_id}/delete")
-async def delete(request: Request, web: TheWeb, _: Writer, workflow_id: WorkflowId) -> Response:
-    """Delete a closed workflow."""
-    await web.client.delete(workflow_id)
+async def delete(
+    request: Request,
+    web: TheWeb,
+    _: Writer,
+    workflow_id: WorkflowId,
+    children: Annotated[bool, Form()] = False,
+) -> Response:
+    """Delete a closed workflow, alone or with its children."""
+    await web.client.delete(workflow_id, children=children)
     return RedirectResponse(f"{base_of(request)}/", 303)
 
 

@@ -24,6 +24,10 @@ from outlast_workflow.options.validation import integer
 def delete(
     workflow_id: WorkflowId,
     terminate: Annotated[bool, typer.Option("--terminate", help="Terminate it first if it is open.")] = False,
+    children: Annotated[
+        bool,
+        typer.Option("--children", help="Also delete what it has started as children, and theirs."),
+    ] = False,
     reason: Reason = None,
     url: Url = None,
     json: AsJson = False,
@@ -31,7 +35,7 @@ def delete(
     """Delete a closed workflow: all of its runs and their histories."""
 
     async def work(client: Client) -> None:
-        runs = await client.delete(workflow_id, terminate=terminate, reason=reason)
+        runs = await client.delete(workflow_id, terminate=terminate, children=children, reason=reason)
         if json:
             document({"workflow_id": workflow_id, "runs": runs})
         else:
