@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import NoneType
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from outlast.errors import (
     ResetRefusedError,
     WorkflowAlreadyBegunError,
     WorkflowClosedError,
+    WorkflowNotFoundError,
 )
 
 
@@ -160,3 +162,43 @@ async def test_the_starts_of_all_that_match_are_moved(made: MakeEnvironment) -> 
             assert begins_at > env.now() + timedelta(minutes=59)
         with pytest.raises(InvalidOptionError, match="delay or until"):
             env.client.bulk().set_start_delay()
+
+
+async def test_each_id_that_is_named_has_an_outcome(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await start(env, 3)
+        await env.client.handle("w-001").terminate()
+        named = env.client.bulk(workflow_ids=["nobody", "w-000", "w-001", "w-000"])
+        outcomes = {one.workflow_id: one async for one in named.terminate()}
+        assert {key: type(one.error) for key, one in outcomes.items()} == {
+            "nobody": WorkflowNotFoundError,
+            "w-000": NoneType,
+            "w-001": WorkflowClosedError,
+        }
+        assert (outcomes["nobody"].run_id, outcomes["nobody"].done) == (None, False)
+        assert await env.client.count(open=True) == 1
+
+
+async def test_an_id_means_the_workflow_as_it_is_now(made: MakeEnvironment) -> None:
+    async with made() as env:
+        for _ in range(2):
+            await start(env, 1)
+            await env.client.handle("w-000").terminate()
+        await start(env, 1)
+        assert await env.client.count(workflow_ids=["w-000", "w-001"]) == 3
+        outcomes = await walk(env.client.bulk(workflow_ids=["w-000"]).cancel())
+        assert [one.done for one in outcomes] == [True]
+        await env.sleep(1)
+        outcomes = await walk(env.client.bulk(workflow_ids=["w-000"]).delete())
+        assert [one.done for one in outcomes] == [True]
+        assert await env.client.count() == 0
+        again = await walk(env.client.bulk(workflow_ids=["w-000"]).delete())
+        assert [type(one.error) for one in again] == [WorkflowNotFoundError]
+
+
+async def test_too_many_ids_are_refused(made: MakeEnvironment) -> None:
+    async with made() as env:
+        with pytest.raises(InvalidOptionError, match="workflow_ids must name 1 to 1000, not 1001"):
+            env.client.bulk(workflow_ids=[f"w-{number}" for number in range(1001)])
+        with pytest.raises(InvalidOptionError, match="workflow_ids must name 1 to 1000, not 0"):
+            env.client.bulk(workflow_ids=[])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from outlast.client.workflows.control import start_of
 from outlast.client.workflows.handle import WorkflowHandle
-from outlast.histories.deletion import delete_chain
+from outlast.histories.deletion import delete_chain, delete_workflow
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunSummary
-from outlast_workflow.errors import OutlastError, StoreError, WorkflowClosedError
+from outlast_store.reads.run_listing import unknown_ids
+from outlast_workflow.errors import OutlastError, StoreError, WorkflowClosedError, WorkflowNotFoundError
 from outlast_workflow.options.validation import Seconds, integer, validate_reason
 from outlast_workflow.primitives.enums import KEEP, Keep
 
@@ -28,13 +29,13 @@ class BulkOutcome:
 
     Attributes:
         workflow_id: The workflow id.
-        run_id: The run that matched.
+        run_id: The run that matched; ``None`` where no workflow has an id that was named.
         error: Why the operation failed, for example because the workflow has ended in the meantime; else ``None``.
         cursor: Where to continue if the walk is interrupted now. Nothing before it is repeated.
     """
 
     workflow_id: str
-    run_id: str
+    run_id: str | None
     error: OutlastError | None
     cursor: str | None
 
@@ -47,9 +48,10 @@ class BulkOutcome:
 class Bulk:
     """Operations on all workflows that match: each method is an async iterator of outcomes, newest run first.
 
-    Each workflow is handled once, if the last run of its chain matches. An operation that fails becomes an outcome with
-    its error, and the walk continues. A database that does not answer ends the walk. If you stop iterating, the
-    workflows in progress are still finished.
+    Each workflow is handled once, if the last run of its chain matches. Where ``workflow_ids`` are given, that is the
+    current run of each, and an id that no workflow has gets an outcome with a ``WorkflowNotFoundError``, first of all.
+    An operation that fails becomes an outcome with its error, and the walk continues. A database that does not answer
+    ends the walk. If you stop iterating, the workflows in progress are still finished.
 
     Args:
         runtime: The database.
@@ -57,6 +59,7 @@ class Bulk:
         handle: Makes the handle of a run, from its workflow id and ``run_id``.
         cursor: Where to continue an earlier walk.
         at_once: How many workflows are handled at a time, 1 to 1000.
+        workflow_ids: The ids that were named, if any.
     """
 
     def __init__(
@@ -66,11 +69,13 @@ class Bulk:
         handle: Callable[..., WorkflowHandle[Any]],
         cursor: str | None,
         at_once: int,
+        workflow_ids: Sequence[str] = (),
     ) -> None:
         self._runtime = runtime
         self._listing = listing
         self._handle = handle
         self._cursor = cursor
+        self._workflow_ids = workflow_ids
         self._at_once = integer("at once", at_once, 1, 1000)
 
     def cancel(self, reason: str | None = None) -> AsyncIterator[BulkOutcome]:
@@ -140,6 +145,8 @@ class Bulk:
     ) -> AsyncIterator[BulkOutcome]:
         """Delete each chain whose last run matches and is closed; see :meth:`outlast.Client.delete`.
 
+        Of workflows that are named by their ids, all chains are deleted.
+
         Args:
             terminate: Whether open ones are terminated first; with ``children``, open descendants as well.
             children: Whether the chains that they have started as children are deleted too, and theirs.
@@ -151,9 +158,12 @@ class Bulk:
             if terminate:
                 with suppress(WorkflowClosedError):
                     await self._of(run).terminate(why)
-            await delete_chain(
-                self._runtime, run.run_id, run.workflow_id, terminate=terminate, children=children
-            )
+            if self._workflow_ids:
+                await delete_workflow(self._runtime, run.workflow_id, terminate=terminate, children=children)
+            else:
+                await delete_chain(
+                    self._runtime, run.run_id, run.workflow_id, terminate=terminate, children=children
+                )
 
         return self._each(delete)
 
@@ -162,6 +172,10 @@ class Bulk:
 
     async def _each(self, act: Callable[[RunSummary], Awaitable[Any]]) -> AsyncIterator[BulkOutcome]:
         cursor = self._cursor
+        if self._workflow_ids and cursor is None:
+            # Before anything is done: a workflow that this walk deletes was known.
+            for unknown in await self._runtime.read_aside(unknown_ids, self._workflow_ids):
+                yield BulkOutcome(unknown, None, WorkflowNotFoundError(unknown), None)
         while True:
             page = await self._listing.page(cursor)
             for start in range(0, len(page.runs), self._at_once):

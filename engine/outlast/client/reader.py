@@ -100,11 +100,15 @@ class Reader(Connection):
             page_size: How many runs are read at a time, 1 to 1000.
             order: ``newest`` or ``oldest`` first, or by ``deadline``: open runs that have one, the nearest first.
             status: A :class:`RunStatus` or its value (``failed``), or several.
-            workflow_type: The workflow's name.
+            workflow_type: The workflow's name, or several.
             task_queue: The task queue that the run is on.
             workflow_id: The workflow id; lists all of its runs.
+            workflow_ids: Several of them, 1000 at most.
             id_prefix: How the workflow id begins.
             parent: The id of the workflow that started the run as its child.
+            has_parent: Only children, or (``False``) only runs that are no child.
+            owner: The id of the worker that holds the run in memory.
+            build_id: The build that ran the run's latest workflow task.
             queue: The queue that the run was started in.
             partition_key: Its partition there.
             schedule: The id of the schedule that started the run's chain.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from outlast.client.bulk import RUNS_PER_PAGE, Bulk
@@ -38,8 +39,12 @@ class Visibility:
 
     def bulk(self, cursor: str | None, at_once: int, filters: Filters) -> Bulk:
         """Return what may be done to all workflows that match; see :meth:`outlast.Client.bulk`."""
-        listing = self.list(RUNS_PER_PAGE, {**filters, "latest": True})
-        return Bulk(self._runtime, listing, self._handle, cursor, at_once)
+        wanted = replace(run_filter(**filters), latest=True)
+        if wanted.workflow_ids:
+            # By ids the workflow is meant as it is now, not its earlier chains.
+            wanted = replace(wanted, current=True)
+        listing = Listing(self._runtime, wanted, RUNS_PER_PAGE)
+        return Bulk(self._runtime, listing, self._handle, cursor, at_once, wanted.workflow_ids)
 
     async def workers(self) -> Sequence[WorkerSummary]:
         """Return the registered workers; see :meth:`outlast.Client.workers`."""

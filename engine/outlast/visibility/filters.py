@@ -16,7 +16,9 @@ from outlast_workflow.options.validation import validate_name, validate_workflow
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 from outlast_workflow.primitives.times import from_datetime
 
-MOST_RUN_IDS: Final = 1000
+MOST_IDS: Final = 1000
+"""How many ids of runs, or of workflows, a filter may name."""
+MOST_TYPES: Final = 100
 
 Statuses = RunStatus | str | Iterable[RunStatus | str]
 WhereValue = str | int | float | bool | datetime | Range | Iterable[str | int | float | bool | datetime]
@@ -26,11 +28,15 @@ class Filters(TypedDict, total=False):
     """The filters of ``client.list``, which documents them, and of ``client.count``."""
 
     status: Statuses | None
-    workflow_type: str | None
+    workflow_type: str | Iterable[str] | None
     task_queue: str | None
     workflow_id: str | None
+    workflow_ids: Iterable[str] | None
     id_prefix: str | None
     parent: str | None
+    has_parent: bool | None
+    owner: str | None
+    build_id: str | None
     queue: str | None
     partition_key: str | None
     schedule: str | None
@@ -66,11 +72,15 @@ def run_filter(
     *,
     status: Statuses | None = None,
     run_ids: Iterable[str] | None = None,
-    workflow_type: str | None = None,
+    workflow_type: str | Iterable[str] | None = None,
     task_queue: str | None = None,
     workflow_id: str | None = None,
+    workflow_ids: Iterable[str] | None = None,
     id_prefix: str | None = None,
     parent: str | None = None,
+    has_parent: bool | None = None,
+    owner: str | None = None,
+    build_id: str | None = None,
     queue: str | None = None,
     partition_key: str | None = None,
     schedule: str | None = None,
@@ -103,12 +113,21 @@ def run_filter(
         raise InvalidOptionError(f"there is no filter {name!r}: {instead}", field=name)
     chosen = RunFilter(
         statuses=_statuses(status),
-        run_ids=_run_ids(run_ids),
-        workflow_type=None if workflow_type is None else validate_name("workflow type", workflow_type),
+        run_ids=_several("run_ids", "run id", run_ids, MOST_IDS),
+        workflow_types=_several(
+            "workflow_type",
+            "workflow type",
+            workflow_type if workflow_type is None or _are_several(workflow_type) else (workflow_type,),
+            MOST_TYPES,
+        ),
         task_queue=None if task_queue is None else validate_name("task queue", task_queue),
         workflow_id=None if workflow_id is None else validate_workflow_id(workflow_id),
+        workflow_ids=_several("workflow_ids", "workflow id", workflow_ids, MOST_IDS),
         id_prefix=None if id_prefix is None else validate_name("id prefix", id_prefix),
         parent=None if parent is None else validate_name("parent", parent),
+        has_parent=None if has_parent is None else _flag("has_parent", has_parent),
+        owner_id=None if owner is None else validate_name("owner", owner),
+        build_id=None if build_id is None else validate_name("build id", build_id),
         queue=None if queue is None else validate_name("queue", queue),
         partition_key=None if partition_key is None else validate_name("partition key", partition_key),
         where=wanted_attributes(where) + _schedule(schedule),
@@ -161,18 +180,22 @@ def _schedule(schedule_id: Any) -> tuple[Wanted, ...]:
     return wanted_attributes({SCHEDULE_ATTRIBUTE: validate_name("schedule", schedule_id)})
 
 
-def _run_ids(run_ids: Any) -> tuple[str, ...]:
-    if run_ids is None:
+def _are_several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def _several(field: str, words: str, names: Any, most: int) -> tuple[str, ...]:
+    """Return the names that a filter has several of, each once."""
+    if names is None:
         return ()
-    if isinstance(run_ids, str) or not isinstance(run_ids, Iterable):
+    if not _are_several(names):
         raise InvalidOptionError(
-            f"run_ids must be a list of run ids, not {type(run_ids).__name__}", field="run_ids"
+            f"{field} must be a list of {words}s, not {type(names).__name__}", field=field
         )
-    chosen = tuple(dict.fromkeys(validate_name("run id", run_id) for run_id in run_ids))
-    if not 1 <= len(chosen) <= MOST_RUN_IDS:
+    chosen = tuple(dict.fromkeys(validate_name(words, name) for name in names))
+    if not 1 <= len(chosen) <= most:
         raise InvalidOptionError(
-            f"run_ids must name 1 to {MOST_RUN_IDS} runs, not {len(chosen)}: leave it out for all",
-            field="run_ids",
+            f"{field} must name 1 to {most}, not {len(chosen)}: leave it out for all", field=field
         )
     return chosen
 

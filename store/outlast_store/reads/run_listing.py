@@ -5,8 +5,8 @@ last id of the one before. So a run that existed when the walk began, and matche
 however much is written meanwhile. Open runs with a deadline can be ordered by that, the nearest first. There are no
 other orders, because an index serves these three and no other.
 
-These filters use indexes: open runs, runs that ended badly, workflow type, workflow id, queue, search attributes,
-attention.
+These filters use indexes: open runs, runs that ended badly, workflow types, workflow ids, queue, owner, search
+attributes, attention. Of several workflow types, their parts of the index are merged in the order of the page.
 The others are tested while walking back from the newest run. Where a filter bounds when runs were created, the time in
 the run id bounds the walk, with a day's grace for clocks that differ.
 """
@@ -57,11 +57,15 @@ class RunFilter:
 
     statuses: tuple[str, ...] = ()
     run_ids: tuple[str, ...] = ()
-    workflow_type: str | None = None
+    workflow_types: tuple[str, ...] = ()
     task_queue: str | None = None
     workflow_id: str | None = None
+    workflow_ids: tuple[str, ...] = ()
     id_prefix: str | None = None
     parent: str | None = None
+    has_parent: bool | None = None
+    owner_id: str | None = None
+    build_id: str | None = None
     queue: str | None = None
     partition_key: str | None = None
     where: tuple[search_index.Wanted, ...] = ()
@@ -77,6 +81,8 @@ class RunFilter:
     open: bool | None = None
     latest: bool = False
     """Only the last run of each chain."""
+    current: bool = False
+    """Only the current run of each of ``workflow_ids``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,7 @@ def page(
     """
     with snapshot(connection):
         polled = Polled.of(list_workers(connection), now)
-        source, where, values = _where(connection, wanted, now, polled, after, order)
+        source, where, values = _where(connection, wanted, now, polled, after, order, merged=True)
         by = _SORTED[order][0].format(id="found_id" if "found_id" in source else "run_id")
         text = f"SELECT {COLUMNS} FROM {source}{where and ' WHERE ' + where} ORDER BY {by} LIMIT ?"
         runs = [ListedRun(*row) for row in fetch(connection, text, (*values, limit))]
@@ -275,6 +281,8 @@ def _needs_walk(wanted: RunFilter) -> bool:
     tested = (
         "task_queue",
         "partition_key",
+        "build_id",
+        "has_parent",
         "started_after",
         "started_before",
         "closed_after",
@@ -298,10 +306,28 @@ def _where(
     polled: Polled,
     after: Position | None = None,
     order: Order = Order.NEWEST,
+    *,
+    merged: bool = False,
 ) -> tuple[str, str, Values]:
-    """Return what to read from, the conditions, and the values of both."""
+    """Return what to read from, the conditions, and the values of both.
+
+    Args:
+        connection: Where to read.
+        wanted: Which runs.
+        now: Microseconds since the epoch.
+        polled: What live workers serve.
+        after: The page begins after this run.
+        order: The order of the page.
+        merged: Whether a page is read, in order: an index of several parts is then merged.
+    """
     follows = _SORTED[order][1]
     source, parts = _by_attributes(wanted.where, after, follows)
+    types = wanted.workflow_types
+    if merged and len(types) > 1 and follows and source[0] == "workflow_runs":
+        source = _by_types(types, after, follows)
+        parts.append(("run_id = found_id", ()))
+    elif types:
+        parts.append((f"workflow_type IN ({marks(types)})" if len(types) > 1 else "workflow_type = ?", types))
     if after is not None and follows:
         parts.append((follows, (after.run_id,)))
     if order is Order.DEADLINE:
@@ -314,7 +340,7 @@ def _where(
         parts.append((f"run_id IN ({marks(wanted.run_ids)})", wanted.run_ids))
     if wanted.statuses:
         parts += _statuses(wanted.statuses)
-    for column in ("workflow_type", "task_queue", "workflow_id", "queue", "partition_key"):
+    for column in ("task_queue", "workflow_id", "queue", "partition_key", "owner_id", "build_id"):
         value = getattr(wanted, column)
         if value is not None:
             parts.append((f"{column} = ?", (value,)))
@@ -323,6 +349,16 @@ def _where(
     if wanted.parent is not None:
         inner = "SELECT run_id FROM workflow_runs WHERE workflow_id = ?"
         parts.append((f"parent_run_id IN ({inner})", (wanted.parent,)))
+    if wanted.has_parent is not None:
+        parts.append((f"parent_run_id IS {'NOT ' if wanted.has_parent else ''}NULL", ()))
+    if wanted.workflow_ids:
+        table, column = (
+            ("workflow_instances", "current_run_id") if wanted.current else ("workflow_runs", "run_id")
+        )
+        inner = f"SELECT {column} FROM {table} WHERE workflow_id IN ({marks(wanted.workflow_ids)})"
+        # As an array PostgreSQL looks these up first, where it would walk all runs for the first that match.
+        among = f"IN ({inner})" if connection.dialect.name == "sqlite" else f"= ANY (ARRAY({inner}))"
+        parts.append((f"run_id {among}", wanted.workflow_ids))
     for column in ("created", "started", "closed"):
         since, until = getattr(wanted, f"{column}_after"), getattr(wanted, f"{column}_before")
         if since is not None:
@@ -371,6 +407,29 @@ def _by_attributes(
         text, values = f"{text} AND {follows}", (*values, after.run_id)
     found = f"SELECT run_id AS found_id FROM search_attributes WHERE {text}"
     return (f"({found}) AS found CROSS JOIN workflow_runs", values), [*parts, ("run_id = found_id", ())]
+
+
+def _by_types(types: Sequence[str], after: Position | None, follows: str) -> tuple[str, Values]:
+    """Return what to read the runs of several types from, so that a page costs what it shows.
+
+    Each type's part of the index is in the order of the page, so that databases merge them.
+    """
+    beyond, value = (f" AND {follows}", (after.run_id,)) if after is not None else ("", ())
+    one = f"SELECT run_id AS found_id FROM workflow_runs WHERE workflow_type = ?{beyond}"
+    values = tuple(part for type in types for part in (type, *value))
+    return f"({' UNION ALL '.join([one] * len(types))}) AS found CROSS JOIN workflow_runs", values
+
+
+def unknown_ids(connection: Connection, workflow_ids: Sequence[str]) -> list[str]:
+    """Return those of the workflow ids that no workflow has, in their order.
+
+    Args:
+        connection: Where to read.
+        workflow_ids: At least one.
+    """
+    text = f"SELECT workflow_id FROM workflow_instances WHERE workflow_id IN ({marks(workflow_ids)})"
+    known = {row[0] for row in fetch(connection, text, tuple(workflow_ids))}
+    return [workflow_id for workflow_id in workflow_ids if workflow_id not in known]
 
 
 def _id_prefix(prefix: str, dialect: str) -> tuple[str, Values]:

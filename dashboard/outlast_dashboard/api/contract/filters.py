@@ -9,7 +9,7 @@ from fastapi import Depends, Query
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from outlast.text.attributes import conditions
-from outlast.visibility.filters import MOST_RUN_IDS, Filters
+from outlast.visibility.filters import MOST_IDS, Filters
 from outlast_dashboard.api.contract.fields import NAME_SCHEMA
 from outlast_dashboard.authorization import Known
 from outlast_workflow.primitives.enums import RunStatus
@@ -38,13 +38,23 @@ def _filters(
     status: Annotated[list[RunStatus] | None, Query()] = None,
     run_id: Annotated[
         list[Annotated[str, Field(pattern=RUN_ID)]] | None,
-        Query(description=f"A run; repeatable, {MOST_RUN_IDS} at most."),
+        Query(description=f"A run; repeatable, {MOST_IDS} at most."),
     ] = None,
-    workflow_type: NameFilter = None,
+    workflow_type: Annotated[
+        list[Annotated[str, WithJsonSchema(NAME_SCHEMA)]] | None,
+        Query(description="A workflow type; repeatable."),
+    ] = None,
     task_queue: NameFilter = None,
     workflow_id: NameFilter = None,
+    workflow_ids: Annotated[
+        list[Annotated[str, WithJsonSchema(NAME_SCHEMA)]] | None,
+        Query(description=f"A workflow id; repeatable, {MOST_IDS} at most."),
+    ] = None,
     id_prefix: NameFilter = None,
     parent: NameFilter = None,
+    has_parent: bool | None = None,
+    owner: NameFilter = None,
+    build_id: NameFilter = None,
     queue: NameFilter = None,
     partition_key: NameFilter = None,
     schedule: NameFilter = None,
@@ -67,11 +77,15 @@ def _filters(
     return Filters(
         status=status or None,
         run_ids=run_id or None,
-        workflow_type=workflow_type,
+        workflow_type=workflow_type or None,
         task_queue=task_queue,
         workflow_id=workflow_id,
+        workflow_ids=workflow_ids or None,
         id_prefix=id_prefix,
         parent=parent,
+        has_parent=has_parent,
+        owner=owner,
+        build_id=build_id,
         queue=queue,
         partition_key=partition_key,
         schedule=schedule,

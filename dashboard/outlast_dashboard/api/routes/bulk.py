@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
-from pydantic import Field, StrictInt, StrictStr, WithJsonSchema
+from pydantic import Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from outlast.client.bulk import Bulk, BulkOutcome
 from outlast.visibility.filters import Filters, leaves_out
@@ -43,13 +43,17 @@ class BulkBody(ReasonBody, StartDelayBody):
     """The details of an action.
 
     ``signal`` needs a ``name``; ``to`` is for ``reset``, ``execution_timeout_seconds`` also for ``resume``;
-    ``set-start-delay`` needs ``delay_seconds`` or ``until``.
+    ``set-start-delay`` needs ``delay_seconds`` or ``until``; ``terminate`` and ``children`` are for ``delete``.
+    ``workflow_ids`` is the filter of that name, for more ids than an address holds.
     """
 
     name: StrictStr | None = None
     args: list[Any] = Field(default_factory=list)
     to: Point = "last-workflow-task"
     execution_timeout_seconds: Timeout | None = None
+    terminate: StrictBool = False
+    children: StrictBool = False
+    workflow_ids: list[StrictStr] | None = None
     cursor: str | None = None
     limit: Annotated[
         StrictInt, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_PER_REQUEST})
@@ -60,7 +64,7 @@ class Refused(View):
     """One that it could not be done to, and why."""
 
     workflow_id: str
-    run_id: str
+    run_id: str | None
     problem: Problem
 
 
@@ -90,6 +94,8 @@ async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) 
     Raises:
         InvalidOptionError: There is no filter, or a detail is missing or not valid.
     """
+    if body.workflow_ids is not None:
+        filters = {**filters, "workflow_ids": body.workflow_ids}
     if not leaves_out(filters):
         raise InvalidOptionError("a bulk action needs a filter that says which runs", field="filters")
     limit = integer("limit", body.limit, 1, MOST_PER_REQUEST)
@@ -104,7 +110,8 @@ async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) 
                     workflow_id=outcome.workflow_id, run_id=outcome.run_id, problem=problem_of(outcome.error)
                 )
             )
-        if done + len(refused) >= limit:
+        # Ids that no workflow has come first, and no cursor lies behind them.
+        if outcome.run_id is not None and done + len(refused) >= limit:
             cursor = outcome.cursor
             break
     return BulkReport(done=done, refused=refused, cursor=cursor)
@@ -120,7 +127,7 @@ def _walk(found: Bulk, action: Action, body: BulkBody) -> AsyncIterator[BulkOutc
     if action is Action.RESUME:
         return found.resume(reason=body.reason, execution_timeout=body.execution_timeout_seconds)
     if action is Action.DELETE:
-        return found.delete()
+        return found.delete(terminate=body.terminate, children=body.children, reason=body.reason)
     if action is Action.SET_START_DELAY:
         return found.set_start_delay(body.delay_seconds, until=body.until)
     if body.name is None:

@@ -39,7 +39,17 @@ MOST_NAMED: Final = 10
 _PARAMETERS: Final = frozenset(
     {
         *("action", "status", "workflow_type", "task_queue", "queue", "partition_key", "id_prefix", "where"),
-        *("schedule", "created_after", "created_before", "attention", "order", "run_id"),
+        *(
+            "schedule",
+            "owner",
+            "build_id",
+            "has_parent",
+            "created_after",
+            "created_before",
+            "attention",
+            "order",
+            "run_id",
+        ),
     }
 )
 
@@ -82,6 +92,7 @@ async def _ask(
             "to": "last-workflow-task",
             "start": "",
             "timeout": "",
+            "children": "",
         },
         "grown": False,
         **values,
@@ -109,6 +120,7 @@ async def act(
     reason: Text = "",
     name: Text = "",
     args: Text = "",
+    children: Text = "",
     to: Text = "last-workflow-task",
     start: Text = "",
     timeout: Text = "",
@@ -116,7 +128,15 @@ async def act(
 ) -> Response:
     """Carry out the action on the next thousand of the number that was confirmed."""
     _check(request, chosen)
-    typed = {"reason": reason, "name": name, "args": args, "to": to, "start": start, "timeout": timeout}
+    typed = {
+        "reason": reason,
+        "name": name,
+        "args": args,
+        "to": to,
+        "start": start,
+        "timeout": timeout,
+        "children": children,
+    }
     reached = narrowed(chosen.filters(web.now()), action)
     count = 0 if reached is None else await web.client.count(**reached)
     if reached is None or (not cursor and count > number):
@@ -134,6 +154,7 @@ async def act(
                 "to": to,
                 "until": until,
                 "execution_timeout_seconds": duration("execution timeout", timeout.strip() or None),
+                "children": bool(children),
                 "cursor": cursor or None,
             }
         )

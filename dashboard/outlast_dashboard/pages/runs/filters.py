@@ -61,6 +61,12 @@ class Chosen:
                 filters[name] = moment(name.replace("_", " "), text, now)  # type: ignore[literal-required]
             elif name == "attention":
                 filters["attention"] = True
+            elif name == "has_parent":
+                if text not in ("yes", "no"):
+                    raise InvalidOptionError("has parent must be yes or no", field="has_parent")
+                filters["has_parent"] = text == "yes"
+            elif name == "workflow_type":
+                filters["workflow_type"] = [part.strip() for part in text.split(",") if part.strip()]
             else:
                 filters[name] = text  # type: ignore[literal-required]  # the names are those of Filters
         if self.run_ids:
@@ -96,6 +102,9 @@ def _chosen(
     queue: Choice = "",
     partition_key: Choice = "",
     schedule: Choice = "",
+    owner: Choice = "",
+    build_id: Choice = "",
+    has_parent: Choice = "",
     id_prefix: Choice = "",
     where: Choice = "",
     created_after: Choice = "",
@@ -111,6 +120,9 @@ def _chosen(
         "queue": queue,
         "partition_key": partition_key,
         "schedule": schedule,
+        "owner": owner,
+        "build_id": build_id,
+        "has_parent": has_parent,
         "id_prefix": id_prefix,
         "where": where,
         "created_after": created_after,

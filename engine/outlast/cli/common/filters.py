@@ -22,11 +22,20 @@ OPTIONS: Final[Options] = {
         list[str] | None,
         option("--status", help="Only runs with this status; repeatable."),
     ),
-    "type": (str | None, option("--type", help="Only this workflow type.")),
+    "type": (list[str] | None, option("--type", help="Only this workflow type; repeatable.")),
     "task_queue": (str | None, option("--task-queue", help="Only this task queue.")),
-    "id": (str | None, option("--id", help="Only the runs of this workflow id.")),
+    "id": (list[str] | None, option("--id", help="Only the runs of this workflow id; repeatable.")),
     "id_prefix": (str | None, option("--id-prefix", help="Only ids that start with this text.")),
     "parent": (str | None, option("--parent", help="Only children of this workflow id.", metavar="ID")),
+    "has_parent": (
+        bool | None,
+        typer.Option("--child/--no-child", help="Only children, or only what is none.", show_default=False),
+    ),
+    "owner": (str | None, option("--owner", help="Only runs that this worker holds.", metavar="WORKER_ID")),
+    "build_id": (
+        str | None,
+        option("--build-id", help="Only runs whose last workflow task ran this build."),
+    ),
     "queue": (str | None, option("--queue", help="Only runs of this queue.")),
     "schedule": (str | None, option("--schedule", help="Only what this schedule has started.")),
     "partition_key": (str | None, option("--partition-key", help="Only this partition of its queue.")),
@@ -77,6 +86,9 @@ OPTIONS: Final[Options] = {
 """Each filter's type and option, by parameter."""
 
 
+_FLAGS: Final = frozenset({"attention", "overdue", "open", "closed", "latest"})
+"""Options that, not given, are ``False``."""
+
 # For commands that take only some of the filters.
 Status = Annotated[
     list[str] | None,
@@ -111,7 +123,7 @@ class Chosen:
         # A flag that was not given is False, an option that may be repeated an empty list. Zero is a value.
         return not leaves_out(
             {
-                name: None if value is False or value in ([], ()) else value
+                name: None if (value is False and name in _FLAGS) or value in ([], ()) else value
                 for name, value in self._given.items()
             }
         )
@@ -125,11 +137,14 @@ class Chosen:
 
         return Filters(
             status=given["status"] or None,
-            workflow_type=given["type"],
+            workflow_type=given["type"] or None,
             task_queue=given["task_queue"],
-            workflow_id=given["id"],
+            workflow_ids=given["id"] or None,
             id_prefix=given["id_prefix"],
             parent=given["parent"],
+            has_parent=given["has_parent"],
+            owner=given["owner"],
+            build_id=given["build_id"],
             queue=given["queue"],
             schedule=given["schedule"],
             partition_key=given["partition_key"],

@@ -89,6 +89,12 @@ def bulk(
             "--request-id", help="A key: signals with the same key arrive once.", show_default=False
         ),
     ] = None,
+    terminate: Annotated[
+        bool, typer.Option("--terminate", help="Terminate what is to be deleted first if it is open.")
+    ] = False,
+    children: Annotated[
+        bool, typer.Option("--children", help="Also delete what they have started as children, and theirs.")
+    ] = False,
     cursor: Annotated[
         str | None,
         typer.Option(
@@ -123,16 +129,18 @@ def bulk(
     async def work(client: Client) -> None:
         filters = chosen.filters(client)
         filters["latest"] = True
-        if filters.get("open") is None and not filters.get("status"):
+        ids = filters.get("workflow_ids")
+        if filters.get("open") is None and not filters.get("status") and not ids:
             if action == Action.DELETE:
-                filters["open"] = False
+                filters["open"] = None if terminate else False
             elif action == Action.SET_START_DELAY:
                 filters["status"] = sorted(NOT_BEGUN_STATUSES)
             elif action == Action.RESUME:
                 filters["status"] = sorted(RESUMABLE_STATUSES)
             elif action != Action.RESET:
                 filters["open"] = True
-        total = await client.count(**filters)
+        # Of each id that is named something is told.
+        total = len(set(ids)) if ids else await client.count(**filters)
         noun = f"{total:,} run{'' if total == 1 else 's'}"
         if not yes and not typer.confirm(f"{action} {noun}?", err=True):
             raise CommandFailedError("nothing was done: --yes skips the question")
@@ -142,6 +150,8 @@ def bulk(
         elif action == Action.SET_START_DELAY:
             begin = moment("until", until, to_datetime(client.runtime.environment.clock.now()), ahead=True)
             outcomes = found.set_start_delay(wait, until=begin)
+        elif action == Action.DELETE:
+            outcomes = found.delete(terminate=terminate, children=children, reason=reason)
         else:
             outcomes = _outcomes(found, action, reason, to, timeout, name, arguments, request_id)
         done, refused = await _walk(outcomes, action, total, json=json)
@@ -171,10 +181,8 @@ def _outcomes(
         return found.terminate(reason)
     if action == Action.SIGNAL:
         return found.signal(name, *arguments, request_id=request_id)
-    if action == Action.RESET:
-        point = int(to) if to.isascii() and to.isdigit() else to
-        return found.reset(point, reason=reason, execution_timeout=timeout)
-    return found.delete()
+    point = int(to) if to.isascii() and to.isdigit() else to
+    return found.reset(point, reason=reason, execution_timeout=timeout)
 
 
 async def _walk(
