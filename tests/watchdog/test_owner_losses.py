@@ -8,7 +8,7 @@ import pytest
 from tests.queued import write_queue
 from tests.watchdog.stage import SECOND, Stage
 
-from outlast.histories.reset import reset
+from outlast.histories.reset import reset, resume
 from outlast_runs.admission import AdmitFromQueue, Taker
 from outlast_runs.claims import STEAL_AFTER_US, ClaimRuns, StealRuns
 from outlast_store.schema.rows import RunRow
@@ -120,11 +120,15 @@ async def test_a_thief_ends_a_run_that_its_owners_left_waiting_too_often(stage: 
     assert stage.run(run_id).status == "failed"
 
 
-async def test_a_reset_begins_at_zero(memory_stage: Stage) -> None:
+@pytest.mark.parametrize("how", ["reset", "resume"])
+async def test_who_takes_it_up_begins_at_zero(memory_stage: Stage, how: str) -> None:
     stage = limited(memory_stage, 1)
     run_id = await stage.start(workflow_id="poison")
     for number in range(2):
         await die(stage, run_id, number)
-    following = await reset(stage.runtime, "poison", None, "first-workflow-task", None, None, True)
+    if how == "reset":
+        following = await reset(stage.runtime, "poison", None, "first-workflow-task", None, None, True)
+    else:
+        following = await resume(stage.runtime, "poison", None, None, None)
     run = stage.run(following)
     assert (run.status, run.owner_losses, run.attention) == ("pending", 0, None)

@@ -1,7 +1,8 @@
 """The runs of a chain and the chains of its children, closed ones included: what is deleted together with a workflow.
 
-No index finds the closed children of a run. Its history names each child that it called, and the child's runs name their
-parent. Children that another chain has taken over since are left out, as are those of a run that this one was copied from.
+No index finds the closed children of a run. Its history names each child that it called, and the child's runs name
+their parent. Children that another chain has taken over since are left out, as are those of a run that this one was
+copied from.
 """
 
 from __future__ import annotations

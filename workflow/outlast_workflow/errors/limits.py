@@ -39,7 +39,7 @@ class OwnersDiedError(OutlastError):
         super().__init__(
             f"{owner_losses} workers in a row died while they held this run, or left it waiting, and the limit is "
             f"{limit}: find out from their logs what kills or blocks them (memory, a crash in a C library, long "
-            "computations), then reset the workflow"
+            "computations), then resume the workflow"
         )
         self.owner_losses = owner_losses
         self.limit = limit
