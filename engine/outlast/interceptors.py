@@ -6,6 +6,7 @@ from outlast.client.intercepted_calls import (
     CompleteActivity,
     DescribeWorkflow,
     FailActivity,
+    ForkWorkflow,
     HeartbeatActivity,
     QueryWorkflow,
     ResumeWorkflow,
@@ -17,6 +18,7 @@ from outlast.client.intercepted_calls import (
     UpdateWorkflow,
 )
 from outlast.client.interceptors import ClientInterceptor, Interceptor
+from outlast.histories.fork import Forked
 from outlast_activities.interceptors import ActivityInterceptor, Heartbeat, RunActivity
 from outlast_workflow.primitives.enums import Keep
 from outlast_workflow.run.intercepted_calls import (
@@ -40,6 +42,8 @@ __all__ = [
     "ContinueAsNewCall",
     "DescribeWorkflow",
     "FailActivity",
+    "ForkWorkflow",
+    "Forked",
     "HandleQuery",
     "HandleSignal",
     "HandleUpdate",

@@ -54,6 +54,57 @@ class Started:
     update: RequestRow | None = None
 
 
+def _refused(current: RunRow) -> WorkflowAlreadyStartedError:
+    return WorkflowAlreadyStartedError(current.workflow_id, run_id=current.run_id, status=current.status)
+
+
+def enforce_deadline(
+    batch: Batch, current: RunRow, policy: DuplicatePolicy, *, sends: bool = False
+) -> RunRow:
+    """Return the current run of an id, once a deadline of ``current`` that has passed is enforced.
+
+    Args:
+        batch: The batch.
+        current: The run that is current for the id.
+        policy: What a start does if the id is in use.
+        sends: Whether the start would send that run a message.
+
+    Raises:
+        WorkflowAlreadyStartedError: The policy refuses this start: then it enforces nothing either.
+    """
+    refuses = (policy in _NEW_IF_CLOSED and not sends) or policy is DuplicatePolicy.REJECT_DUPLICATE
+    if refuses and current.is_open and deadline_passed(current, batch.now) is not None:
+        raise _refused(current)
+    found = open_run(batch, current)
+    if not isinstance(found, Ended) or found.passed is None or found.next_run_id is None:
+        return current
+    return batch.run(found.next_run_id) or current
+
+
+def make_room(batch: Batch, current: RunRow, policy: DuplicatePolicy) -> bool:
+    """Make an id free for a new chain as the policy says; ``False`` if its current run is to be returned instead.
+
+    Args:
+        batch: The batch.
+        current: The run that is current for the id.
+        policy: What to do if the id is in use.
+
+    Raises:
+        WorkflowAlreadyStartedError: The policy refuses a new chain.
+    """
+    if current.is_open:
+        if policy is DuplicatePolicy.RETURN_EXISTING:
+            return False
+        if policy is not DuplicatePolicy.TERMINATE_EXISTING:
+            raise _refused(current)
+        terminate(batch, current, "replaced by a new start of the same id")
+    elif policy is DuplicatePolicy.REJECT_DUPLICATE or (
+        policy is DuplicatePolicy.ALLOW_DUPLICATE_FAILED_ONLY and current.status == RunStatus.COMPLETED
+    ):
+        raise _refused(current)
+    return True
+
+
 class StartRun(BaseChange):
     """Start a workflow.
 
@@ -128,48 +179,25 @@ class StartRun(BaseChange):
                 # An update that is sent again gets the same answer, whether its run has ended since or not.
                 if known is not None:
                     return Started(current.run_id, current.first_run_id, created=False, update=known)
-            current = self._enforce_deadline(batch, current)
-            if current.is_open:
-                if self._has_message and self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
-                    row = self._send_message(batch, current)
-                    return Started(current.run_id, current.first_run_id, created=False, update=row)
-                if self.policy is DuplicatePolicy.RETURN_EXISTING:
-                    return Started(current.run_id, current.first_run_id, created=False)
-                if self.policy is not DuplicatePolicy.TERMINATE_EXISTING:
-                    raise self._refused(current)
-                terminate(batch, current, "replaced by a new start of the same id")
-            elif self.policy is DuplicatePolicy.REJECT_DUPLICATE or (
-                self.policy is DuplicatePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-                and current.status == RunStatus.COMPLETED
+            current = enforce_deadline(batch, current, self.policy, sends=self._has_message)
+            if (
+                current.is_open
+                and self._has_message
+                and self.policy is not DuplicatePolicy.TERMINATE_EXISTING
             ):
-                raise self._refused(current)
+                row = self._send_message(batch, current)
+                return Started(current.run_id, current.first_run_id, created=False, update=row)
+            if not make_room(batch, current, self.policy):
+                return Started(current.run_id, current.first_run_id, created=False)
         instance.workflow_type = run.workflow_type
         instance.current_run_id = run.run_id
         instance.run_count = 1
         return self._begin(batch)
 
-    def _refused(self, current: RunRow) -> WorkflowAlreadyStartedError:
-        return WorkflowAlreadyStartedError(self.run.workflow_id, run_id=current.run_id, status=current.status)
-
     @property
     def _has_message(self) -> bool:
         """Whether a signal or an update is to be sent to the run."""
         return self.signal is not None or self.update is not None
-
-    def _enforce_deadline(self, batch: Batch, current: RunRow) -> RunRow:
-        """Return the current run of the id, once a deadline of ``current`` that has passed is enforced.
-
-        Raises:
-            WorkflowAlreadyStartedError: The policy refuses this start: then it enforces nothing either.
-        """
-        only_starts = self.policy in _NEW_IF_CLOSED and not self._has_message
-        refuses = only_starts or self.policy is DuplicatePolicy.REJECT_DUPLICATE
-        if refuses and current.is_open and deadline_passed(current, batch.now) is not None:
-            raise self._refused(current)
-        found = open_run(batch, current)
-        if not isinstance(found, Ended) or found.passed is None or found.next_run_id is None:
-            return current
-        return batch.run(found.next_run_id) or current
 
     def _send_message(self, batch: Batch, run: RunRow) -> RequestRow | None:
         if self.signal is not None:

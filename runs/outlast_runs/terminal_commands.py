@@ -24,6 +24,7 @@ from outlast_workflow.history.events import (
     WorkflowFailed,
 )
 from outlast_workflow.options.options import RetryPolicy
+from outlast_workflow.options.search_attributes import with_reserved
 from outlast_workflow.primitives.enums import (
     FailureCategory,
     PropagationKind,
@@ -147,7 +148,7 @@ def _continue(
         if command.run_timeout_seconds is not None
         else None,
         memo=command.memo.json.decode() if command.memo is not None else None,
-        search_attributes=command.search_attributes,
+        search_attributes=with_reserved(command.search_attributes, run.search_attributes),
         retry_policy=orjson.dumps(command.retry_policy).decode()
         if command.retry_policy is not None
         else None,

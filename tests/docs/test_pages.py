@@ -31,6 +31,7 @@ PROGRAMS = [
     "queues.md",
     "replaying.md",
     "reset.md",
+    "fork.md",
     "retention.md",
     "schedules.md",
     "search.md",

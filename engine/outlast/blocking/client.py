@@ -29,6 +29,7 @@ from outlast.client.operations import BULK_AT_ONCE
 from outlast.client.workflows.addressed_signals import SignalTo
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
+from outlast.histories.fork import ForkOptions
 from outlast.histories.importer import Imported, Progress
 from outlast.histories.reset import ResetOptions, ResumeOptions
 from outlast.histories.source import Source
@@ -385,6 +386,17 @@ class Client:
     ) -> BlockingHandle[Any]:
         """Start a new run from a point of a workflow's history."""
         return self.handle(workflow_id, run_id=run_id).reset(to, **options)
+
+    def fork(
+        self,
+        workflow_id: str,
+        to: str | int = "last-workflow-task",
+        *,
+        run_id: str | None = None,
+        **options: Unpack[ForkOptions],
+    ) -> BlockingHandle[Any]:
+        """Start another workflow with the history of one up to a point."""
+        return self.handle(workflow_id, run_id=run_id).fork(to, **options)
 
     def resume(
         self, workflow_id: str, *, run_id: str | None = None, **options: Unpack[ResumeOptions]

@@ -12,6 +12,7 @@ from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.query_routing import DEFAULT_TIMEOUT_S
 from outlast.client.workflows.streams import StreamItem, StreamItems
 from outlast.client.workflows.update_handle import UpdateHandle, WaitFor
+from outlast.histories.fork import ForkOptions
 from outlast.histories.history_pages import HistoryEvent
 from outlast.histories.reset import ResetOptions, ResumeOptions
 from outlast.visibility.listing import Listing
@@ -269,6 +270,10 @@ class BlockingHandle(Generic[T]):
     def resume(self, **options: Unpack[ResumeOptions]) -> BlockingHandle[T]:
         """Take up a workflow that was cancelled or terminated, that timed out or failed."""
         return BlockingHandle(self._caller.call(lambda: self._handle.resume(**options)), self._caller)
+
+    def fork(self, to: str | int = "last-workflow-task", **options: Unpack[ForkOptions]) -> BlockingHandle[T]:
+        """Start another workflow with the history of this one up to a point."""
+        return BlockingHandle(self._caller.call(lambda: self._handle.fork(to, **options)), self._caller)
 
     def set_start_delay(
         self, delay: Seconds | None = None, *, until: datetime | None = None, **unknown: Never

@@ -99,6 +99,11 @@ COMMANDS: Final[dict[str, Listed]] = {
     "reset": Listed(
         "Start a new run of a workflow from a point of its history.", "outlast.cli.workflows.reset", "reset"
     ),
+    "fork": Listed(
+        "Start another workflow with the history of one up to a point.",
+        "outlast.cli.workflows.fork",
+        "fork",
+    ),
     "resume": Listed(
         "Take up a workflow that was cancelled or terminated, that timed out or failed.",
         "outlast.cli.workflows.reset",
@@ -157,7 +162,6 @@ OTHER_NAMES: Final[dict[str, str]] = {
     "call": "outlast signal, outlast query or outlast update",
     "dashboard": "outlast ui",
     "execute": "outlast start --wait",
-    "fork": "outlast reset",
     "get": "outlast describe",
     "inspect": "outlast describe",
     "kill": "outlast terminate",

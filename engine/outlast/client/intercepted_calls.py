@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outlast.client.activity_ids import ActivityIds
 from outlast_workflow.declare.definitions import definition_of
@@ -12,6 +12,9 @@ from outlast_workflow.declare.handlers import SignalCall, UpdateCall
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.validation import Seconds
 from outlast_workflow.primitives.enums import Keep
+
+if TYPE_CHECKING:
+    from outlast.histories.fork import ForkOptions
 
 
 @dataclass(slots=True)
@@ -121,6 +124,16 @@ class ResumeWorkflow:
     execution_timeout: Seconds | None
     queue: str | Keep | None
     signals: bool
+
+
+@dataclass(slots=True)
+class ForkWorkflow:
+    """A workflow is forked. ``options`` are the keyword arguments of the fork."""
+
+    workflow_id: str
+    run_id: str | None
+    to: str | int
+    options: ForkOptions
 
 
 @dataclass(slots=True)

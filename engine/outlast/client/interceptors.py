@@ -17,6 +17,7 @@ from outlast.client.intercepted_calls import (
     CompleteActivity,
     DescribeWorkflow,
     FailActivity,
+    ForkWorkflow,
     HeartbeatActivity,
     QueryWorkflow,
     ResumeWorkflow,
@@ -29,6 +30,7 @@ from outlast.client.intercepted_calls import (
 )
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.update_handle import UpdateHandle
+from outlast.histories.fork import Forked
 from outlast.visibility.views import WorkflowDescription
 from outlast_activities.interceptors import ActivityInterceptor
 from outlast_workflow.errors import InvalidOptionError
@@ -92,6 +94,12 @@ class ClientInterceptor:
         self, call: ResumeWorkflow, next: Callable[[ResumeWorkflow], Coroutine[Any, Any, str]]
     ) -> str:
         """Around the resumption of a workflow; the result is the id of the new run."""
+        return await next(call)
+
+    async def fork_workflow(
+        self, call: ForkWorkflow, next: Callable[[ForkWorkflow], Coroutine[Any, Any, Forked]]
+    ) -> Forked:
+        """Around a fork; the result has its workflow id and its run id."""
         return await next(call)
 
     async def describe_workflow(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from outlast.client.schedules.schedules import Schedules
     from outlast.client.workflows.addressed_signals import SignalTo
     from outlast.client.workflows.handle import WorkflowHandle
+    from outlast.histories.fork import ForkOptions
     from outlast.histories.reset import ResumeOptions
     from outlast.outbox.outbox import Outbox
     from outlast.visibility.filters import Filters
@@ -89,6 +90,24 @@ class Operations(Reader):
         from outlast.client.workflows.addressed_signals import signal_many
 
         return await signal_many(self._context, signals, to_forks=to_forks)
+
+    async def fork(
+        self,
+        workflow_id: str,
+        to: str | int = "last-workflow-task",
+        *,
+        run_id: str | None = None,
+        **options: Unpack[ForkOptions],
+    ) -> WorkflowHandle[Any]:
+        """Start another workflow with the history of one up to a point: :meth:`handle` and :meth:`WorkflowHandle.fork`.
+
+        Args:
+            workflow_id: The original.
+            to: As for :meth:`WorkflowHandle.fork`, as are the options and the errors.
+            run_id: The run to fork; the current one if ``None``.
+            **options: As there.
+        """
+        return await self.handle(workflow_id, run_id=run_id).fork(to, **options)
 
     @property
     def schedules(self) -> Schedules:

@@ -112,6 +112,8 @@ class Reader(Connection):
             queue: The queue that the run was started in.
             partition_key: Its partition there.
             schedule: The id of the schedule that started the run's chain.
+            forked_from: The id of the workflow that it is a fork of.
+            was_forked_from: ``True`` for workflows that there are forks of, ``False`` for the others.
             run_ids: The runs with these ids, 1000 at most.
             where: Search attributes by name: a value, several of which one must match, or a :class:`Range`. A list
                 matches if one of its items does.

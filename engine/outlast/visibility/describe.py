@@ -103,6 +103,7 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
             last_task_failure=_last_task_failure(found.failures),
         ),
         described_at=to_datetime(now),
+        forks=tuple(found.forks),
     )
 
 

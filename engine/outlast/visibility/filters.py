@@ -11,7 +11,7 @@ from outlast_store.reads.run_listing import RunFilter
 from outlast_store.schema.search_index import Wanted
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import advice
-from outlast_workflow.options.search_attributes import SCHEDULE_ATTRIBUTE
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE, SCHEDULE_ATTRIBUTE
 from outlast_workflow.options.validation import validate_name, validate_workflow_id
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 from outlast_workflow.primitives.times import from_datetime
@@ -40,6 +40,8 @@ class Filters(TypedDict, total=False):
     queue: str | None
     partition_key: str | None
     schedule: str | None
+    forked_from: str | None
+    was_forked_from: bool | None
     run_ids: Iterable[str] | None
     where: Mapping[str, WhereValue] | None
     created_after: datetime | None
@@ -84,6 +86,8 @@ def run_filter(
     queue: str | None = None,
     partition_key: str | None = None,
     schedule: str | None = None,
+    forked_from: str | None = None,
+    was_forked_from: bool | None = None,
     where: Mapping[str, WhereValue] | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
@@ -130,7 +134,8 @@ def run_filter(
         build_id=None if build_id is None else validate_name("build id", build_id),
         queue=None if queue is None else validate_name("queue", queue),
         partition_key=None if partition_key is None else validate_name("partition key", partition_key),
-        where=wanted_attributes(where) + _schedule(schedule),
+        where=wanted_attributes(where) + _schedule(schedule) + _original(forked_from),
+        was_forked_from=None if was_forked_from is None else _flag("was_forked_from", was_forked_from),
         created_after=_instant("created after", created_after),
         created_before=_instant("created before", created_before),
         started_after=_instant("started after", started_after),
@@ -178,6 +183,12 @@ def _schedule(schedule_id: Any) -> tuple[Wanted, ...]:
     if schedule_id is None:
         return ()
     return wanted_attributes({SCHEDULE_ATTRIBUTE: validate_name("schedule", schedule_id)})
+
+
+def _original(workflow_id: Any) -> tuple[Wanted, ...]:
+    if workflow_id is None:
+        return ()
+    return wanted_attributes({FORK_ATTRIBUTE: validate_name("forked_from", workflow_id)})
 
 
 def _are_several(value: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer
 
-from outlast_workflow.options.search_attributes import SCHEDULE_ATTRIBUTE, SearchValue
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE, SCHEDULE_ATTRIBUTE, SearchValue
 from outlast_workflow.primitives.enums import (
     ActivityStatus,
     Attention,
@@ -107,6 +107,12 @@ def schedule_of(search_attributes: Mapping[str, SearchValue]) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def original_of(search_attributes: Mapping[str, SearchValue]) -> str | None:
+    """Return the id of the workflow that a run with these search attributes was forked from, if it was."""
+    found = search_attributes.get(FORK_ATTRIBUTE)
+    return found if isinstance(found, str) else None
+
+
 class RunDescription(View):
     """One run.
 
@@ -165,6 +171,11 @@ class RunDescription(View):
     def schedule(self) -> str | None:
         """The schedule that started the chain, if one did."""
         return schedule_of(self.search_attributes)
+
+    @property
+    def forked_from(self) -> str | None:
+        """The id of the workflow that the chain was forked from, if it was."""
+        return original_of(self.search_attributes)
 
 
 class FailureCause(View):
@@ -314,6 +325,7 @@ class WorkflowDescription(View):
         attention_reasons: The same with cause and remedy, one for each cause.
         described_at: When the snapshot was taken, by the engine's clock.
         receiving: The names of the signals that the code waits to receive, in the order of its calls.
+        forks: The ids of its first forks, at most 20.
     """
 
     workflow_id: str
@@ -331,6 +343,7 @@ class WorkflowDescription(View):
     attention_reasons: tuple[AttentionReason, ...]
     described_at: Instant
     receiving: tuple[str, ...] = ()
+    forks: tuple[str, ...] = ()
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("WorkflowDescription")
@@ -383,6 +396,11 @@ class RunSummary(View):
     def schedule(self) -> str | None:
         """The schedule that started the chain, if one did."""
         return schedule_of(self.search_attributes)
+
+    @property
+    def forked_from(self) -> str | None:
+        """The id of the workflow that the chain was forked from, if it was."""
+        return original_of(self.search_attributes)
 
 
 class RunPage(View):

@@ -19,13 +19,16 @@ from outlast_store.reads.requests import Messages, find_unanswered_updates, read
 from outlast_store.reads.runs import find_failures, find_open_timers, find_run
 from outlast_store.reads.serving import ACTIVITY, WORKFLOW, Polled
 from outlast_store.reads.workers import list_workers
-from outlast_store.schema import tables
+from outlast_store.schema import search_index, tables
 from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 from outlast_workflow.primitives.enums import ActivityStatus, RunStatus
 
 _RUN_COLUMNS: Final = ", ".join(f"r.{name}" for name in columns_of(tables.workflow_runs))
 MOST_UNSEEN: Final = 1000
 """How many of the signals that no workflow task has seen are counted at most."""
+MOST_FORKS: Final = 20
+"""How many of the forks of a workflow are named."""
 MOST_LINES: Final = 20
 """How many lines are looked at that the activities of a run stand in."""
 
@@ -62,6 +65,8 @@ class StoredDescription:
     attention: list[Need]
     ahead: int | None = None
     """How many of its partition stand before it in the line of its queue, if it stands there."""
+    forks: list[str] = field(default_factory=list)
+    """The workflow ids of the first forks of the workflow that there are still."""
     hold_ups: dict[Place, str | None] = field(default_factory=dict)
     """What holds up the run or its activities in the lines in which they stand."""
 
@@ -124,8 +129,25 @@ def describe_run(
             workers={worker.worker_id: worker for worker in everyone},
             attention=attention.get(run_id, []),
             ahead=count_ahead(connection, run) if run.queued_at is not None else None,
+            forks=find_forks(connection, workflow_id, MOST_FORKS),
             hold_ups=_hold_ups(connection, run, activities, polled, now),
         )
+
+
+def find_forks(connection: Connection, workflow_id: str, limit: int) -> list[str]:
+    """Return the workflow ids of the forks of a workflow, the oldest first.
+
+    Args:
+        connection: Where to read.
+        workflow_id: The original.
+        limit: How many to return at most.
+    """
+    text = (
+        "SELECT r.workflow_id FROM search_attributes a JOIN workflow_runs r ON r.run_id = a.run_id "
+        "WHERE a.name = ? AND a.value = ? AND r.next_run_id IS NULL ORDER BY a.run_id LIMIT ?"
+    )
+    rows = fetch(connection, text, (FORK_ATTRIBUTE, search_index.sortable(workflow_id), limit))
+    return list(dict.fromkeys(row[0] for row in rows))
 
 
 def _hold_ups(

@@ -30,6 +30,7 @@ from outlast_store.reads.serving import WORKFLOW, Polled
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import search_index
 from outlast_store.schema.ids import first_id_at
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 
 GRACE_US: Final = 24 * 3600 * 1_000_000
@@ -69,6 +70,8 @@ class RunFilter:
     queue: str | None = None
     partition_key: str | None = None
     where: tuple[search_index.Wanted, ...] = ()
+    was_forked_from: bool | None = None
+    """Only those of workflows that there are forks of, or only the others."""
     created_after: int | None = None
     created_before: int | None = None
     started_after: int | None = None
@@ -359,6 +362,10 @@ def _where(
         # As an array PostgreSQL looks these up first, where it would walk all runs for the first that match.
         among = f"IN ({inner})" if connection.dialect.name == "sqlite" else f"= ANY (ARRAY({inner}))"
         parts.append((f"run_id {among}", wanted.workflow_ids))
+    if wanted.was_forked_from is not None:
+        inner = "SELECT substr(value, 2) FROM search_attributes WHERE name = ?"
+        choice = "IN" if wanted.was_forked_from else "NOT IN"
+        parts.append((f"workflow_id {choice} ({inner})", (FORK_ATTRIBUTE,)))
     for column in ("created", "started", "closed"):
         since, until = getattr(wanted, f"{column}_after"), getattr(wanted, f"{column}_before")
         if since is not None:

@@ -1,15 +1,19 @@
-"""Copying what one run has to another: the rows that a reset keeps."""
+"""Copying what one run has to another: the rows that a reset or a fork keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Table
 
 from outlast_store.database.sql_text import columns_of, marks
 from outlast_store.journal.batch import Batch
 from outlast_store.schema import tables
+from outlast_store.schema.rows import RequestRow, RunRow
+from outlast_store.transitions import requests
+from outlast_workflow.data.headers import stored
+from outlast_workflow.history.events import SignalReceived, UpdateAccepted, UpdateCompleted
 
 ACTIVITIES_A_STATEMENT: Final = 400
 
@@ -56,6 +60,49 @@ def copy_activities(batch: Batch, source: str, target: str, activity_ids: Sequen
             some = activity_ids[start : start + ACTIVITIES_A_STATEMENT]
             text = f"{_copying(table)} AND activity_id IN ({marks(some)})"
             batch.execute(text, (target, source, *some))
+
+
+def copy_requests(batch: Batch, row: RunRow, kept: Sequence[tuple[Any, ...]]) -> None:
+    """Give a new chain the keys of the signals, and the answers of the updates, in the history that it has taken over.
+
+    So a signal of the same key arrives once there, too, and an update that is sent again gets the same answer.
+
+    Args:
+        batch: The batch.
+        row: The chain's first run.
+        kept: Its history: the seq and the event of each, and perhaps more.
+    """
+    accepted: dict[str, UpdateAccepted] = {}
+    for seq, event, *_ in kept:
+        if isinstance(event, SignalReceived) and event.request_id is not None:
+            _add_request(batch, row, seq, "signal", event.request_id, event.name, "null", requests.DELIVERED)
+        elif isinstance(event, UpdateAccepted):
+            accepted[event.update_id] = event
+        elif isinstance(event, UpdateCompleted):
+            update = accepted[event.update_id]
+            text = stored(update.input, update.headers)
+            _add_request(batch, row, seq, "update", event.update_id, update.name, text, requests.COMPLETED)
+
+
+def _add_request(
+    batch: Batch, row: RunRow, seq: int, kind: str, request_id: str, name: str, text: str, state: str
+) -> None:
+    requests.add(
+        batch,
+        RequestRow(
+            first_run_id=row.first_run_id,
+            kind=kind,
+            request_id=request_id,
+            run_id=row.run_id,
+            name=name,
+            input=text,
+            state=state,
+            answer=None,
+            answer_seq=seq,
+            created_at=batch.now,
+            expires_at=None,
+        ),
+    )
 
 
 def _copying(table: Table) -> str:

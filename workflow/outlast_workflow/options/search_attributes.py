@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import refuse_reserved
+from outlast_workflow.options.validation import RESERVED_PREFIX, is_reserved, refuse_reserved
 from outlast_workflow.primitives.times import from_datetime
 
 SearchValue = str | int | float | bool | datetime | list[str]
@@ -28,6 +28,8 @@ Document = dict[str, Any]
 
 SCHEDULE_ATTRIBUTE: Final = "outlast_schedule"
 """The attribute by which the workflows of a schedule are found. The engine writes it."""
+FORK_ATTRIBUTE: Final = "outlast_forked_from"
+"""The attribute by which the forks of a workflow are found, likewise."""
 
 MOST_NAME_BYTES: Final = 200
 MOST_TEXT_BYTES: Final = 2_000
@@ -41,6 +43,18 @@ def schedule_of(text: str) -> str | None:
     """Return the schedule that attributes name, given as JSON text, or ``None`` if they name none."""
     # Most workflows with attributes are no schedule's, and need not be parsed.
     return orjson.loads(text).get(SCHEDULE_ATTRIBUTE) if SCHEDULE_ATTRIBUTE in text else None
+
+
+def with_reserved(given: Document | None, before: str | None) -> Document | None:
+    """Return the attributes of a chain's next run: those given, with those that the engine has written to the chain.
+
+    Args:
+        given: What the code gives the next run; ``None`` keeps what there is.
+        before: The attributes of the run before it, as JSON text.
+    """
+    if given is None or before is None or RESERVED_PREFIX not in before:
+        return given
+    return {**given, **{name: value for name, value in orjson.loads(before).items() if is_reserved(name)}}
 
 
 def checked_attributes(given: Any, *, removals: bool = False, reserved: bool = False) -> dict[str, Any]:

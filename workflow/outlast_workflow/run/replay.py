@@ -27,14 +27,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from outlast_workflow.errors import DamagedHistoryError, NonDeterminismError
 from outlast_workflow.history.events import (
     REGISTRY,
+    ChildWorkflowScheduled,
     Event,
+    ExternalSignalRequested,
     SideEffectRecorded,
     VersionMarkerRecorded,
     WorkflowTaskCompleted,
@@ -122,6 +124,7 @@ class _Reader:
     __slots__ = (
         "asked",
         "due",
+        "forked_at",
         "loads",
         "machine",
         "markers",
@@ -146,7 +149,10 @@ class _Reader:
         self.seq = 0
         self.due: list[Event] = []
         self.markers = NOTHING_RECORDED
-        self.seeds: dict[int, int] = {}  # the points at which the run was reset, and the seed from there on
+        self.seeds: dict[
+            int, int
+        ] = {}  # the points at which the history was taken over, and the seed from there on
+        self.forked_at = 0  # up to where the history is that of another workflow
 
     def read(self, seq: int, kind: str, payload: Any) -> None:
         if kind == _RECORD:
@@ -160,8 +166,11 @@ class _Reader:
                 self.command(cls, self.loads(payload))
         elif cls.inbound:
             document = self.loads(payload)
-            if seq == 1 and (reset := document.get("reset")) is not None:
-                self.seeds = dict(reset["seeds"])
+            if seq == 1:
+                if (fork := document.get("forked_from")) is not None:
+                    self.seeds, self.forked_at = dict(fork["seeds"]), fork["seq"]
+                if (reset := document.get("reset")) is not None:
+                    self.seeds = dict(reset["seeds"])
             if "by" not in document:
                 self.replayed.unapplied.append((seq, cls.from_document(document)))
                 if cls in ENDS:
@@ -238,6 +247,11 @@ class _Reader:
         asked = [command.signature() for command in self.asked]
         if asked == self.recorded:
             return
+        if self.seq <= self.forked_at:
+            # Code names other workflows after its own id, which was another one then.
+            asked, self.recorded = without_ids(asked), without_ids(self.recorded)
+            if asked == self.recorded:
+                return
         # A deprecated patch may disappear from the code altogether.
         optional = {(VersionMarkerRecorded.type, patch_id) for patch_id in self.markers.deprecated} - set(
             asked
@@ -249,6 +263,22 @@ class _Reader:
     def finish(self) -> None:
         if self.wanted:
             self.run_workflow_task()
+
+
+_ID_AT: Final = {
+    cls.type: 1 + cls.compared.index("workflow_id")
+    for cls in (ChildWorkflowScheduled, ExternalSignalRequested)
+}
+"""Where the signatures of commands about other workflows have their ids."""
+
+
+def without_ids(signatures: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the signatures of commands without the ids of other workflows, which a fork names after itself."""
+    found: list[tuple[Any, ...]] = []
+    for signature in signatures:
+        at = _ID_AT.get(signature[0])
+        found.append(signature if at is None else (*signature[:at], None, *signature[at + 1 :]))
+    return found
 
 
 def _difference(

@@ -58,6 +58,8 @@ def _filters(
     queue: NameFilter = None,
     partition_key: NameFilter = None,
     schedule: NameFilter = None,
+    forked_from: NameFilter = None,
+    was_forked_from: bool | None = None,
     where: Annotated[
         list[str] | None,
         Query(description="A search attribute, as in `amount>=5`; repeatable, and all must hold."),
@@ -89,6 +91,8 @@ def _filters(
         queue=queue,
         partition_key=partition_key,
         schedule=schedule,
+        forked_from=forked_from,
+        was_forked_from=was_forked_from,
         where=conditions(where) if where else None,
         started_after=started_after,
         started_before=started_before,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -27,7 +27,7 @@ from outlast_dashboard.api.contract.fields import (
     Wait,
 )
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.primitives.enums import RunStatus, TimeoutKind
+from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus, TimeoutKind
 
 
 class Body(BaseModel):
@@ -214,6 +214,17 @@ class ResumeBody(ReasonBody):
     execution_timeout_seconds: Timeout | None = None
     queue: Name | None = None
     signals: bool = True
+
+
+class ForkBody(ResumeBody):
+    """The point of the history, and the fork. What is left out is as for the original; ``null`` is for no queue."""
+
+    to: StrictInt | Point = "last-workflow-task"
+    before: Annotated[StrictInt, Field(ge=1)] | None = None
+    workflow_id: Name | None = None
+    duplicate_policy: DuplicatePolicy = DuplicatePolicy.ALLOW_DUPLICATE
+    task_queue: Name | None = None
+    partition_key: Name | None = None
 
 
 class Count(View):

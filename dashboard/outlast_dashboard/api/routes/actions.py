@@ -21,6 +21,7 @@ from outlast_dashboard.api.contract.models import (
     Answer,
     ArgsBody,
     Done,
+    ForkBody,
     MemoValue,
     QueryBody,
     ReasonBody,
@@ -196,6 +197,28 @@ async def reset(
     )
     assert handle.run_id is not None
     return Started(workflow_id=workflow_id, run_id=handle.run_id)
+
+
+@router.post("/workflows/{workflow_id}/fork", status_code=201)
+async def fork(
+    workflow_id: WorkflowId, body: ForkBody, web: TheWeb, _: Writer, run_id: RunId = None
+) -> Started:
+    """Start another workflow with the history of this one up to a point. This one is not touched."""
+    given = body.model_fields_set
+    handle = await web.client.handle(workflow_id, run_id=run_id).fork(
+        body.to,
+        before=body.before,
+        id=body.workflow_id,
+        duplicate_policy=body.duplicate_policy,
+        task_queue=body.task_queue,
+        queue=body.queue if "queue" in given else KEEP,
+        partition_key=body.partition_key if "partition_key" in given else KEEP,
+        execution_timeout=body.execution_timeout_seconds,
+        reason=body.reason,
+        signals=body.signals,
+    )
+    assert handle.run_id is not None
+    return Started(workflow_id=handle.workflow_id, run_id=handle.run_id)
 
 
 @router.post("/workflows/{workflow_id}/resume", status_code=201)

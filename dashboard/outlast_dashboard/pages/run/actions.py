@@ -177,6 +177,28 @@ async def resume(
     return _back(request, workflow_id)
 
 
+@router.post("/workflows/{workflow_id}/fork")
+async def fork(
+    request: Request,
+    web: TheWeb,
+    _: Writer,
+    workflow_id: WorkflowId,
+    to: Annotated[str, Form()] = "last-workflow-task",
+    fork_id: Annotated[str, Form()] = "",
+    reason: Reason = "",
+    execution_timeout: Annotated[str, Form()] = "",
+    run_id: RunIdField = "",
+) -> Response:
+    """Start another workflow with the history of this one up to a point."""
+    made = await web.client.handle(workflow_id, run_id=run_id or None).fork(
+        _point(to.strip()),
+        id=fork_id.strip() or None,
+        reason=reason or None,
+        execution_timeout=duration("execution timeout", execution_timeout.strip() or None),
+    )
+    return _back(request, made.workflow_id)
+
+
 @router.post("/workflows/{workflow_id}/delete")
 async def delete(
     request: Request,

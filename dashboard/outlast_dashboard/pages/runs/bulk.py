@@ -44,6 +44,8 @@ _PARAMETERS: Final = frozenset(
             "owner",
             "build_id",
             "has_parent",
+            "forked_from",
+            "was_forked_from",
             "created_after",
             "created_before",
             "attention",

@@ -67,6 +67,8 @@ class Chosen:
                 filters["has_parent"] = text == "yes"
             elif name == "workflow_type":
                 filters["workflow_type"] = [part.strip() for part in text.split(",") if part.strip()]
+            elif name == "was_forked_from":
+                filters["was_forked_from"] = True
             else:
                 filters[name] = text  # type: ignore[literal-required]  # the names are those of Filters
         if self.run_ids:
@@ -105,6 +107,8 @@ def _chosen(
     owner: Choice = "",
     build_id: Choice = "",
     has_parent: Choice = "",
+    forked_from: Choice = "",
+    was_forked_from: Choice = "",
     id_prefix: Choice = "",
     where: Choice = "",
     created_after: Choice = "",
@@ -123,6 +127,8 @@ def _chosen(
         "owner": owner,
         "build_id": build_id,
         "has_parent": has_parent,
+        "forked_from": forked_from,
+        "was_forked_from": was_forked_from,
         "id_prefix": id_prefix,
         "where": where,
         "created_after": created_after,

@@ -38,6 +38,14 @@ OPTIONS: Final[Options] = {
     ),
     "queue": (str | None, option("--queue", help="Only runs of this queue.")),
     "schedule": (str | None, option("--schedule", help="Only what this schedule has started.")),
+    "forked_from": (
+        str | None,
+        option("--forked-from", help="Only forks of this workflow id.", metavar="ID"),
+    ),
+    "was_forked_from": (
+        bool,
+        option("--was-forked-from", help="Only workflows that there are forks of."),
+    ),
     "partition_key": (str | None, option("--partition-key", help="Only this partition of its queue.")),
     "where": (
         list[str] | None,
@@ -147,6 +155,8 @@ class Chosen:
             build_id=given["build_id"],
             queue=given["queue"],
             schedule=given["schedule"],
+            forked_from=given["forked_from"],
+            was_forked_from=given["was_forked_from"] or None,
             partition_key=given["partition_key"],
             where=self._where or None,
             created_after=instant("created_after"),

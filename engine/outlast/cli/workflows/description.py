@@ -31,7 +31,7 @@ from outlast.visibility.views import (
     WorkerView,
     WorkflowDescription,
 )
-from outlast_workflow.options.search_attributes import SCHEDULE_ATTRIBUTE
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE, SCHEDULE_ATTRIBUTE
 
 MOST_SHOWN = 20
 
@@ -146,7 +146,15 @@ def _summary(found: WorkflowDescription, now: datetime) -> Table:
         summary.add_row("build", run.build_id)
     if run.schedule is not None:
         summary.add_row("schedule", run.schedule)
-    attributes = {name: value for name, value in run.search_attributes.items() if name != SCHEDULE_ATTRIBUTE}
+    if run.forked_from is not None:
+        summary.add_row("forked from", run.forked_from)
+    if found.forks:
+        summary.add_row("forks", ", ".join(found.forks))
+    attributes = {
+        name: value
+        for name, value in run.search_attributes.items()
+        if name not in (SCHEDULE_ATTRIBUTE, FORK_ATTRIBUTE)
+    }
     if attributes:
         summary.add_row("search attributes", orjson.dumps(attributes).decode())
     if run.memo is not None:

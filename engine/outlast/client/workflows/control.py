@@ -1,13 +1,20 @@
-"""What a caller does to a workflow as a whole: cancel, terminate, delay, reset or resume it."""
+"""What a caller does to a workflow as a whole: cancel, terminate, delay, reset, resume or fork it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Never, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack
 
-from outlast.client.intercepted_calls import CancelWorkflow, ResumeWorkflow, SetStartDelay, TerminateWorkflow
+from outlast.client.intercepted_calls import (
+    CancelWorkflow,
+    ForkWorkflow,
+    ResumeWorkflow,
+    SetStartDelay,
+    TerminateWorkflow,
+)
 from outlast.client.workflows.run_reader import RunReader
+from outlast.histories.fork import Forked, ForkOptions, fork
 from outlast.histories.reset import reset, resume
 from outlast_runs import run_change
 from outlast_runs.run_change import RequestCancellation, TerminateRun
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 X = TypeVar("X")
+_FORK_OPTIONS: Final = tuple(sorted(ForkOptions.__optional_keys__))
 
 
 class RunControl(RunReader[T]):
@@ -226,6 +234,48 @@ class RunControl(RunReader[T]):
             call.queue,
             call.signals,
         )
+
+    async def fork(self, to: str | int = "last-workflow-task", **options: Unpack[ForkOptions]) -> Self:
+        """Start another workflow with the history of this one up to a point. See ``docs/fork.md``.
+
+        This one is not touched, whether it is open or has ended. A fork has no parent.
+
+        Args:
+            to: The last event to keep, as for :meth:`reset`.
+            **options: ``before`` is the id of a command instead of ``to``: the fork keeps what came before the
+                workflow task that gave it. ``id`` is its workflow id, a new one by default, and ``duplicate_policy``
+                what to do if that is in use, as for a start. ``task_queue``, ``queue`` and ``partition_key`` are those
+                of the original by default; ``queue=None`` is for none. It has the original's execution deadline, unless
+                ``execution_timeout`` gives it another one from now. ``reason`` is for its history; ``signals=False``
+                leaves out the signals after the point.
+
+        Returns:
+            A handle to the fork.
+
+        Raises:
+            InvalidOptionError: An option cannot be used.
+            ResetRefusedError: It cannot be forked there, or its execution deadline has passed and no other is given.
+            WorkflowAlreadyStartedError: The fork's id is taken.
+            QueueNotFoundError: Nobody has defined the queue.
+            WorkflowNotFoundError: There is no such workflow.
+            RunNotFoundError: It has no such run.
+        """
+        unknown = {name: value for name, value in options.items() if name not in _FORK_OPTIONS}
+        if unknown:
+            refuse_unknown("fork", unknown, ("to", *_FORK_OPTIONS))
+        pinned = self.run_id if self._pinned else None
+        call = ForkWorkflow(self.workflow_id, pinned, to, options)
+        interceptors = self._context.interceptors
+        if not interceptors:
+            made = await self._fork(call)
+        else:
+            made = await interceptors.call("fork_workflow", call, self._fork)
+        return type(self)(
+            self._context, made.workflow_id, made.run_id, self._result_type, existed=not made.created
+        )
+
+    async def _fork(self, call: ForkWorkflow) -> Forked:
+        return await fork(self._context.runtime, call.workflow_id, call.run_id, call.to, **call.options)
 
     async def _send(self, change: Callable[[str], Change[Ended | X]]) -> X:
         run_id = await self.resolve()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import groupby, pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 from outlast.testing.invariants.requests import check_moved_signals
 from outlast_store.schema.rows import InstanceRow, RunRow
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 
 FOLLOWED = frozenset({"continued_as_new", "failed", "timed_out", "terminated"})
 CARRIED = ("workflow_id", "execution_timeout", "execution_deadline_at")
@@ -96,14 +97,64 @@ def _check_handed_on(number: int, before: list[Event], after: list[Event]) -> It
 
 def is_reset(history: Story | None) -> bool:
     """Return whether a run continues the history of another one after a reset."""
-    return reset_point(history) > 0
-
-
-def reset_point(history: Story | None) -> int:
-    """Return the seq up to which a run's history comes from another run; 0 if none of it does."""
     started = history.events[0] if history is not None else None
-    reset = started.reset if isinstance(started, events.WorkflowStarted) else None
-    return int(reset["seq"]) if reset is not None else 0
+    return isinstance(started, events.WorkflowStarted) and started.reset is not None
+
+
+def copied_point(history: Story | None) -> int:
+    """Return the seq up to which a run's history comes from another run, by a reset or a fork; 0 if none of it does."""
+    started = history.events[0] if history is not None else None
+    if not isinstance(started, events.WorkflowStarted):
+        return 0
+    return int((started.reset or started.forked_from or {}).get("seq", 0))
+
+
+def check_forks(runs: Mapping[str, RunRow], histories: Histories) -> Found:
+    """Yield what is wrong between forks and their originals, which may have been deleted since."""
+    for run in runs.values():
+        history = histories.get(run.run_id)
+        started = history.events[0] if history is not None else None
+        if history is None or not isinstance(started, events.WorkflowStarted):
+            continue
+        where = f"run {run.run_id} of {run.workflow_id}"
+        fork, listed = started.forked_from, (started.search_attributes or {}).get(FORK_ATTRIBUTE)
+        if fork is None:
+            first = histories.get(run.first_run_id)
+            told = first.events[0] if first is not None else None
+            known = (told.forked_from or {}) if isinstance(told, events.WorkflowStarted) else None
+            if known is not None and listed != known.get("workflow_id"):
+                yield where, f"is listed with the forks of {listed}, its chain says {known}"
+            continue
+        if listed != fork["workflow_id"] or listed == run.workflow_id:
+            yield where, f"is listed with the forks of {listed}, its history says {fork}"
+        if run.run_id != run.first_run_id and started.reset is None:
+            yield where, "says that it was forked, and does not begin its chain"
+        original = runs.get(fork["run_id"])
+        if original is not None and original.workflow_id != fork["workflow_id"]:
+            yield where, f"was forked from {fork}, which is a run of {original.workflow_id}"
+        taken = histories.get(fork["run_id"])
+        if started.reset is None and taken is not None:
+            yield from _check_copy(where, "", "forked", history, taken, fork)
+
+
+def _check_copy(where: str, who: str, how: str, own: Story, taken: Story, told: dict[str, Any]) -> Found:
+    """Check that a run begins with the events of the run that it was taken from, and draws other numbers after them."""
+    seq = told.get("seq", 0)
+    if own.events[1:seq] != taken.events[1:seq] or own.recorded_at[:seq] != taken.recorded_at[:seq]:
+        yield where, f"{who}does not start as the run that it was {how} from"
+    before, mine = _seeds(taken.events[0]), told.get("seeds") or [[0, 0]]
+    if mine[:-1] != [pair for pair in before[1:] if pair[0] < seq] or mine[-1][0] != seq:
+        yield where, f"{who}was {how} at {seq}, and has seeds for {[at for at, _ in mine]}"
+    elif mine[-1][1] in [seed for _, seed in before]:
+        yield where, f"{who}was {how} at {seq}, and draws the same numbers after it"
+
+
+def _seeds(started: Event) -> list[list[int]]:
+    """Return the seeds of a run, each with the seq after which it holds."""
+    if not isinstance(started, events.WorkflowStarted):
+        return []
+    source = started.reset or started.forked_from or {}
+    return [[0, started.seed], *source.get("seeds", ())]
 
 
 def _check_reset(where: str, run: RunRow, following: RunRow, histories: Histories) -> Found:
@@ -115,8 +166,7 @@ def _check_reset(where: str, run: RunRow, following: RunRow, histories: Historie
     seq = reset.get("seq", 0)
     if reset.get("run_id") != run.run_id or len(own.events) < seq:
         yield where, f"run {following.run_number} was reset from {reset}, which is not the run before it"
-    if own.events[1:seq] != taken.events[1:seq] or own.recorded_at[:seq] != taken.recorded_at[:seq]:
-        yield where, f"run {following.run_number} does not start as the run that it was reset from"
+    yield from _check_copy(where, f"run {following.run_number} ", "reset", own, taken, reset)
     said = [event for event in taken.events[seq:] if isinstance(event, events.SignalReceived)]
     moved = [event for event in own.events[seq:] if isinstance(event, events.SignalReceived)]
     if reset.get("signals", True) and moved[: len(said)] != said:

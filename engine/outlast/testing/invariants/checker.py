@@ -18,7 +18,13 @@ from sqlalchemy import Connection, Table
 from outlast.testing.invariants.activities import check_activity, check_attempts, check_failures
 from outlast.testing.invariants.activities import deadlines_of_activity as deadlines
 from outlast.testing.invariants.attributes import check_attributes
-from outlast.testing.invariants.chains import check_chains, check_instances, is_reset, reset_point
+from outlast.testing.invariants.chains import (
+    check_chains,
+    check_forks,
+    check_instances,
+    copied_point,
+    is_reset,
+)
 from outlast.testing.invariants.debounces import check_debounces
 from outlast.testing.invariants.owner_losses import check_owner_losses
 from outlast.testing.invariants.parents import ENDS, check_parents
@@ -163,6 +169,8 @@ class _Checker:
         ):
             self.say(f"run {orphan}", "has rows but is not in workflow_runs")
         for where, what in check_chains(self.runs, self.histories, deleting=self.deleting):
+            self.say(where, what)
+        for where, what in check_forks(self.runs, self.histories):
             self.say(where, what)
         for where, what in check_instances(self.instances, self.runs):
             self.say(where, what)
@@ -343,7 +351,7 @@ class _Checker:
             return
         timed_out = isinstance(history.events[-1], events.WorkflowTimedOut)
         stamped = list(zip(history.events, history.recorded_at, strict=True))
-        for (_, before), (event, recorded_at) in pairwise(stamped[max(reset_point(history) - 1, 0) :]):
+        for (_, before), (event, recorded_at) in pairwise(stamped[max(copied_point(history) - 1, 0) :]):
             if recorded_at < max(min(deadlines), before + 1):
                 continue
             closed_by_timeout = timed_out and getattr(event, "by", None) is not None
@@ -399,8 +407,8 @@ class _Checker:
             found = check_activity(row, scheduled.get(activity_id), ends[activity_id], attempts)
             found += deadlines(row)
             found += check_attempts(row, attempts)
-            # A reset copies activities with their attempts, but not their failures.
-            if not is_reset(history):
+            # A reset or a fork copies activities with their attempts, but not their failures.
+            if not copied_point(history):
                 found += check_failures(row, attempts, self.failures[run.run_id])
             if run.closed_at is not None and row.closed_at is None:
                 found.append(f"is open, its run is {run.status}")

@@ -12,6 +12,7 @@ import orjson
 from outlast_schedules.specs.calendar import Calendar
 from outlast_store.schema.rows import RunRow, ScheduleRow
 from outlast_workflow.history.events import Event, WorkflowStarted
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 from outlast_workflow.primitives.times import iso
 
 MOST_COUNTED: Final = 10_000
@@ -157,7 +158,11 @@ def _check_started(runs: Mapping[str, RunRow], histories: Histories) -> Found:
         attributes = orjson.loads(run.search_attributes) if run.search_attributes is not None else {}
         schedule_id = attributes.get("outlast_schedule")
         where = f"run {run.run_id} of {run.workflow_id}"
-        if (told and told["schedule_id"]) != schedule_id:
+        if FORK_ATTRIBUTE in attributes:
+            # Its code is told of the schedule, but it was started by somebody else.
+            if schedule_id is not None:
+                yield where, f"is a fork, and is listed with those of schedule {schedule_id}"
+        elif (told and told["schedule_id"]) != schedule_id:
             yield where, f"was started by {told}, and is listed with those of schedule {schedule_id}"
         elif told is not None and run.run_id == run.first_run_id:
             if run.workflow_id == f"{schedule_id}-{told['scheduled_at']}":
