@@ -174,7 +174,7 @@ class Pass:
         self._runs_ended = False
         self.came_first: bool | None = None
         """Whether it has fired a schedule; ``False`` if others came first each time, ``None`` if none was due."""
-        self.upcoming = scans.Upcoming()
+        self.upcoming: scans.Upcoming = (None, None)
         """When the next things become due, as it has read at its end."""
         self.expired = Expired(queries=False, rate_logs=False, refusals=False, debounces=False)
         """Which rows it has seen that count for nothing any more."""
@@ -230,7 +230,8 @@ class Pass:
             # Their children are due for their close policy.
             due = True
         self.upcoming = await runtime.read(scans.upcoming, now) if due else peek.upcoming
-        report.next_deadline_at = self.upcoming.nearest
+        deadline, look = self.upcoming
+        report.next_deadline_at = deadline if look is None or (deadline or look) < look else look
         return report
 
     # --- the steps --------------------------------------------------------------------------------------------------

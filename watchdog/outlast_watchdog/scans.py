@@ -17,20 +17,8 @@ from outlast_store.reads.due import BEGINNING
 from outlast_store.reads.schedules import find_latest_run, read_due_schedules, read_waiting_schedules
 from outlast_store.schema.rows import ScheduleRow
 
-
-@dataclass(slots=True, frozen=True)
-class Upcoming:
-    """When the next things become due; ``None`` where nothing does. Leases do not count: every interval polls them."""
-
-    deadline: int | None = None
-    """The nearest deadline of a run or an activity, or timer."""
-    schedule: int | None = None
-    """The nearest look at a schedule."""
-
-    @property
-    def nearest(self) -> int | None:
-        """The nearest of all."""
-        return _least(self.deadline, self.schedule)
+Upcoming = tuple[int | None, int | None]
+"""The nearest deadline or timer, and the nearest look at a schedule. Leases do not count: every interval polls them."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,7 +40,7 @@ class Peek:
     @property
     def upcoming(self) -> Upcoming:
         """When the next things become due, if nothing is due now."""
-        return Upcoming(_least(self.runs, self.activities, self.timers), self.schedules)
+        return _least(self.runs, self.activities, self.timers), self.schedules
 
 
 @dataclass(slots=True, frozen=True)
@@ -178,7 +166,7 @@ def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:
 def upcoming(connection: Connection, after: int = BEGINNING) -> Upcoming:
     """Return when the next things after an instant become due."""
     *deadlines, schedule = due.read_next_deadlines(connection, after)
-    return Upcoming(_least(*deadlines), schedule)
+    return _least(*deadlines), schedule
 
 
 def due_runs(connection: Connection, now: int, cursor: DueRun | None, limit: int) -> list[DueRun]:

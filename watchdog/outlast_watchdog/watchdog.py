@@ -121,7 +121,7 @@ class TaskWatchdog:
         self._shortest_s = SHORTEST_SLEEP_S
         self._ahead = 0
         """How long the last pass took, if it did anything, in microseconds: the next one reads so far ahead."""
-        self._upcoming = Upcoming()
+        self._upcoming: Upcoming = (None, None)
         """What the last pass has read of what becomes due."""
         self._second = False
         """Whether others came first when it last had a schedule to fire."""
@@ -147,7 +147,7 @@ class TaskWatchdog:
         async with self._passing:
             began = self._clock.monotonic()
             now = self._clock.now()
-            self._upcoming = Upcoming()
+            self._upcoming = (None, None)
             if self._clock_jumped(now, began):
                 self._connected_since = None
                 skipped = WatchdogReport(now, skipped=True)
@@ -269,7 +269,10 @@ class TaskWatchdog:
                 # A skipped pass has read nothing, so what was known before still counts.
                 if report.skipped:
                     self._nearest = min(self._nearest, before)
-                for at in (self._upcoming.deadline, self._look_at_schedules()):
+                deadline, look = self._upcoming
+                if look is not None and self._second:
+                    look += self._step_back_us()
+                for at in (deadline, look):
                     if at is not None and at < self._nearest:
                         self._nearest = at
                 self._shortest_s = SLEEP_AFTER_WORK_S if report.counts else SHORTEST_SLEEP_S
@@ -279,17 +282,14 @@ class TaskWatchdog:
                 else:
                     self._sleep()
 
-    def _look_at_schedules(self) -> int | None:
-        """Return when it looks at the next schedule that it has read of: a little later where others come first.
+    def _step_back_us(self) -> int:
+        """Return how much later than it is due it looks at a schedule that it has read of, where others come first.
 
         Where several watch, all wake for the same schedule, one fires it and the others have worked in vain. Whoever
         comes second leaves the next ones to the first, and takes them over as soon as that does not fire them. What
         else becomes due is nobody's to leave to others.
         """
-        at = self._upcoming.schedule
-        if at is None or not self._second:
-            return at
-        return at + round(STEP_BACK_US * (1 + self._runtime.environment.random.random() / 2))
+        return round(STEP_BACK_US * (1 + self._runtime.environment.random.random() / 2))
 
     def _sleep(self) -> None:
         """Sleep until the nearest deadline; should the periodic wake fail, one and a half intervals at most."""
