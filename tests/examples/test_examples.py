@@ -38,6 +38,7 @@ NAMES = [path.stem for path in PATHS if path.stem not in ("quickstart", "nightly
 SAID = {
     "agent_loop": "who was Ada: 3 pages of the archive, 3 pages of the library, 3 pages of the web",
     "approval": "expired after 3 mails",
+    "approval_inbox": "left: 2",
     "approval_webhook": "and once more with 200",
     "codecs": "Ada: secret",
     "nightly_report": "report-us 0 2 * * * (America/New_York)",

@@ -20,7 +20,6 @@ _CLASS_METHODS: Final = (
 _HANDLERS: Final = (
     "declare handlers with @workflow.signal, @workflow.query and @workflow.update, which take dynamic=True"
 )
-_MESSAGES: Final = "a signal sends a workflow a message, and workflow.receive waits for it"
 _START: Final = "use client.start, outside of a workflow; in one, workflow.execute_child"
 _STATUS: Final = "use (await handle.describe()).run.status"
 _UPDATES: Final = "use handle.execute_update with the same id: the answer is the same"
@@ -128,10 +127,10 @@ ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "uuid7": "use workflow.uuid4",
         "wait": "use asyncio.wait, which is deterministic in a workflow",
         # DBOS and Celery
-        "get_event": "use handle.query, with a method that is marked @workflow.query",
-        "recv": _MESSAGES,
+        "get_event": "use handle.memo_value, or handle.query",
+        "recv": "use workflow.receive",
         "send": "use workflow.external(…).signal in a workflow, handle.signal elsewhere",
-        "set_event": "keep the value in an attribute, and return it from a method that is marked @workflow.query",
+        "set_event": "use workflow.upsert_memo, whose fields handle.memo_value waits for",
         "start_workflow": _START,
         "step": "use activity.defn",
         "task": "use activity.defn",
@@ -148,7 +147,6 @@ ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         # Temporal
         "Info": "use activity.ActivityInfo",
         "cancellation_details": "what activity.heartbeat raises has a reason: an activity.StopReason",
-        "client": "use a Client of your own: connect it once for the process, and give it to an object with activities",
         "heartbeat_details": "use activity.info().heartbeat_details",
         "is_worker_shutdown": "use activity.is_cancelled, which is true then as well",
         "metric_meter": "let an interceptor count: see docs/interceptors.md",
