@@ -15,16 +15,18 @@ from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.pages.forms import field_of
 from outlast_dashboard.pages.rendering import base_of, page
+from outlast_dashboard.pages.schedules.calendar_text import duration_text
 from outlast_dashboard.pages.streaming import live_page
 from outlast_dashboard.problems import problem_of
 from outlast_dashboard.security.principals import Principal
-from outlast_store.reads.queues import partition_loads
+from outlast_store.reads.queues import partition_loads, waiting_activities
 from outlast_workflow.options.queues import LIMITS
 
 router = APIRouter()
 
 MOST_LISTED: Final = 500
 MOST_PARTITIONS: Final = 20
+MOST_ACTIVITIES: Final = 20
 Text = Annotated[str, Form(max_length=1000)]
 
 
@@ -63,7 +65,8 @@ async def queue(request: Request, web: TheWeb, principal: Reader, name: QueueNam
         waiting = await web.client.runtime.read(partition_loads, name, now, MOST_PARTITIONS)
         # A line without partitions has been told already.
         partitions = [] if [one.partition for one in waiting] == [""] else waiting
-        return {"queue": found, "partitions": partitions, "now": web.now()}
+        activities = await web.client.runtime.read(waiting_activities, name, now, MOST_ACTIVITIES)
+        return {"queue": found, "partitions": partitions, "activities": activities, "now": web.now()}
 
     path = f"{base_of(request)}/queues/{quoted(name)}"
     return await live_page(request, web, principal, "queue", values, path=path)
@@ -141,7 +144,8 @@ def _limits(typed: dict[str, str]) -> Any:
 def _shown(value: int | RateView | None) -> str:
     """Return a limit as it is typed."""
     if isinstance(value, RateView):
-        return f"{value.limit}/{value.per_seconds}s"
+        per = value.per_seconds
+        return f"{value.limit}/{duration_text(per) if per == int(per) else f'{per}s'}"
     return "" if value is None else str(value)
 
 

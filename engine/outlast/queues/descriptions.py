@@ -37,7 +37,7 @@ class QueueDescription(View):
         running_activities: How many of the slots are held by activities.
         delayed: How many have yet to join the line: runs with a start delay, and activities that will be retried.
         oldest_waiting_seconds: How long the first in its line has waited.
-        partitions_waiting: How many partitions have a line, counted up to 1,000.
+        partitions_waiting: How many partitions with a key have a line, counted up to 1,000.
         held_up_by: What holds up the first in its line: a pause, slots, a rate, or that no live worker can run it, and
             what to do then. ``None`` where nothing does, or nothing waits.
         next_admission_at: When its rate allows the next admission, if it allows none now.

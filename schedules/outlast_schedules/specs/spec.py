@@ -120,7 +120,11 @@ class At(Spec):
 
     def __str__(self) -> str:
         more = f" and {len(self._sorted) - 1} more" if len(self._sorted) > 1 else ""
-        return f"at {iso(min(self._sorted))}{more}"
+        first = to_datetime(self._sorted[0])
+        clock = first.strftime(
+            "%Y-%m-%d %H:%M" if first.second == first.microsecond == 0 else "%Y-%m-%d %H:%M:%S"
+        )
+        return f"at {clock} UTC{more}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return At, self.instants

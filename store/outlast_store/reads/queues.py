@@ -44,7 +44,7 @@ class QueueLoad:
         held_up_by: What holds up the first in its line; ``None`` where nothing does, or nothing waits.
         delayed: How many have yet to join the line.
         oldest_waiting_at: When the first of those in the line joined it.
-        partitions: How many partitions have a line.
+        partitions: How many partitions with a key have a line.
         next_admission_at: When its rate allows the next admission, if it allows none now.
     """
 
@@ -150,7 +150,7 @@ def _load(connection: Connection, row: QueueRow, polled: Polled, now: int) -> Qu
             for line in find_lines(connection, waiting, name)
             if waiting is RUNS or line.since <= now
         ]
-        load.partitions = min(len({line.partition for line, _ in lines}), MOST_PARTITIONS)
+        load.partitions = min(len({line.partition for line, _ in lines if line.partition}), MOST_PARTITIONS)
         first = min(lines, key=lambda found: found[0].since, default=None)
         if first is not None:
             load.oldest_waiting_at = first[0].since
@@ -184,12 +184,19 @@ def _pending_activities(scan: contents.Scan, queue: str, now: int) -> tuple[int,
 
 @dataclass(slots=True)
 class PartitionLoad:
-    """A partition that has a line: how many wait and hold a slot, up to 1,000, and since when the first one waits."""
+    """A partition that has a line: how many wait and hold a slot, up to 1,000, and since when the first one waits.
+
+    Attributes:
+        waiting_runs: How many of those that wait are runs.
+        running_runs: How many of the slots are held by runs.
+    """
 
     partition: str
     waiting: int
     running: int
     oldest_waiting_at: int
+    waiting_runs: int
+    running_runs: int
 
 
 def partition_loads(connection: Connection, name: str, now: int, most: int) -> list[PartitionLoad]:
@@ -216,9 +223,56 @@ def partition_loads(connection: Connection, name: str, now: int, most: int) -> l
         ]
         counts = contents.count_up_to(partial(fetch, connection), MOST_AHEAD, *parts)
     return [
-        PartitionLoad(partition, sum(counts[at : at + 2]), sum(counts[at + 2 : at + 4]), oldest[partition])
+        PartitionLoad(
+            partition,
+            sum(counts[at : at + 2]),
+            sum(counts[at + 2 : at + 4]),
+            oldest[partition],
+            counts[at],
+            counts[at + 2],
+        )
         for at, partition in zip(range(0, len(counts), len(_OF_PARTITION)), chosen, strict=True)
     ]
+
+
+@dataclass(slots=True)
+class WaitingActivity:
+    """An activity that stands in line: its run, its type and place, and since when it stands there."""
+
+    workflow_id: str
+    run_id: str
+    activity_type: str
+    partition: str
+    priority: int
+    attempt: int
+    since: int
+
+
+def waiting_activities(connection: Connection, name: str, now: int, most: int) -> list[WaitingActivity]:
+    """Return the activities that have stood in line longest, among those of the lines that have waited longest.
+
+    Args:
+        connection: Where to read.
+        name: The queue.
+        now: Microseconds since the epoch.
+        most: How many activities, and how many lines are looked at.
+    """
+    line = (
+        "SELECT * FROM (SELECT run_id, activity_type, partition_key, priority, attempt, available_at "
+        f"FROM {contents.WAITING_ACTIVITIES} AND partition_key = ? AND priority = ? AND available_at <= ? "
+        "ORDER BY available_at LIMIT ?) AS line"
+    )
+    with snapshot(connection):
+        lines = sorted(find_lines(connection, ACTIVITIES, name), key=lambda line: line.since)[:most]
+        if not lines:
+            return []
+        among = " UNION ALL ".join(f"{line}{place}" for place in range(len(lines)))
+        text = (
+            "SELECT r.workflow_id, w.* FROM ("
+            f"{among}) AS w JOIN workflow_runs AS r ON r.run_id = w.run_id ORDER BY w.available_at, w.run_id LIMIT ?"
+        )
+        values = tuple(value for one in lines for value in (name, one.partition, one.priority, now, most))
+        return [WaitingActivity(*row) for row in fetch(connection, text, (*values, most))]
 
 
 _OF_PARTITION: Final = (

@@ -232,7 +232,9 @@ def _load(queue: QueueDescription) -> tuple[str, ...]:
 
 def _show_description(queue: QueueDescription, now: datetime) -> None:
     waiting, running, delayed, oldest, partitions = _load(queue)
-    lines_in = "1 partition" if queue.partitions_waiting == 1 else f"{partitions} partitions"
+    lines_in = ""
+    if queue.partitions_waiting:
+        lines_in = " in 1 partition" if queue.partitions_waiting == 1 else f" in {partitions} partitions"
     state = "open" if queue.paused_at is None else f"paused {ago(queue.paused_at, now)}"
     lines = {
         "queue": queue.name,
@@ -240,7 +242,7 @@ def _show_description(queue: QueueDescription, now: datetime) -> None:
         "limits": queue.limits_in_words or "none",
         "waiting": waiting
         + _of_them(queue.waiting_activities)
-        + (f" in {lines_in}, the oldest for {oldest}" if oldest else ""),
+        + (f"{lines_in}, the oldest for {oldest}" if oldest else ""),
         "held up by": "" if queue.paused else label(queue.held_up_by or ""),
         "running": running + _of_them(queue.running_activities),
         "delayed": delayed,
