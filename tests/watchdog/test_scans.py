@@ -57,7 +57,7 @@ FILL_OUTBOX = """
 PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
     (
         due.LOW_ENDS,
-        (START, START, START, START),
+        (START, START, START, START, START),
         (
             "ix_runs_deadline",
             "ix_activities_deadline",
