@@ -454,6 +454,26 @@ def test_bulk(outlast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (bad.code, words in bad.err) == (2, True), bad.err
 
 
+def test_bulk_by_ids_tells_of_each(outlast: Command) -> None:
+    for number in range(3):
+        outlast("start", "sleep_long", "--id", f"s-{number}")
+    outlast("terminate", "s-1")
+    ids = ("--id", "s-0", "--id", "s-1", "--id", "nobody")
+    told = outlast("bulk", "terminate", *ids, "--yes", "--json")
+    assert (told.code, told.lines[-1]) == (
+        1,
+        {"action": "terminate", "matched": 3, "done": 1, "refused": 2},
+    )
+    errors = {line["workflow_id"]: line["error"] for line in told.lines[:-1]}
+    assert errors["s-0"] is None
+    assert "has ended already" in errors["s-1"]
+    assert "nobody" in errors["nobody"]
+    assert outlast("bulk", "delete", "--id", "s-2", "--terminate", "--children", "--yes").code == 0
+    listed = outlast("list", "--id", "s-0", "--id", "s-2", "--no-child", "--json").lines
+    assert [line["workflow_id"] for line in listed] == ["s-0"]
+    assert outlast("delete", "s-0", "--children").out == "deleted s-0: 1 run\n"
+
+
 def test_bulk_moves_the_start_of_what_has_not_begun(outlast: Command) -> None:
     outlast("queue", "define", "mails")
     outlast("queue", "pause", "mails")

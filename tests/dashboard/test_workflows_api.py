@@ -371,6 +371,27 @@ async def test_one_thing_is_done_to_many_a_step_at_a_time(served: Served) -> Non
     assert await served.client.count() == 0
 
 
+async def test_workflows_are_named_one_by_one_and_each_is_answered_for(served: Served) -> None:
+    for number in range(3):
+        await started(served, workflow_id=f"b-{number}")
+    await served.client.handle("b-1").terminate()
+    named = ["b-0", "b-1", "nobody"]
+    in_body, in_query = {"workflow_ids": named}, {"workflow_ids": named}
+    for body, query in ((in_body, {}), ({}, in_query)):
+        answer = (await served.web.post("/api/bulk/terminate", json=body, params=query)).json()
+        refused = {one["workflow_id"]: one["problem"]["type"].rpartition(":")[2] for one in answer["refused"]}
+        assert refused.pop("nobody") == "workflow-not-found"
+        assert refused.pop("b-1") == "workflow-closed"
+        assert answer["done"] + len(refused) == 1
+    listed = await served.web.get("/api/workflows", params={"workflow_ids": named, "has_parent": False})
+    assert [run["workflow_id"] for run in listed.json()["runs"]] == ["b-1", "b-0"]
+    gone = await served.web.post("/api/bulk/delete", json={"workflow_ids": ["b-2"], "terminate": True})
+    assert gone.json()["done"] == 1
+    too_many = {"workflow_ids": [f"w-{number}" for number in range(1001)]}
+    refusal = await served.web.post("/api/bulk/cancel", json=too_many)
+    assert (refusal.status_code, refusal.json()["field"]) == (422, "workflow_ids")
+
+
 async def test_closed_alone_is_a_filter_and_a_switch_that_is_off_is_none(served: Served) -> None:
     for number in range(3):
         await started(served, workflow_id=f"c-{number}")

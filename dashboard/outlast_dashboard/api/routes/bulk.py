@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
 from pydantic import Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
-from outlast.client.bulk import Bulk, BulkOutcome
+from outlast.client.bulk_actions import ActionDetails, BulkAction, begin
 from outlast.visibility.filters import Filters, leaves_out
 from outlast.visibility.views import View
 from outlast_dashboard.api.contract.fields import Timeout
@@ -25,18 +23,6 @@ from outlast_workflow.options.validation import integer
 router = APIRouter(tags=["bulk"])
 
 MOST_PER_REQUEST: Final = 1000
-
-
-class Action(StrEnum):
-    """The actions."""
-
-    CANCEL = "cancel"
-    TERMINATE = "terminate"
-    RESET = "reset"
-    RESUME = "resume"
-    DELETE = "delete"
-    SIGNAL = "signal"
-    SET_START_DELAY = "set-start-delay"
 
 
 class BulkBody(ReasonBody, StartDelayBody):
@@ -77,12 +63,12 @@ class BulkReport(View):
 
 
 @router.post("/bulk/{action}", responses=problems(404))
-async def bulk(action: Action, body: BulkBody, filters: RunFilters, web: TheWeb, _: Writer) -> BulkReport:
+async def bulk(action: BulkAction, body: BulkBody, filters: RunFilters, web: TheWeb, _: Writer) -> BulkReport:
     """Cancel, terminate, reset, resume, delete, signal all runs that match, or move their start; a filter is needed."""
     return await carry_out(web, action, body, filters)
 
 
-async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) -> BulkReport:
+async def carry_out(web: Web, action: BulkAction, body: BulkBody, filters: Filters) -> BulkReport:
     """Carry out an action on the next runs that match.
 
     Args:
@@ -99,7 +85,18 @@ async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) 
     if not leaves_out(filters):
         raise InvalidOptionError("a bulk action needs a filter that says which runs", field="filters")
     limit = integer("limit", body.limit, 1, MOST_PER_REQUEST)
-    walk = _walk(web.client.bulk(cursor=body.cursor, **filters), action, body)
+    details = ActionDetails(
+        reason=body.reason,
+        name=body.name,
+        args=body.args,
+        to=body.to,
+        execution_timeout=body.execution_timeout_seconds,
+        delay=body.delay_seconds,
+        until=body.until,
+        terminate=body.terminate,
+        children=body.children,
+    )
+    walk = begin(web.client.bulk(cursor=body.cursor, **filters), action, details)
     done, refused, cursor = 0, [], None
     async for outcome in walk:
         if outcome.error is None:
@@ -115,21 +112,3 @@ async def carry_out(web: Web, action: Action, body: BulkBody, filters: Filters) 
             cursor = outcome.cursor
             break
     return BulkReport(done=done, refused=refused, cursor=cursor)
-
-
-def _walk(found: Bulk, action: Action, body: BulkBody) -> AsyncIterator[BulkOutcome]:
-    if action is Action.CANCEL:
-        return found.cancel(body.reason)
-    if action is Action.TERMINATE:
-        return found.terminate(body.reason)
-    if action is Action.RESET:
-        return found.reset(body.to, reason=body.reason, execution_timeout=body.execution_timeout_seconds)
-    if action is Action.RESUME:
-        return found.resume(reason=body.reason, execution_timeout=body.execution_timeout_seconds)
-    if action is Action.DELETE:
-        return found.delete(terminate=body.terminate, children=body.children, reason=body.reason)
-    if action is Action.SET_START_DELAY:
-        return found.set_start_delay(body.delay_seconds, until=body.until)
-    if body.name is None:
-        raise InvalidOptionError("a signal needs its name", field="name")
-    return found.signal(body.name, *body.args)

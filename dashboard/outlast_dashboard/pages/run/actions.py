@@ -8,6 +8,7 @@ put into the form's own place, and the page stays as it is.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Form, Query, Request
@@ -112,10 +113,7 @@ async def cancel(
     request: Request, web: TheWeb, principal: Writer, workflow_id: WorkflowId, reason: Reason = ""
 ) -> Response:
     """Request cancellation of a workflow."""
-
-    async def act() -> None:
-        await web.client.handle(workflow_id).cancel(reason or None)
-
+    act = partial(web.client.handle(workflow_id).cancel, reason or None)
     return await _answered(request, principal, workflow_id, act, "Cancellation was requested.")
 
 
@@ -124,10 +122,7 @@ async def terminate(
     request: Request, web: TheWeb, principal: Writer, workflow_id: WorkflowId, reason: Reason = ""
 ) -> Response:
     """Terminate a workflow."""
-
-    async def act() -> None:
-        await web.client.handle(workflow_id).terminate(reason or None)
-
+    act = partial(web.client.handle(workflow_id).terminate, reason or None)
     return await _answered(request, principal, workflow_id, act, "It was terminated.")
 
 

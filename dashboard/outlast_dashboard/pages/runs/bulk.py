@@ -13,10 +13,11 @@ from fastapi import APIRouter, Form, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from outlast.client.bulk_actions import BulkAction, suited
 from outlast.text.parsing import duration, moment
 from outlast.visibility.filters import Filters
 from outlast.visibility.views import RunSummary
-from outlast_dashboard.api.routes.bulk import Action, BulkBody, BulkReport, carry_out
+from outlast_dashboard.api.routes.bulk import BulkBody, BulkReport, carry_out
 from outlast_dashboard.authorization import TheWeb, Writer
 from outlast_dashboard.pages.forms import arguments
 from outlast_dashboard.pages.rendering import page
@@ -26,10 +27,7 @@ from outlast_dashboard.security.principals import Principal
 from outlast_dashboard.web import Web
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.enums import (
-    NOT_BEGUN_STATUSES,
     OPEN_RUN_STATUSES,
-    RESUMABLE_STATUSES,
-    RunStatus,
 )
 
 router = APIRouter()
@@ -58,7 +56,7 @@ _PARAMETERS: Final = frozenset(
 
 @router.get("/bulk")
 async def ask(
-    request: Request, web: TheWeb, principal: Writer, action: Action, chosen: ChosenRuns
+    request: Request, web: TheWeb, principal: Writer, action: BulkAction, chosen: ChosenRuns
 ) -> Response:
     """Show how many runs an action would reach, and ask for confirmation."""
     _check(request, chosen)
@@ -69,7 +67,7 @@ async def _ask(
     request: Request,
     web: Web,
     principal: Principal,
-    action: Action,
+    action: BulkAction,
     chosen: ChosenRuns,
     status_code: int = 200,
     **values: Any,
@@ -117,7 +115,7 @@ async def act(
     web: TheWeb,
     principal: Writer,
     chosen: ChosenRuns,
-    action: Annotated[Action, Form()],
+    action: Annotated[BulkAction, Form()],
     number: Annotated[int, Form(ge=0, le=10**12)] = 0,
     reason: Text = "",
     name: Text = "",
@@ -185,7 +183,7 @@ def _what_is_wrong(error: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
 
 
-def narrowed(filters: Filters, action: Action) -> Filters | None:
+def narrowed(filters: Filters, action: BulkAction) -> Filters | None:
     """Return the filters with what the action needs, or ``None`` if nothing can match: closed runs cannot be cancelled.
 
     Args:
@@ -193,28 +191,21 @@ def narrowed(filters: Filters, action: Action) -> Filters | None:
         action: The action: what it can be done to is added to the filters.
     """
     reached: Filters = {**filters, "latest": True}
-    if action is Action.RESET:
-        return reached
-    if action is Action.SET_START_DELAY:
-        return _only(reached, NOT_BEGUN_STATUSES)
-    if action is Action.RESUME:
-        return _only(reached, RESUMABLE_STATUSES)
-    wanted = action is not Action.DELETE
-    status = filters.get("status")
-    if status is not None and (status in OPEN_RUN_STATUSES) is not wanted:
-        return None
-    if filters.get("open") is True and not wanted:
-        return None
-    reached["open"] = wanted
+    status, suits = filters.get("status"), suited(action)
+    wanted = suits.get("open")
+    if wanted is not None:
+        if status is not None and (status in OPEN_RUN_STATUSES) is not wanted:
+            return None
+        if filters.get("open") is True and not wanted:
+            return None
+        reached["open"] = wanted
+    statuses = suits.get("status")
+    if isinstance(statuses, list):
+        if status is None:
+            reached["status"] = statuses
+        elif status not in statuses:
+            return None
     return reached
-
-
-def _only(filters: Filters, statuses: frozenset[RunStatus]) -> Filters | None:
-    """Return the filters with the statuses that an action suits, or ``None`` where they ask for others."""
-    status = filters.get("status")
-    if status is None:
-        filters["status"] = sorted(statuses)
-    return filters if status is None or status in statuses else None
 
 
 def _check(request: Request, chosen: ChosenRuns) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,33 +13,21 @@ from outlast.cli.common.filters import Chosen, with_filters
 from outlast.cli.common.options import AsJson, Codec, Reason, Url
 from outlast.cli.common.output import document, progress, show
 from outlast.cli.common.stderr import tell
-from outlast.client.bulk import Bulk, BulkOutcome
+from outlast.client.bulk import BulkOutcome
+from outlast.client.bulk_actions import ActionDetails, BulkAction, begin, suited
 from outlast.client.client import Client
 from outlast.text.parsing import duration, json_value, moment
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.primitives.enums import NOT_BEGUN_STATUSES, RESUMABLE_STATUSES
 from outlast_workflow.primitives.times import to_datetime
 
 MOST_ERRORS_SHOWN = 10
-
-
-class Action(StrEnum):
-    """The actions."""
-
-    CANCEL = "cancel"
-    TERMINATE = "terminate"
-    SIGNAL = "signal"
-    RESET = "reset"
-    RESUME = "resume"
-    DELETE = "delete"
-    SET_START_DELAY = "set-start-delay"
 
 
 @with_filters
 def bulk(
     chosen: Chosen,
     action: Annotated[
-        str, typer.Argument(metavar="ACTION", help=f"{', '.join(Action)}.", show_default=False)
+        str, typer.Argument(metavar="ACTION", help=f"{', '.join(BulkAction)}.", show_default=False)
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     reason: Reason = None,
@@ -108,17 +95,18 @@ def bulk(
     json: AsJson = False,
 ) -> None:
     """Cancel, terminate, signal, reset, resume or delete all workflows that match, or move their start."""
-    if action not in list(Action):
+    if action not in list(BulkAction):
         raise InvalidOptionError(
-            f"action must be one of {', '.join(Action)}, not {action!r:.40}", field="action"
+            f"action must be one of {', '.join(BulkAction)}, not {action!r:.40}", field="action"
         )
+    wanted = BulkAction(action)
     if chosen.is_empty:
         raise InvalidOptionError(
             "bulk needs a filter that says which workflows, for example --type or --id-prefix", field="filter"
         )
-    if action == Action.SIGNAL and name is None:
+    if wanted is BulkAction.SIGNAL and name is None:
         raise InvalidOptionError("a signal needs its --name", field="name")
-    if action == Action.SET_START_DELAY and (delay is None) == (until is None):
+    if wanted is BulkAction.SET_START_DELAY and (delay is None) == (until is None):
         raise InvalidOptionError(
             "set-start-delay needs --delay or --until, and only one of the two", field="delay"
         )
@@ -131,29 +119,26 @@ def bulk(
         filters["latest"] = True
         ids = filters.get("workflow_ids")
         if filters.get("open") is None and not filters.get("status") and not ids:
-            if action == Action.DELETE:
-                filters["open"] = None if terminate else False
-            elif action == Action.SET_START_DELAY:
-                filters["status"] = sorted(NOT_BEGUN_STATUSES)
-            elif action == Action.RESUME:
-                filters["status"] = sorted(RESUMABLE_STATUSES)
-            elif action != Action.RESET:
-                filters["open"] = True
+            filters.update(suited(wanted, terminate=terminate))
         # Of each id that is named something is told.
         total = len(set(ids)) if ids else await client.count(**filters)
         noun = f"{total:,} run{'' if total == 1 else 's'}"
         if not yes and not typer.confirm(f"{action} {noun}?", err=True):
             raise CommandFailedError("nothing was done: --yes skips the question")
         found = client.bulk(cursor=cursor, **filters)
-        if action == Action.RESUME:
-            outcomes = found.resume(reason=reason, execution_timeout=timeout)
-        elif action == Action.SET_START_DELAY:
-            begin = moment("until", until, to_datetime(client.runtime.environment.clock.now()), ahead=True)
-            outcomes = found.set_start_delay(wait, until=begin)
-        elif action == Action.DELETE:
-            outcomes = found.delete(terminate=terminate, children=children, reason=reason)
-        else:
-            outcomes = _outcomes(found, action, reason, to, timeout, name, arguments, request_id)
+        details = ActionDetails(
+            reason=reason,
+            name=name,
+            args=arguments,
+            request_id=request_id,
+            to=int(to) if to.isascii() and to.isdigit() else to,
+            execution_timeout=timeout,
+            delay=wait,
+            until=moment("until", until, to_datetime(client.runtime.environment.clock.now()), ahead=True),
+            terminate=terminate,
+            children=children,
+        )
+        outcomes = begin(found, wanted, details)
         done, refused = await _walk(outcomes, action, total, json=json)
         if json:
             document({"action": action, "matched": total, "done": done, "refused": refused})
@@ -163,26 +148,6 @@ def bulk(
             raise CommandFailedError(f"{refused:,} of {noun} could not be processed")
 
     with_client(url, work, codec=codec)
-
-
-def _outcomes(
-    found: Bulk,
-    action: str,
-    reason: str | None,
-    to: str,
-    timeout: float | None,
-    name: str | None,
-    arguments: list[Any],
-    request_id: str | None,
-) -> AsyncIterator[BulkOutcome]:
-    if action == Action.CANCEL:
-        return found.cancel(reason)
-    if action == Action.TERMINATE:
-        return found.terminate(reason)
-    if action == Action.SIGNAL:
-        return found.signal(name, *arguments, request_id=request_id)
-    point = int(to) if to.isascii() and to.isdigit() else to
-    return found.reset(point, reason=reason, execution_timeout=timeout)
 
 
 async def _walk(
