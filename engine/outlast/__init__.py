@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from outlast.version import __version__
     from outlast.visibility.views import RunSummary, WorkflowDescription
     from outlast.visibility.where import Range
+    from outlast.worker.application import lifespan
     from outlast.worker.worker import Worker
     from outlast_schedules.specs.cron import Cron
     from outlast_schedules.specs.spec import At, Every
@@ -142,6 +143,7 @@ __all__ = [
     "WorkflowTimeoutError",
     "__version__",
     "activity",
+    "lifespan",
     "starting",
     "wait_first",
     "workflow",
@@ -172,6 +174,7 @@ _member = lazy_names(
             "WorkflowDescription",
         ),
         "outlast.visibility.where": ("Range",),
+        "outlast.worker.application": ("lifespan",),
         "outlast.worker.worker": ("Worker",),
         "outlast_schedules.specs.cron": ("Cron",),
         "outlast_schedules.specs.spec": ("At", "Every"),

@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "web-frameworks.md").read_text()
 FILES = dict(re.findall(r'^```py title="(.+?)"\n(.*?)^```', PAGE, re.M | re.S))
 WORKFLOWS = (
     "from outlast import activity, workflow\n\n\n"
-    + re.findall(r"^@activity\.defn.*?(?=^@asynccontextmanager)", PAGE, re.M | re.S)[0]
+    + re.findall(r"^@activity\.defn.*?(?=^app = FastAPI)", PAGE, re.M | re.S)[0]
 )
 ELSEWHERE = "postgresql://app@db/shop"
 

@@ -80,6 +80,7 @@ PUBLIC = [
     "WorkflowTimeoutError",
     "__version__",
     "activity",
+    "lifespan",
     "starting",
     "wait_first",
     "workflow",
