@@ -187,6 +187,11 @@ class RunningActivity:
             self._info = _info_of(self.task, self._converter)
         return self._info
 
+    @property
+    def converter(self) -> DataConverter:
+        """What encodes and decodes its values."""
+        return self._converter
+
     def heartbeat(self, details: tuple[Any, ...]) -> None:
         """Record a heartbeat, or raise ``Cancelled`` if the handler is to stop."""
         self.raise_if_stopped()
@@ -252,7 +257,7 @@ def info() -> ActivityInfo:
         NotInActivityError: This code does not run in an activity.
         PayloadDecodeError: The previous attempt's heartbeat details cannot be decoded.
     """
-    return _current("info").info
+    return current("info").info
 
 
 def heartbeat(*details: Any) -> None:
@@ -271,7 +276,7 @@ def heartbeat(*details: Any) -> None:
         StructuralLimitError: They are too large.
         NotInActivityError: This code does not run in an activity.
     """
-    _current("heartbeat").heartbeat(details)
+    current("heartbeat").heartbeat(details)
 
 
 class ActivityStream:
@@ -331,7 +336,7 @@ def stream(name: str) -> ActivityStream:
         TransactionRefusedError: The activity is transactional: its items would not be part of its transaction.
         NotInActivityError: This code does not run in an activity.
     """
-    running = _current("stream")
+    running = current("stream")
     if running.definition.transactional:
         raise TransactionRefusedError(
             f"{running.task.row.activity_type} is transactional, and what it writes to a stream would be there even if "
@@ -355,7 +360,7 @@ def defer() -> T:  # type: ignore[type-var]  # pyright: ignore[reportInvalidType
             attempt fails with it and is not retried.
         NotInActivityError: This code does not run in an activity.
     """
-    return cast("T", _current("defer").defer())
+    return cast("T", current("defer").defer())
 
 
 def _check_deferrable(row: ActivityRow) -> None:
@@ -381,7 +386,7 @@ def connection() -> Connection:
         NotTransactionalError: The activity is not declared with ``transactional=True``, or is an ``async def``.
         NotInActivityError: This code does not run in an activity.
     """
-    running = _current("connection")
+    running = current("connection")
     return cast("Connection", _connection_of(running, "connection", is_async=False))
 
 
@@ -394,7 +399,7 @@ def async_connection() -> AsyncConnection:
         NotTransactionalError: The activity is not declared with ``transactional=True``, or is a plain ``def``.
         NotInActivityError: This code does not run in an activity.
     """
-    running = _current("async_connection")
+    running = current("async_connection")
     return cast("AsyncConnection", _connection_of(running, "async_connection", is_async=True))
 
 
@@ -424,10 +429,15 @@ def is_cancelled() -> bool:
     Raises:
         NotInActivityError: This code does not run in an activity.
     """
-    return _current("is_cancelled").is_cancelled()
+    return current("is_cancelled").is_cancelled()
 
 
-def _current(function: str) -> RunningActivity:
+def current(function: str) -> RunningActivity:
+    """Return the attempt that this code runs in, for a function of that name.
+
+    Raises:
+        NotInActivityError: It runs in none.
+    """
     running = CURRENT.get()
     if running is None:
         raise NotInActivityError(

@@ -1,6 +1,9 @@
 """The names that activity code uses: ``from outlast import activity``."""
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, overload
 
 from outlast_activities.context import (
     ActivityInfo,
@@ -9,6 +12,7 @@ from outlast_activities.context import (
     Deferred,
     async_connection,
     connection,
+    current,
     defer,
     heartbeat,
     in_activity,
@@ -20,6 +24,13 @@ from outlast_activities.context import (
 from outlast_activities.definitions import ActivityDefinition, defn
 from outlast_activities.stop_reason import StopReason
 from outlast_workflow.primitives.lazy_names import names_of_module
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.orm import Session
+
+    from outlast_activities.effects import AsyncEffect, Effect
 
 __all__ = [
     "ActivityDefinition",
@@ -38,6 +49,7 @@ __all__ = [
     "info",
     "is_cancelled",
     "logger",
+    "once",
     "stream",
 ]
 
@@ -56,6 +68,46 @@ def client() -> Any:
     from outlast.worker.lent_client import lent_client
 
     return lent_client()
+
+
+@overload
+def once(connection: Connection | Session, name: str = "") -> Effect: ...
+
+
+@overload
+def once(connection: AsyncConnection | AsyncSession, name: str = "") -> Coroutine[Any, Any, AsyncEffect]: ...
+
+
+def once(connection: Any, name: str = "") -> Any:
+    """Note in your own transaction, in another database, that this activity has had its effect there.
+
+    ::
+
+        with engine.begin() as connection:
+            effect = activity.once(connection)
+            if effect.done:
+                return effect.result
+            connection.execute(…)
+            return effect.keep(result)
+
+    The note is committed with the effect, so an attempt that follows does not repeat it. The database needs the table
+    that ``outlast effects create`` makes. With an asynchronous connection or session, await this and ``keep``.
+
+    Args:
+        connection: Your connection or session, in a transaction that you commit.
+        name: Which effect, where an activity has several transactions in one database; 100 characters at most.
+
+    Raises:
+        EffectsTableMissingError: The database has no table of effects.
+        NotInActivityError: The caller is not an activity.
+    """
+    # A process that only declares activities never loads SQLAlchemy.
+    from outlast_activities.effects import once as once_now
+    from outlast_activities.effects import once_async
+
+    running = current("once")
+    note = once_async if hasattr(connection, "run_sync") else once_now
+    return note(running, connection, name)
 
 
 if not TYPE_CHECKING:

@@ -40,6 +40,11 @@ COMMANDS: Final[dict[str, Listed]] = {
     "worker": Listed(
         "Run workflows and activities until SIGINT or SIGTERM.", "outlast.cli.processes.worker", "worker"
     ),
+    "effects": Listed(
+        "Make or prune the table of effects that activity.once() needs in a database of yours.",
+        "outlast.cli.processes.effects",
+        "app",
+    ),
     "check": Listed(
         "Check workflow code for what may not replay: clocks, randomness, I/O, threads.",
         "outlast.cli.processes.check",

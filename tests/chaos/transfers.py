@@ -1,0 +1,219 @@
+"""The ledger: money moves between accounts in the engine's own database, whatever happens to the workers.
+
+Workers are killed, stopped for longer than their lease, and on PostgreSQL the server is killed and started again. In
+the end nothing may be lost: the balances add up to what was there, and each entry of the ledger has exactly one
+completion in history, and the other way round.
+
+``python -m tests.chaos.transfers URL`` is one worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Engine, MetaData, String, Table, create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from outlast import Client, RetryPolicy, Worker, activity, workflow
+from outlast_store.database.urls import DatabaseUrl
+
+ACCOUNTS = 8
+OPENING = 1_000_000
+LEASE_S = 2.0
+
+metadata = MetaData()
+accounts = Table(
+    "ledger_accounts", metadata, Column("account", BigInteger, primary_key=True), Column("cents", BigInteger)
+)
+entries = Table(
+    "ledger_entries",
+    metadata,
+    # No key forbids a second one: the engine has to.
+    Column("run_id", String(36)),
+    Column("activity_id", BigInteger),
+    Column("cents", BigInteger),
+)
+
+
+@activity.defn(
+    start_to_close_timeout=20,
+    transactional=True,
+    retry_policy=RetryPolicy(initial_interval=0.05, max_interval=0.5),
+)
+def move(source: int, target: int, cents: int) -> int:
+    connection = activity.connection()
+    info = activity.info()
+    # Two transfers between the same accounts in opposite directions wait for each other, now and then for ever.
+    for account, change in ((source, -cents), (target, cents)):
+        row = accounts.c.account == account
+        connection.execute(accounts.update().where(row).values(cents=accounts.c.cents + change))
+    connection.execute(entries.insert().values(run_id=info.run_id, activity_id=info.activity_id, cents=cents))
+    return cents
+
+
+@workflow.defn
+async def move_around(seed: int, transfers: int) -> int:
+    rng = random.Random(seed)
+    moved = 0
+    for _ in range(transfers):
+        source, target = rng.sample(range(ACCOUNTS), 2)
+        moved += await move(source, target, rng.randint(1, 100))
+    return moved
+
+
+def engine_of(url: str) -> Engine:
+    """An engine of the bank's own on the database."""
+    parsed = DatabaseUrl.parse(url)
+    if parsed.backend == "postgresql":
+        return create_engine(parsed.sqlalchemy_url, pool_pre_ping=True)
+    return create_engine(f"sqlite:///{parsed.path}", connect_args={"timeout": 30})
+
+
+def open_accounts(url: str) -> None:
+    """Make the bank's tables."""
+    engine = engine_of(url)
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        rows = [{"account": number, "cents": OPENING} for number in range(ACCOUNTS)]
+        connection.execute(accounts.insert(), rows)
+    engine.dispose()
+
+
+def audit(url: str, transfers: int) -> list[str]:
+    """Return what is wrong with the bank: nothing, if it has lost no cent and each effect has its event."""
+    engine = engine_of(url)
+    with engine.connect() as connection:
+
+        def one(query: str) -> int:
+            return int(connection.execute(text(query)).scalar_one())
+
+        total = one("SELECT sum(cents) FROM ledger_accounts")
+        booked = one("SELECT count(*) FROM ledger_entries")
+        distinct = one("SELECT count(*) FROM (SELECT DISTINCT run_id, activity_id FROM ledger_entries) AS d")
+        completed = one("SELECT count(*) FROM history_events WHERE type = 'ActivityCompleted'")
+        paired = one(
+            "SELECT count(*) FROM ledger_entries AS e JOIN activity_executions AS a "
+            "ON a.run_id = e.run_id AND a.activity_id = e.activity_id WHERE a.status = 'completed'"
+        )
+    engine.dispose()
+    wrong = []
+    if total != ACCOUNTS * OPENING:
+        wrong.append(f"{total - ACCOUNTS * OPENING} cents too many")
+    counts = {"entries": booked, "distinct": distinct, "completions": completed, "pairs": paired}
+    wrong += [f"{name}: {count}, not {transfers}" for name, count in counts.items() if count != transfers]
+    return wrong
+
+
+class Workers:
+    """Worker processes, which are killed and stopped."""
+
+    def __init__(self, url: str, count: int) -> None:
+        self.url = url
+        self.processes = [self._start() for _ in range(count)]
+        self.kills = self.stops = 0
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.transfers", self.url], stderr=subprocess.DEVNULL
+        )
+
+    def kill(self, rng: random.Random) -> None:
+        """Kill one, and start another."""
+        place = rng.randrange(len(self.processes))
+        process = self.processes[place]
+        process.kill()
+        process.wait()
+        self.processes[place] = self._start()
+        self.kills += 1
+
+    async def freeze(self, rng: random.Random) -> None:
+        """Stop one for longer than its lease: it comes back as a zombie."""
+        process = rng.choice(self.processes)
+        process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(LEASE_S * 1.5)
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGCONT)
+        self.stops += 1
+
+    def close(self) -> None:
+        """End all."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+async def campaign(
+    url: str,
+    *,
+    workflows: int,
+    transfers: int,
+    seed: int,
+    faults: int,
+    workers: int = 2,
+    more_faults: Sequence[Callable[[], Any]] = (),
+    pause_s: float = 0.7,
+) -> tuple[list[str], Workers]:
+    """Move money while things go wrong; return what is wrong in the end, and the workers.
+
+    Args:
+        url: The database.
+        workflows: How many workflows.
+        transfers: How many transfers each makes.
+        seed: Chooses the faults.
+        faults: How many things go wrong, at most.
+        workers: How many worker processes.
+        more_faults: What else can be done, such as to restart the server.
+        pause_s: How long things go well in between, at most.
+    """
+    rng = random.Random(seed)
+    open_accounts(url)
+    crew = Workers(url, workers)
+    try:
+        async with await Client.connect(url) as client:
+            handles = [await client.start(move_around, n, transfers, id=f"m-{n}") for n in range(workflows)]
+            done = asyncio.gather(*[handle.result() for handle in handles])
+            for _ in range(faults):
+                await asyncio.wait([done], timeout=rng.uniform(0.2, pause_s))
+                if done.done():
+                    break
+                chosen = rng.random()
+                if chosen < 0.6:
+                    crew.kill(rng)
+                elif chosen < 0.85 or not more_faults:
+                    await crew.freeze(rng)
+                else:
+                    await asyncio.to_thread(rng.choice(more_faults))
+            await done
+    finally:
+        crew.close()
+    for _ in range(50):
+        with suppress(OperationalError):
+            return audit(url, workflows * transfers), crew
+        await asyncio.sleep(0.2)
+    return audit(url, workflows * transfers), crew
+
+
+async def work(url: str) -> None:
+    """Be one worker."""
+    async with await Client.connect(url) as client:
+        worker = Worker(
+            client,
+            workflows=[move_around],
+            activities=[move],
+            lease_duration=LEASE_S,
+            watchdog_interval=0.2,
+        )
+        await worker.run()
+
+
+if __name__ == "__main__":
+    from tests.chaos import transfers
+
+    asyncio.run(transfers.work(sys.argv[1]))
