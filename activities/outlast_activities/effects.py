@@ -137,7 +137,7 @@ async def once_async(
 
 
 def _key(running: RunningActivity, name: str) -> tuple[str, int, str]:
-    if not isinstance(name, str) or len(name) > LONGEST_NAME:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if len(name) > LONGEST_NAME:
         raise InvalidOptionError(
             f"the name of an effect is text of at most {LONGEST_NAME} characters", field="name"
         )

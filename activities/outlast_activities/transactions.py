@@ -416,7 +416,8 @@ class Transactions:
     def _begin(self, guest: Guest, running: RunningActivity) -> None:
         time_s = self._time_left_s(running.task)
         serializable = running.definition.transactional == "serializable"
-        guest.begin(serializable=serializable, time_s=time_s, idle_s=min(self._idle_s, time_s))
+        idle_s, lock_s = min(self._idle_s, time_s), self._database.postgres.lock_timeout_s or time_s
+        guest.begin(serializable=serializable, time_s=time_s, idle_s=idle_s, lock_s=lock_s)
 
     def _time_left_s(self, task: ActivityTask) -> float:
         """Return how long the attempt may still take, in seconds."""

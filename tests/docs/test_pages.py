@@ -38,6 +38,7 @@ PROGRAMS = [
     "signals.md",
     "sync-workflows.md",
     "tracing.md",
+    "transactions.md",
     "updates.md",
     "web-frameworks.md",
     "versioning.md",

@@ -187,13 +187,14 @@ class Guest:
         self.too_long: TransactionTooLongError | None = None
         self._ours = True
 
-    def begin(self, *, serializable: bool, time_s: float, idle_s: float) -> None:
+    def begin(self, *, serializable: bool, time_s: float, idle_s: float, lock_s: float) -> None:
         """Begin the transaction; from here on the connection is the code's.
 
         Args:
             serializable: Whether PostgreSQL isolates it from all others; SQLite always does.
             time_s: How long a statement may take, in seconds.
             idle_s: How long the code may be silent between two statements, in seconds.
+            lock_s: How long a statement may wait for a lock, in seconds.
         """
         connection = self.connection
         connection.info[_INFO] = self
@@ -204,9 +205,9 @@ class Guest:
         if not sqlite:
             # SQLAlchemy runs this one, so that it notices when the pool's connections are lost.
             connection.exec_driver_sql(
-                "SELECT set_config('statement_timeout', %s, true), "
+                "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true), "
                 "set_config('idle_in_transaction_session_timeout', %s, true)",
-                (str(max(1, round(time_s * 1000))), str(max(1, round(idle_s * 1000)))),
+                tuple([str(max(1, round(seconds * 1000))) for seconds in (time_s, lock_s, idle_s)]),
             )
             driver = connection.connection.driver_connection
             if isinstance(driver, PatientConnection):

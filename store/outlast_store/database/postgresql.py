@@ -189,10 +189,7 @@ def _connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any
 
 def guest_connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str, Any]:
     """Return how connections for transactions of user code are opened."""
-    args = {**_connect_args(url, settings), "autocommit": False}
-    if "options" not in url.sqlalchemy_url.query and settings.lock_timeout_s:
-        args["options"] = f"-c lock_timeout={round(settings.lock_timeout_s * 1000)}"
-    return args
+    return {**_connect_args(url, settings), "autocommit": False}
 
 
 def register_dumpers(adapters: AdaptersMap) -> None:
