@@ -136,5 +136,14 @@ class FanningOut:
         return len(await asyncio.gather(*(greet(f"n-{number}") for number in range(count))))
 
 
-WORKFLOWS = [Asking, Greeting, Waiting, Crawling, Importing, Failing, Echoing, Paying, FanningOut]
+@workflow.defn
+class Leaving:
+    """Ends, and leaves a child behind."""
+
+    @workflow.run
+    async def run(self, child_id: str) -> None:
+        await workflow.execute_child("Greeting", "child", id=child_id)
+
+
+WORKFLOWS = [Asking, Greeting, Waiting, Crawling, Importing, Failing, Echoing, Paying, FanningOut, Leaving]
 ACTIVITIES = [ask, greet, crawl, import_rows, charge]

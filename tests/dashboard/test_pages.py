@@ -257,6 +257,30 @@ async def test_many_are_ended_by_a_page_that_asks_first(served: Served) -> None:
     assert await served.client.count() == 0
 
 
+async def test_runs_are_found_by_parent_build_and_worker_and_go_with_their_children(served: Served) -> None:
+    for number in range(2):
+        await served.client.execute("Leaving", f"child-{number}", id=f"m-{number}")
+    worker_id = (await served.client.workers())[0].worker_id
+    for query, found in (
+        ({"has_parent": "yes"}, ["child-0", "child-1"]),
+        ({"has_parent": "no"}, ["m-0", "m-1"]),
+        ({"owner": worker_id}, []),
+        ({"build_id": "nobody's"}, []),
+        ({"workflow_type": "Leaving, Waiting"}, ["m-0", "m-1"]),
+    ):
+        page = (await served.web.get("/", params=query)).text
+        shown = set(re.findall(r'href="/workflows/([^"?]+)\?', page))
+        assert shown == set(found), query
+    assert (await served.web.get("/", params={"has_parent": "maybe"})).status_code == 422
+    gone = await served.web.post("/workflows/m-0/delete", data={"children": "true"}, follow_redirects=False)
+    assert gone.status_code == 303
+    assert [run.workflow_id async for run in served.client.list()] == ["child-1", "m-1"]
+    query = {"action": "delete", "has_parent": "no", "id_prefix": "m-"}
+    address, fields = form_of((await served.web.get("/bulk", params=query)).text)
+    assert "Done for 1 workflow." in (await served.web.post(address, data={**fields, "children": "yes"})).text
+    assert await served.client.count() == 0
+
+
 async def test_a_bulk_action_reaches_no_run_that_its_page_did_not_count(served: Served) -> None:
     await served.client.start("Waiting", id="m-1")
     address, fields = form_of(
