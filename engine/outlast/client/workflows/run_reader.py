@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Generic, Literal, Never, TypeVar, overload
+from typing import Any, Final, Generic, Literal, Never, TypeVar, overload
 
 import orjson
 
@@ -29,6 +29,17 @@ from outlast_workflow.run.mailbox import NO_DEFAULT
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+_FOLLOW: Final[dict[tuple[bool | None, bool], Follow]] = {
+    (True, True): "all",
+    (True, False): "all",
+    (False, True): "none",
+    (False, False): "none",
+    (None, True): "own",
+    (None, False): "all",
+}
+"""Which runs a result goes on to, by what the caller says and by whether the handle names a run."""
 
 
 class RunReader(Generic[T]):
@@ -98,7 +109,7 @@ class RunReader(Generic[T]):
             return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
         context = self._context
         first = self._ending or context.runtime.run_ends.subscribe(await self.resolve())
-        end = await self.wait_for_end(first, follow_runs)
+        end = await end_of(context.runtime, first, _FOLLOW[follow_runs, self._pinned])
         value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
         return value
 
@@ -115,10 +126,7 @@ class RunReader(Generic[T]):
             follow_runs: As for :meth:`result`.
             look: Whether to look first if another process has closed that run.
         """
-        follow: Follow = "all" if follow_runs else "none"
-        if follow_runs is None:
-            follow = "own" if self._pinned else "all"
-        return await end_of(self._context.runtime, first, follow, look=look)
+        return await end_of(self._context.runtime, first, _FOLLOW[follow_runs, self._pinned], look=look)
 
     async def _result_within(self, seconds: float, follow_runs: bool | None) -> T:
         waiting = asyncio.ensure_future(self.result(follow_runs=follow_runs))
