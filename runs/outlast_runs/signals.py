@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
+
+import orjson
 
 from outlast_runs.run_change import RunChange
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema.rows import RequestRow, RunRow
+from outlast_store.schema.search_index import sortable
 from outlast_store.transitions import requests
 from outlast_store.transitions.requests import DELIVERED
 from outlast_store.transitions.run_deadlines import deadline_passed
@@ -15,6 +19,7 @@ from outlast_store.transitions.run_ends import Ended, open_run, time_out_run
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import (
+    InvalidOptionError,
     RunNotFoundError,
     StructuralLimitError,
     WorkflowClosedError,
@@ -28,8 +33,16 @@ from outlast_workflow.history.events import (
     SignalReceived,
 )
 from outlast_workflow.options.limits import StructuralLimits
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 
 _PLAIN = DataConverter()
+_FORKS: Final = (
+    "SELECT DISTINCT r.workflow_id FROM search_attributes s JOIN workflow_runs r ON r.run_id = s.run_id "
+    "WHERE s.name = ? AND s.value = ?"
+)
+
+MOST_SENT: Final = 10_000
+"""How many signals one transaction sends at most, forks included."""
 
 
 def deliver(batch: Batch, run: RunRow, signal: SignalReceived, limits: StructuralLimits) -> bool:
@@ -204,10 +217,21 @@ class SendSignals(BaseChange):
             if instance is None:
                 raise WorkflowNotFoundError(workflow_id)
             targets[workflow_id] = self._run(batch, instance.current_run_id)
+        family = {workflow_id: [run] for workflow_id, run in targets.items()}
+        if self.to_forks:
+            for workflow_id, runs in family.items():
+                runs += self._forks(batch, workflow_id)
+            if (many := sum(len(family[workflow_id]) for workflow_id, _ in self.signals)) > MOST_SENT:
+                raise InvalidOptionError(
+                    f"with all forks these are {many:,} signals, and {MOST_SENT:,} are sent together at most: send "
+                    "several lists",
+                    field="to_forks",
+                )
         sent = [
             (run, signal)
             for workflow_id, signal in self.signals
-            if not was_delivered(batch, run := targets[workflow_id], signal)
+            for run in family[workflow_id]
+            if not was_delivered(batch, run, signal)
         ]
         late = [run for run, _ in sent if run.is_open and deadline_passed(run, batch.now) is not None]
         for run, _ in sent:
@@ -217,13 +241,33 @@ class SendSignals(BaseChange):
             self._check_room(batch, [run for run, _ in sent])
             for run, signal in sent:
                 _append(batch, run, signal)
-            return list(targets)
+            return list(dict.fromkeys(run.workflow_id for runs in family.values() for run in runs))
         # A change that has written does not raise, so the caller asks again and hears of the end then.
         for run in {run.run_id: run for run in late}.values():
             passed = deadline_passed(run, batch.now)
             assert passed is not None
             time_out_run(batch, run, passed)
         return None
+
+    def _forks(self, batch: Batch, workflow_id: str) -> list[RunRow]:
+        """Return the open runs of a workflow's forks, and of theirs."""
+        found: dict[str, RunRow] = {}
+        seen, waiting = {workflow_id}, [workflow_id]
+        while waiting:
+            original = waiting.pop(0)
+            rows = batch.scan(_FORKS, (FORK_ATTRIBUTE, sortable(original)))
+            for fork_id in sorted({row[0] for row in rows} - seen):
+                seen.add(fork_id)
+                instance = batch.lock_instance(fork_id)
+                if instance is None:
+                    continue
+                waiting.append(fork_id)
+                run = self._run(batch, instance.current_run_id)
+                # The id may stand for another chain by now, which is no fork.
+                attributes = orjson.loads(run.search_attributes or "{}")
+                if run.is_open and attributes.get(FORK_ATTRIBUTE) == original:
+                    found[fork_id] = run
+        return list(found.values())
 
     def _run(self, batch: Batch, run_id: str) -> RunRow:
         batch.more_runs([run_id])

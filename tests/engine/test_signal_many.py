@@ -156,3 +156,24 @@ async def test_a_thousand_workflows_are_signalled_at_once(in_memory: MakeEnviron
         )
         for one in handles:
             assert await one.result() == [one.workflow_id]
+
+
+async def test_forks_get_the_signals_too_and_those_that_have_ended_are_left_out(
+    engine: MakeEnvironment,
+) -> None:
+    async with engine(workflows=WORKFLOWS) as env:
+        original = await env.client.start(reader, 1, id="original")
+        await env.settle()
+        fork = await original.fork(id="fork")
+        await env.settle()
+        await fork.fork(id="fork of the fork")
+        ended = await original.fork(id="ended")
+        await ended.terminate()
+        await env.client.start(reader, 1, id="other")
+        sent = await env.client.signal_many(
+            [SignalTo("original", "letter", "x", request_id="k")], to_forks=True
+        )
+        assert sorted(sent) == ["fork", "fork of the fork", "original"]
+        for workflow_id in sent:
+            assert await env.client.handle(workflow_id).result() == ["x"]
+        assert await signals_of(env.client, "ended", "other") == [0, 0]

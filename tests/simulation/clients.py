@@ -15,7 +15,7 @@ from typing import Any
 from tests.rows import latest_row
 from tests.simulation import programs, scheduled
 
-from outlast import Client, StartOptions, UpdateHandle
+from outlast import Client, SignalTo, StartOptions, UpdateHandle
 from outlast.errors import (
     InvalidOptionError,
     NoWorkerError,
@@ -64,6 +64,8 @@ class Request:
     problem: str | None = None
     before: list[str] = field(default_factory=list)
     """What was acknowledged to the same client, for the same workflow, before this was sent: signals and updates."""
+    whom: list[str] = field(default_factory=list)
+    """The workflows that signals were sent to together."""
     answers: list[Answer] = field(default_factory=list)
     """What an update's or a query's client was told, each time that it asked."""
 
@@ -121,8 +123,8 @@ class Session:
             self.place += 1
 
     def _begin(self, action: Action) -> Request:
-        request = Request(action["do"], action["id"])
-        if request.kind in ("signal", "signal_with_start", "update"):
+        request = Request(action["do"], action["id"], whom=action.get("whom", []))
+        if request.kind in ("signal", "signal_many", "signal_with_start", "update"):
             self.ledger.tokens += 1
             request.token = f"{'u' if request.kind == 'update' else 's'}{self.ledger.tokens}"
             request.key = f"key {request.token}" if action.get("keyed", True) else None
@@ -172,6 +174,8 @@ class Session:
                 request.state = DONE
                 return
             request.state = DONE
+            if request.whom:
+                return
             if request.token and not any(answer.error for answer in request.answers):
                 self.acknowledged.setdefault(request.workflow_id, []).append(request.token)
             if not (request.key and self.rng.random() < 0.3 and request.tries < 3):
@@ -209,6 +213,12 @@ class Session:
             request.run_id = handle.run_id
         elif kind == "signal":
             await client.signal(workflow_id, action["name"], request.token, request_id=request.key)
+        elif kind == "signal_many":
+            sent = [
+                SignalTo(whom, programs.UNHEARD, request.token, request_id=request.key)
+                for whom in request.whom
+            ]
+            await client.signal_many(sent)
         elif kind == "update":
             await self._update(client, action, request)
         elif kind == "query":

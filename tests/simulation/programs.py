@@ -22,7 +22,7 @@ Step = dict[str, Any]
 
 QUEUES = ("main", "other")
 UNHEARD = "unheard"
-"""A signal that has no handler: it waits for one, from run to run."""
+"""A signal that has no handler: it waits to be received, from run to run."""
 
 
 @dataclass
@@ -262,6 +262,10 @@ class Program:
         except TimeoutError:
             return False
         return True
+
+    async def do_read(self, step: Step) -> Any:
+        """Receive a message; whatever cancels the wait, the message is not lost."""
+        return await workflow.receive(UNHEARD, timeout=step["for"], default=None)
 
     async def do_child(self, step: Step) -> Any:
         info = workflow.info()

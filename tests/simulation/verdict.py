@@ -10,6 +10,7 @@ import orjson
 from sqlalchemy import Connection
 from tests.simulation.asked import check_queries, check_updates
 from tests.simulation.clients import DONE, REFUSED, Ledger, Request
+from tests.simulation.mail import check_mail
 from tests.simulation.process import CONVERTER, LIMITS
 from tests.simulation.programs import UNHEARD, Executions, Program
 from tests.simulation.scheduled import Schedules, check_schedules, started_by_schedules
@@ -52,6 +53,7 @@ def judge(
     found += check_schedules(connection, story, schedules)
     found += check_starts(story, ledger)
     found += check_signals(story, ledger)
+    found += check_mail(story, ledger)
     found += check_requests(story, ledger)
     found += check_resets(story, ledger)
     found += check_updates(story, ledger)

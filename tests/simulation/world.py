@@ -32,6 +32,7 @@ from tests.simulation.clients import Ledger, Session, draw_plans
 from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
+from tests.simulation.mail import add_mail
 from tests.simulation.outside import Outside
 from tests.simulation.process import FEW_LOSSES, LIMITS, START_US, Process, Role, SimulatedDoorbell
 from tests.simulation.queues.admissions import Admissions
@@ -194,6 +195,7 @@ class World:
         for number, plan in enumerate(draw_plans(rng, clients)):
             self.queues.use(plan)
             move_starts(self.seed, plan)
+            add_mail(self.seed, plan)
             self.schedules.use(plan, bool(self.queues.rows))
             session = Session(f"client-{number}", plan, self.ledger, random.Random(rng.getrandbits(64)))
             self.sessions.append(session)

@@ -1,9 +1,20 @@
 """Planted bugs: each makes one function of the engine wrong, as somebody might. The simulation must see every one."""
 
-from tests.simulation.bugs import activities, chains, journal, ownership, queues, schedules
+from tests.simulation.bugs import activities, chains, journal, messages, ownership, queues, schedules
 from tests.simulation.bugs.planting import BUGS, planted
 
-__all__ = ["BUGS", "WITHIN", "activities", "chains", "journal", "ownership", "planted", "queues", "schedules"]
+__all__ = [
+    "BUGS",
+    "WITHIN",
+    "activities",
+    "chains",
+    "journal",
+    "messages",
+    "ownership",
+    "planted",
+    "queues",
+    "schedules",
+]
 
 WITHIN = 348
 """Each is seen by one of so many seeds."""
