@@ -44,7 +44,9 @@ def add_mail(seed: int, plan: list[Action]) -> None:
 def _reading(rng: random.Random) -> Action:
     read = {"do": "read", "for": rng.choice((0.0, 0.1, 0.5, 2))}
     pause = {"do": "sleep", "for": rng.choice((0.001, 0.1, 0.5))}
-    kind = rng.choice(("read", "race", "race", "limit"))
+    kind = rng.choice(("read", "race", "limit", "pair", "pair"))
+    if kind == "pair":
+        return {"do": "pair", "for": rng.choice((0.5, 2, 4))}
     if kind == "race":
         return {"do": "race", "branches": [[read, read], [pause]]}
     if kind == "limit":

@@ -267,6 +267,23 @@ class Program:
         """Receive a message; whatever cancels the wait, the message is not lost."""
         return await workflow.receive(UNHEARD, timeout=step["for"], default=None)
 
+    async def do_pair(self, step: Step) -> None:
+        """Two wait for a message, and the first that has one cancels the other."""
+
+        async def listen() -> None:
+            try:
+                token = await workflow.receive(UNHEARD, timeout=step["for"])
+            except TimeoutError:
+                return
+            self.log.append(["read", token])
+            for one in listeners:
+                if one is not asyncio.current_task():
+                    one.cancel()
+
+        listeners: list[asyncio.Future[None]] = []
+        listeners += [asyncio.ensure_future(listen()) for _ in range(2)]
+        await asyncio.gather(*listeners, return_exceptions=True)
+
     async def do_child(self, step: Step) -> Any:
         info = workflow.info()
         handle = workflow.start_child(
