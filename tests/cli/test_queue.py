@@ -59,11 +59,11 @@ def test_people_see_limits_and_why_a_queue_is_paused(outlast: Command) -> None:
         (["define", "a", "--if-exists", "maybe"], 2, "if_exists must be one of error, keep, update"),
         (["define", "a", "--concurrency", "many"], 2, "concurrency must be a whole number, or none"),
         (["define", "a", "--concurrency", "0"], 2, "concurrency must be from 1 to 1000000"),
-        (["define", "a", "--rate", "20"], 2, "rate must be like 20/s, 100/5m or none, not '20'"),
+        (["define", "a", "--rate", "20"], 2, "rate must be like 20/s, 100/5m, 1000/day or none, not '20'"),
         (["define", "a", "--rate", "20/fortnight"], 2, "rate must be like 20/s"),
         (["define", "a", "--rate", "20/1ms"], 2, "per must be at least 10 milliseconds"),
         (["define", "a", "--partition-rate", "x/s"], 2, "partition_rate must be like 20/s"),
-        (["update", "emails"], 2, "update needs a limit to change"),
+        (["update", "emails"], 2, "update needs a limit to change: give one, such as --concurrency"),
         (["update", "emials", "--concurrency", "1"], 3, "did you mean 'emails'?"),
         (["describe", "emials"], 3, "there is no queue 'emials'"),
         (["pause", "gpu"], 3, "there is no queue 'gpu'"),
@@ -98,6 +98,38 @@ def test_a_workflow_is_started_in_a_queue_and_described_there(outlast: Command) 
     assert "2 in 1 partition, the oldest for" in outlast("queue", "describe", "mails").out
     refused = outlast("queue", "delete", "mails")
     assert (refused.code, "2 in it wait and 0 hold a slot" in refused.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("2000/day", "2,000 per day"),
+        ("2,000 per day", "2,000 per day"),
+        ("100 per 5 minutes", "100 per 5 minutes"),
+        ("100/5m", "100 per 5 minutes"),
+        ("10 per 1.2 seconds", "10 per 1.2 seconds"),
+        ("1/hour", "1 per hour"),
+        ("20/s", "20 per second"),
+    ],
+)
+def test_a_rate_can_be_typed_as_it_is_shown(outlast: Command, typed: str, shown: str) -> None:
+    made = outlast("queue", "define", "mails", "--rate", typed)
+    assert (made.code, made.err) == (0, "")
+    assert shown in made.out
+
+
+def test_what_is_wrong_is_said_in_the_words_of_the_command(outlast: Command) -> None:
+    outlast("queue", "define", "mails")
+    assert (
+        "give one, such as --concurrency (`outlast queue update"
+        in outlast("queue", "update", "mails").err
+    )
+    assert "if_exists is update (these limits" in outlast("queue", "define", "mails").err
+    for wrong in ("day", "5", "per day", "5/month", "x/day"):
+        assert (
+            "must be like 20/s, 100/5m, 1000/day or none"
+            in outlast("queue", "update", "mails", "--rate", wrong).err
+        )
 
 
 @pytest.mark.usefixtures("worker")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -71,22 +72,24 @@ def rate(field: str, text: str) -> Rate | None:
 
     Args:
         field: The name of the option.
-        text: A number, a slash and a duration (``20/s``, ``100/5m``), or ``none``.
+        text: A number, a slash and a duration (``20/s``, ``100/5m``), the same in the words in which rates are shown
+            (``20 per hour``, ``100 per 5 minutes``), or ``none``.
 
     Raises:
         InvalidOptionError: The text is neither, or the rate is out of range.
     """
     if text.strip().lower() == "none":
         return None
-    number, slash, per = text.strip().partition("/")
+    number, slash, per = re.sub(r"\s+per\s+", "/", text.strip(), count=1).partition("/")
+    per = re.sub(r"\s*(second|minute|hour|day|week)s?$", lambda word: word[1][0], per.strip())
     try:
         seconds = duration(field, per if per[:1].isdigit() or per[:1] == "." else f"1{per}")
         if not slash or not per or seconds is None:
             raise ValueError
-        most = int(number)
+        most = int(number.replace(",", ""))
     except ValueError:
         raise InvalidOptionError(
-            f"{field} must be like 20/s, 100/5m or none, not {text!r:.40}", field=field
+            f"{field} must be like 20/s, 100/5m, 1000/day or none, not {text!r:.40}", field=field
         ) from None
     return Rate(most, seconds)
 

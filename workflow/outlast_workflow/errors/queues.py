@@ -31,8 +31,8 @@ class QueueExistsError(OutlastError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"queue {name!r} is defined already: change it with `update`, or define it with "
-            "if_exists='update' (these limits and no others) or 'keep' (as it is)"
+            f"queue {name!r} is defined already: change it with `update`, or say what to do about it: if_exists is "
+            "update (these limits and no others) or keep (as it is)"
         )
         self.name = name
 

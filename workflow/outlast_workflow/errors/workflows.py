@@ -151,7 +151,7 @@ class ScheduleExistsError(OutlastError):
 
     def __init__(self, schedule_id: str) -> None:
         super().__init__(
-            f"there is a schedule {schedule_id!r} already: choose another id, or if_exists='update' to change it, "
-            "or if_exists='keep' to leave it as it is"
+            f"there is a schedule {schedule_id!r} already: choose another id, or say what to do about it: if_exists is "
+            "update (it becomes this one) or keep (it stays as it is)"
         )
         self.schedule_id = schedule_id

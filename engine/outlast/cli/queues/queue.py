@@ -16,6 +16,7 @@ from outlast.client.client import Client
 from outlast.queues.descriptions import QueueDescription
 from outlast.text.parsing import limit, rate
 from outlast.text.wording import ago, at, capped, clock, label, words
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.queues import LIMITS
 from outlast_workflow.options.validation import IfExists
 from outlast_workflow.primitives.times import to_datetime
@@ -97,6 +98,11 @@ def update(
 ) -> None:
     """Change the limits that are given; the next admission goes by them."""
     limits = _limits(locals())
+    if not limits:
+        raise InvalidOptionError(
+            "update needs a limit to change: give one, such as --concurrency (`outlast queue update --help` lists all)",
+            field="limits",
+        )
     _show_one(url, lambda client: client.queues.update(name, **limits), json=json)
 
 
