@@ -47,6 +47,7 @@ SAID = {
     "api_keys": "no key was called more than 5 times in any half second",
     "tenants": "the small tenant was done among the first 12 of 44",
     "order_outbox": "1 order, 1 workflow",
+    "transfer": "after 2 tries Ada has 7500 cents and Bob 2500",
     "polling": "asked 8 times in 3 runs",
 }
 

@@ -65,7 +65,8 @@ def commits_through_the_driver(connection: Connection) -> None:
     if isinstance(driver, sqlite3.Connection | psycopg.Connection):
         driver.rollback()
     else:
-        connection.connection.dbapi_connection.rollback()  # type: ignore[union-attr]
+        dbapi: Any = connection.connection.dbapi_connection
+        dbapi.rollback()
 
 
 BREAKS: list[Callable[[Connection], None]] = [
