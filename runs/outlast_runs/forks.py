@@ -2,7 +2,8 @@
 
 :mod:`outlast_runs.copied_histories` says what the new run keeps. The original is only read: it may be open, and it goes
 on. A fork has no parent. What belongs to the original's chain rather than to its run comes along as of the point: the
-keys of its signals and the answers of its updates (:func:`~outlast_store.transitions.copies.copy_requests`).
+keys of its signals, the answers of its updates and what was published in its streams
+(:func:`~outlast_store.transitions.copies.copy_requests` and ``copy_streams``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from outlast_store.transitions import copies, requests
 from outlast_store.transitions.new_runs import next_run
 from outlast_store.transitions.queued_runs import add_start_timer
 from outlast_workflow.errors import RunNotFoundError
-from outlast_workflow.history.events import WorkflowStarted
+from outlast_workflow.history.events import StreamClosed, WorkflowStarted
 from outlast_workflow.history.reset_plan import History, ResetPlan
 from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE, SCHEDULE_ATTRIBUTE
 from outlast_workflow.primitives.enums import DuplicatePolicy
@@ -83,6 +84,9 @@ class ForkRun(CopiedHistory):
             instance.current_run_id = row.run_id
             instance.run_count = 1
         self.copy(batch, run, row, self._started(batch, run, row), fork=True)
+        kept = [event for _, event, *_ in self.history[: self.plan.seq]]
+        closed = {event.name for event in kept if isinstance(event, StreamClosed)}
+        copies.copy_streams(batch, run, row, self.plan.seq, closed)
         copies.copy_requests(batch, row, self.history[: self.plan.seq])
         if self.place.signals:
             for signal in requests.unapplied_signals(batch, run, self.plan.seq):

@@ -316,6 +316,41 @@ async def test_a_fork_of_what_was_deleted_goes_on(made: MakeEnvironment) -> None
         assert (await fork.describe()).run.forked_from == "w"
 
 
+@activity.defn(start_to_close_timeout=100)
+async def tell(word: str) -> None:
+    activity.stream("told").write(word)
+
+
+@workflow.defn
+async def publishing(rounds: int) -> str:
+    """Writes to streams, by itself and by activities, in one run after the other."""
+    workflow.stream("words").write(f"begin {rounds}")
+    await tell(f"told {rounds}")
+    if rounds:
+        workflow.continue_as_new(rounds - 1)
+    await workflow.sleep(10)
+    workflow.stream("words").write("end")
+    workflow.stream("words").close()
+    return "published"
+
+
+async def test_a_fork_has_the_streams_of_its_point(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[publishing], activities=[tell]) as env:
+        handle = await env.client.start(publishing, 1, id="w")
+        await handle.result()
+        words = [item.value async for item in handle.stream("words")]
+        late = await env.client.fork("w", id="late")
+        early = await env.client.fork("w", "first-workflow-task", id="early")
+        for fork in (late, early):
+            await fork.result()
+            found = [item async for item in fork.stream("words")]
+            assert [item.value for item in found] == words == ["begin 1", "begin 0", "end"]
+            assert [item.offset for item in found] == [0, 1, 2]
+            told = [item.value async for item in fork.stream("told")]
+            assert told == ["told 1", "told 0"]
+        assert [item.value async for item in handle.stream("words")] == words
+
+
 class Watching(Interceptor):
     async def fork_workflow(self, call: ForkWorkflow, next: Any) -> Forked:
         call.options["id"] = f"{call.workflow_id}'s fork"

@@ -109,7 +109,7 @@ def _check_carried_out(story: Story, updates: Updates) -> Iterator[str]:
     """A chain that returned has carried out what it said it had, each once."""
     for first_run_id, chain in story.chains.items():
         kind, _, payload = story.end(first_run_id)
-        if kind != "WorkflowCompleted" or story.retried(first_run_id):
+        if kind != "WorkflowCompleted" or story.retried(first_run_id) or story.is_fork(first_run_id):
             continue
         said = updates_in(payload["result"]["log"])
         late = {event["input"][0] for event in story.after_cancel(chain[-1], "UpdateAccepted")}

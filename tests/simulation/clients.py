@@ -36,7 +36,7 @@ from outlast.errors import (
 from outlast_workflow.errors import JournalClosedError, StoreError
 from outlast_workflow.options.options import RetryPolicy
 
-ASKED_AGAIN = ("start", "cancel", "terminate", "result", "query", "schedule")
+ASKED_AGAIN = ("start", "cancel", "terminate", "result", "query", "schedule", "fork")
 """What may be asked for once more: it does the same again, or nothing."""
 UNKNOWN, DONE, REFUSED = "unknown", "done", "refused"
 
@@ -168,7 +168,8 @@ class Session:
                 return
             except WorkflowAlreadyStartedError as error:
                 request.problem = type(error).__name__
-                request.state = DONE if request.tries > 1 and request.kind == "start" else REFUSED
+                again = request.tries > 1 and request.kind in ("start", "fork")
+                request.state = DONE if again else REFUSED
                 return
             if request.kind == "result":
                 request.state = DONE
@@ -232,6 +233,12 @@ class Session:
             await scheduled.ask(client, action)
         elif kind == "set_start_delay":
             await client.handle(workflow_id).set_start_delay(action["delay"])
+        elif kind == "resume":
+            request.run_id = (await client.resume(workflow_id, reason="simulated")).run_id
+        elif kind == "fork":
+            policy = "reject_duplicate"
+            made = await client.fork(workflow_id, action["to"], id=action["fork"], duplicate_policy=policy)
+            request.run_id = made.run_id
         elif kind == "reset":
             request.run_id = (await client.handle(workflow_id).reset(action["to"])).run_id
         else:
@@ -290,6 +297,27 @@ def draw_plans(rng: random.Random, clients: int) -> list[list[Action]]:
         for _ in range(rng.randint(0, 2)):
             plan.append(_further(rng, rng.choice(ids), ids))
     return plans
+
+
+def draw_operator(seed: int) -> list[Action]:
+    """What an operator does beside the clients, in a third of the seeds: stop workflows, resume and fork them."""
+    rng = random.Random(f"operator {seed}")
+    if seed % 3 != 2:
+        return []
+    plan: list[Action] = []
+    for number in range(rng.randint(2, 6)):
+        workflow_id = f"w{rng.randint(1, 3)}"
+        kind = rng.choice(("stopped", "stopped", "fork", "resume"))
+        if kind == "stopped":
+            stop = rng.choice(("cancel", "terminate"))
+            plan.append({"do": stop, "id": workflow_id, "after": rng.choice((0.2, 1, 2))})
+            kind = "resume"
+        action: Action = {"do": kind, "id": workflow_id, "after": rng.choice((0.1, 0.5, 2))}
+        if kind == "fork":
+            points = ("first-workflow-task", "last-workflow-task", "last-successful", rng.randint(2, 30))
+            action.update(to=rng.choice(points), fork=f"{workflow_id}-fork-{number}")
+        plan.append(action)
+    return plan
 
 
 def _start(rng: random.Random, workflow_id: str, whom: str) -> Action:

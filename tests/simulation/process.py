@@ -402,6 +402,7 @@ MAY_COME_TWICE = frozenset(
         "DeclareWorkerLost",
         "ReleaseLostRuns",
         "RequestCancellation",
+        "ForkRun",
         "ResetRun",
         "RescueActivity",
         "FailWorkflowTask",

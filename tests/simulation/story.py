@@ -72,9 +72,17 @@ class Story:
         ]
 
     def own(self, run_id: str) -> list[Told]:
-        """The events of a run without those that a reset took over from the run before."""
+        """The events of a run without those that a reset or a fork took over from another run."""
         events = self.events[run_id]
-        return [events[0], *events[self._reset_at(run_id) or 1 :]]
+        return [events[0], *events[self._reset_at(run_id) or self._forked_at(run_id) or 1 :]]
+
+    def _forked_at(self, run_id: str) -> int | None:
+        fork = self.events[run_id][0][2].get("forked_from")
+        return None if fork is None else fork["seq"]
+
+    def is_fork(self, first_run_id: str) -> bool:
+        """Whether a chain was forked from another workflow: what that had got and done came along."""
+        return self._forked_at(self.chains[first_run_id][0]) is not None
 
     def _reset_at(self, run_id: str) -> int | None:
         reset = self.events[run_id][0][2].get("reset")

@@ -56,6 +56,7 @@ def judge(
     found += check_mail(story, ledger)
     found += check_requests(story, ledger)
     found += check_resets(story, ledger)
+    found += check_forks(story, ledger)
     found += check_updates(story, ledger)
     found += check_queries(story, ledger)
     found += check_results(story, ledger)
@@ -112,7 +113,8 @@ def check_starts(story: Story, ledger: Ledger) -> Iterator[str]:
                 yield f"{workflow_id} was started once and has {len(chains)} chains"
     scheduled = started_by_schedules(story)
     for workflow_id, chains in story.chains_of.items():
-        if "/" not in workflow_id and workflow_id not in asked and not scheduled.keys() & set(chains):
+        forked = all(story.is_fork(first) for first in chains)
+        if "/" not in workflow_id and not (forked or workflow_id in asked or scheduled.keys() & set(chains)):
             yield f"{workflow_id} is there, and nobody started it"
 
 
@@ -120,6 +122,8 @@ def check_signals(story: Story, ledger: Ledger) -> Iterator[str]:
     """What was acknowledged is there once, in order; what was refused is not there; what ended well has handled it."""
     places: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for first_run_id, chain in story.chains.items():
+        if story.is_fork(first_run_id):
+            continue
         for number, run_id in enumerate(chain):
             for kind, _, payload in story.events[run_id]:
                 if kind == "SignalReceived":
@@ -156,7 +160,10 @@ def _check_handled(story: Story, ledger: Ledger) -> Iterator[str]:
         if kind != "WorkflowCompleted":
             continue
         got = payload["result"]["got"]
-        sent: list[str] = []
+        # A fork of a later run begins with what the runs before that had got.
+        sent: list[str] = (
+            list(story.events[first_run_id][0][2]["input"][1]) if story.is_fork(first_run_id) else []
+        )
         for run_id in story.effective(first_run_id):
             for name, _, event in story.events[run_id]:
                 if name != "SignalReceived" or event["name"] == UNHEARD:
@@ -197,9 +204,23 @@ def check_requests(story: Story, ledger: Ledger) -> Iterator[str]:
             yield f"the termination of {request.workflow_id} was acknowledged, and is not there"
 
 
+def check_forks(story: Story, ledger: Ledger) -> Iterator[str]:
+    """A fork that was acknowledged is there, and each fork has an original that somebody asked to fork."""
+    forks = {
+        first: story.events[first][0][2]["forked_from"] for first in story.chains if story.is_fork(first)
+    }
+    asked = {request.workflow_id for request in ledger.of("fork")}
+    for request in ledger.of("fork"):
+        if request.state == DONE and request.run_id is not None and request.run_id not in forks:
+            yield f"the fork of {request.workflow_id} as run {request.run_id} was acknowledged, and is not there"
+    for first, fork in forks.items():
+        if fork["workflow_id"] not in asked:
+            yield f"run {first} is a fork of {fork['workflow_id']}, which nobody asked to fork"
+
+
 def check_resets(story: Story, ledger: Ledger) -> Iterator[str]:
-    """A reset that was acknowledged is a run of a chain of its workflow, which begins where it was told to."""
-    for request in ledger.of("reset"):
+    """A reset or resume that was acknowledged is a run of a chain of its workflow."""
+    for request in ledger.of("reset") + ledger.of("resume"):
         chains = story.chains_of.get(request.workflow_id, [])
         if request.state != DONE or request.run_id is None:
             continue

@@ -28,7 +28,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation import programs, verdict
-from tests.simulation.clients import Ledger, Session, draw_plans
+from tests.simulation.clients import Ledger, Session, draw_operator, draw_plans
 from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
@@ -209,6 +209,11 @@ class World:
             self.queues.rng.choice(roles).scripts.append(session.run)
         if self.queues.operator is not None:
             self.queues.rng.choice(roles).scripts.append(self.queues.operator.run)
+        if plan := draw_operator(self.seed):
+            operators = random.Random(f"operator {self.seed}")
+            session = Session("operator", plan, self.ledger, operators)
+            self.sessions.append(session)
+            operators.choice(roles).scripts.append(session.run)
         # Nothing is drawn for this, so that seeds without questions are as they were.
         if "'ask'" in repr([session.plan for session in self.sessions]):
             next(role for role in roles if role.scripts).scripts.append(self.outside.run)

@@ -199,3 +199,6 @@ async def _speak(env: TestEnvironment) -> None:
     again = await client.handle("collector").reset("last-workflow-task")
     await again.signal("stop")
     await again.result()
+    fork = await client.fork("collector", "last-workflow-task", id="fork")
+    await fork.signal("stop")
+    await fork.result()

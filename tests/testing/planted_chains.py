@@ -50,6 +50,50 @@ PLANTED: Planted = [
         say_in("collector", "SignalReceived", "name", "'x'", 2),
         "run 2 lacks the signals that came after",
     ),
+    (say_in("collector", "WorkflowStarted", "reset.seeds", "json('[[1, 5]]')"), "and has seeds for [1]"),
+    # forks
+    (
+        say_in("fork", "WorkflowStarted", "forked_from.workflow_id", "'x'"),
+        "is listed with the forks of collector",
+    ),
+    (
+        say_in("fork", "WorkflowStarted", "forked_from.run_id", run_of("asleep")),
+        "which is a run of asleep",
+    ),
+    (
+        say_in("fork", "WorkflowStarted", "search_attributes", "json('{}')"),
+        "is listed with the forks of None",
+    ),
+    (say_in("fork", "SignalReceived", "name", "'x'"), "does not start as the run that it was forked from"),
+    (
+        say_in("fork", "WorkflowStarted", "forked_from.seeds", "json('[[1, 5]]')"),
+        "and has seeds for [1]",
+    ),
+    (
+        say_in(
+            "fork",
+            "WorkflowStarted",
+            "forked_from.seeds",
+            f"json((SELECT json_insert(json_extract(o.payload, '$.reset.seeds'), '$[#]', json_array("
+            f"json_extract(h.payload, '$.forked_from.seq'), json_extract(o.payload, '$.seed'))) FROM history_events o, "
+            f"history_events h WHERE o.run_id = {run_of('collector')} AND o.seq = 1 "
+            f"AND h.run_id = {run_of('fork')} AND h.seq = 1))",
+        ),
+        "draws the same numbers after it",
+    ),
+    (
+        say_in(
+            "chain",
+            "WorkflowStarted",
+            "forked_from",
+            "json_object('workflow_id', 'x', 'run_id', 'x', 'seq', 1)",
+        ),
+        "says that it was forked, and does not begin its chain",
+    ),
+    (
+        say_in("timers", "WorkflowStarted", "search_attributes", "json_object('outlast_forked_from', 'x')"),
+        "is listed with the forks of x, its chain says",
+    ),
     # instances
     ("DELETE FROM workflow_instances WHERE workflow_id = 'chain'", "has runs but no instance"),
     (change_instance("timers", "current_run_id = 'none'"), "which is not one of its runs"),

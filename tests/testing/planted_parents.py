@@ -53,6 +53,8 @@ PLANTED: Planted = [
         append("parent", "ChildWorkflowCompleted", '{"command_id":4,"result":1}'),
         "has the end of child 4, which has not ended",
     ),
+    (say_in("held", "WorkflowStarted", "parent.run_id", "'x'"), "closes with "),
+    (change_run("held", "parent_run_id = 'x'"), "awaits its child held, whose parent is x"),
     (
         change_run("child to abandon", "parent_close_policy = 'terminate'"),
         "and no close policy will be applied",

@@ -24,6 +24,8 @@ def tell(slot: str, where: str) -> str:
     )
 
 
+AS_A_FORK = "json_set(search_attributes, '$.outlast_forked_from', 'x')"
+
 PLANTED: Planted = [
     (change("to come", "spec = '{}'"), "has a calendar that cannot be read"),
     (change("to come", "decided_until = created_at - 1"), "before it was created"),
@@ -60,5 +62,9 @@ PLANTED: Planted = [
             f"UPDATE workflow_runs SET workflow_id = {FIRST} WHERE workflow_id = {SECOND}",
         ),
         "has started slot 2026",
+    ),
+    (
+        f"UPDATE workflow_runs SET search_attributes = {AS_A_FORK} WHERE search_attributes LIKE '%outlast_schedule%'",
+        "is a fork, and is listed with those of schedule",
     ),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Table
@@ -60,6 +60,47 @@ def copy_activities(batch: Batch, source: str, target: str, activity_ids: Sequen
             some = activity_ids[start : start + ACTIVITIES_A_STATEMENT]
             text = f"{_copying(table)} AND activity_id IN ({marks(some)})"
             batch.execute(text, (target, source, *some))
+
+
+def copy_streams(batch: Batch, source: RunRow, target: RunRow, seq: int, closed: Collection[str]) -> None:
+    """Give a new chain the streams of another one as they were at a point, with offsets of its own.
+
+    What an activity has written that has not ended there is left out: it runs again in the new chain.
+
+    Args:
+        batch: The batch; the activities that had ended have been copied.
+        source: The run whose history was taken over.
+        target: The first run of the new chain.
+        seq: The point.
+        closed: The streams that were closed there.
+    """
+    if not batch.scan("SELECT COUNT(*) FROM streams WHERE first_run_id = ?", (source.first_run_id,))[0][0]:
+        return
+    own = "CASE WHEN i.run_id = ? THEN i.{0} END"
+    batch.execute(
+        "INSERT INTO stream_items "
+        "(first_run_id, name, item_offset, value, written_at, run_id, seq, activity_id, attempt) "
+        "SELECT CAST(? AS TEXT), i.name, ROW_NUMBER() OVER (PARTITION BY i.name ORDER BY i.item_offset) - 1, "
+        f"i.value, i.written_at, CAST(? AS TEXT), {own.format('seq')}, {own.format('activity_id')}, "
+        f"{own.format('attempt')} FROM stream_items i JOIN workflow_runs r ON r.run_id = i.run_id "
+        "WHERE i.first_run_id = ? AND (r.run_number < ? OR i.run_id = ? AND (i.seq <= ? OR i.activity_id IN ("
+        "SELECT activity_id FROM activity_executions WHERE run_id = ? AND closed_at IS NOT NULL)))",
+        (
+            *(target.first_run_id, target.run_id, source.run_id, source.run_id, source.run_id),
+            *(source.first_run_id, source.run_number, source.run_id, seq, target.run_id),
+        ),
+    )
+    size = "LENGTH(CAST(value AS BLOB))" if batch.raw.qmark else "OCTET_LENGTH(value)"
+    # What PostgreSQL sums up is no whole number any more.
+    text = f"SELECT name, COUNT(*), CAST(SUM({size}) AS BIGINT) FROM stream_items WHERE first_run_id = ? GROUP BY name"
+    copied = dict.fromkeys(closed, (0, 0))
+    copied |= {name: (count, total) for name, count, total in batch.scan(text, (target.first_run_id,))}
+    for name, (count, total) in sorted(copied.items()):
+        batch.execute(
+            "INSERT INTO streams (first_run_id, name, next_offset, bytes, version, closed_at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (target.first_run_id, name, count, total, 1, batch.now if name in closed else None),
+        )
 
 
 def copy_requests(batch: Batch, row: RunRow, kept: Sequence[tuple[Any, ...]]) -> None:

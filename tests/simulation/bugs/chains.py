@@ -9,7 +9,7 @@ from tests.simulation.bugs.planting import bug, patch
 
 from outlast.histories import retention
 from outlast.histories.deletion import delete_chain
-from outlast_runs import resets
+from outlast_runs import copied_histories, resets
 from outlast_store.journal.batch import Batch
 from outlast_store.transitions import new_runs, parents, requests, run_ends
 from outlast_store.transitions.children import AppliedClosePolicy, apply_close_policy
@@ -48,6 +48,49 @@ def reset_without_looking_again(stack: ExitStack) -> None:
         return right(self, batch)
 
     patch(stack, resets.ResetRun, "apply", wrong)
+
+
+@bug
+def forks_keep_the_old_seed(stack: ExitStack) -> None:
+    """What is random after the point of a fork or a reset is what it was in the original."""
+    right = copied_histories.CopiedHistory.started
+
+    def wrong(self: Any, batch: Batch, run: Any, row: Any) -> Any:
+        started, seeds = right(self, batch, run, row)
+        seeds[-1][1] = seeds[-2][1] if len(seeds) > 1 else started.seed
+        return started, seeds
+
+    patch(stack, copied_histories.CopiedHistory, "started", wrong)
+
+
+@bug
+def open_children_stay_behind(stack: ExitStack) -> None:
+    """A reset does not look after the children that are open at its point: they belong to the run that was reset."""
+    right = parents.adopt_children
+
+    def wrong(batch: Batch, row: Any, children: Any, *, fork: bool = False) -> None:
+        batch.more_runs(sorted(children.values()))
+        ended = {
+            at: run_id for at, run_id in children.items() if not getattr(batch.run(run_id), "is_open", False)
+        }
+        right(batch, row, ended, fork=fork)
+
+    patch(stack, copied_histories, "adopt_children", wrong)
+
+
+@bug
+def ends_of_children_are_not_told(stack: ExitStack) -> None:
+    """What became of a child between the point of a reset and the reset is not told to the new run."""
+    right = parents.adopt_children
+
+    def wrong(batch: Batch, row: Any, children: Any, *, fork: bool = False) -> None:
+        batch.more_runs(sorted(children.values()))
+        is_open = {
+            at: run_id for at, run_id in children.items() if getattr(batch.run(run_id), "is_open", False)
+        }
+        right(batch, row, is_open, fork=fork)
+
+    patch(stack, copied_histories, "adopt_children", wrong)
 
 
 @bug

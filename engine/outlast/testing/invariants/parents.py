@@ -158,6 +158,8 @@ def _end_of_child(run: RunRow, command_id: int, chain: list[RunRow], end: Any) -
         told = last.closed_at is not None and last.parent_run_id == run.run_id
         if told and last.parent_command_id is not None and run.closed_at is None:
             yield f"was not notified that its child {last.workflow_id} has ended"
+        if run.closed_at is None and last.closed_at is None and last.parent_run_id != run.run_id:
+            yield f"awaits its child {last.workflow_id}, whose parent is {last.parent_run_id}"
         return
     statuses = [child.status for child in chain if child.closed_at is not None]
     if not any(isinstance(end, END_OF.get(status, ())) for status in statuses):
