@@ -33,6 +33,7 @@ from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.mail import add_mail
+from tests.simulation.outboxed import Strangers
 from tests.simulation.outside import Outside
 from tests.simulation.process import FEW_LOSSES, LIMITS, START_US, Process, Role, SimulatedDoorbell
 from tests.simulation.queues.admissions import Admissions
@@ -113,6 +114,8 @@ class World:
         """In one seed of so many a run ends with the second owner in a row that it loses."""
         self.admissions = Admissions(shared.real)
         self.schedules = Schedules(seed)
+        self.strangers = Strangers(seed)
+        self.start_us = START_US
 
     # --- what processes ask for -------------------------------------------------------------------------------------
 
@@ -236,6 +239,7 @@ class World:
         roles = self.draw_roles()
         for role in roles:
             self.spawn(role)
+        self.strangers.begin(self)
         await self._trouble(self.rng.choice((4.0, 8.0, 12.0)))
         self.calm = True
         self.note(self, "calm")
@@ -327,7 +331,7 @@ class World:
         text = "SELECT EXISTS (SELECT 1 FROM workflow_runs WHERE closed_at IS NULL OR cascade_at IS NOT NULL)"
         if self.shared.real.execute(text).fetchone()[0]:
             return False
-        if not over(self.shared.real):
+        if not over(self.shared.real) or not self.strangers.over(self.shared.real):
             return False
         registered = {row[0] for row in self.shared.real.execute("SELECT worker_id FROM workers")}
         workers = [worker for process in self.processes for worker in process.workers]
@@ -352,6 +356,9 @@ class World:
 
     def _judge(self, calm_at: int) -> None:
         plain = self.shared.plain
+        self.strangers.deleting = self.exports is not None
+        self.strangers.settle(self.shared.real)
+        self.violations += self.strangers.wrong
         self.violations += verdict.judge(
             plain, self.ledger, programs.executions, self.schedules, self.exports, alive=self._alive()
         )

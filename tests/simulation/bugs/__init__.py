@@ -1,6 +1,6 @@
 """Planted bugs: each makes one function of the engine wrong, as somebody might. The simulation must see every one."""
 
-from tests.simulation.bugs import activities, chains, journal, messages, ownership, queues, schedules
+from tests.simulation.bugs import activities, chains, journal, messages, outbox, ownership, queues, schedules
 from tests.simulation.bugs.planting import BUGS, planted
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "chains",
     "journal",
     "messages",
+    "outbox",
     "ownership",
     "planted",
     "queues",

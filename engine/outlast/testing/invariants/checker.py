@@ -26,6 +26,7 @@ from outlast.testing.invariants.chains import (
     is_reset,
 )
 from outlast.testing.invariants.debounces import check_debounces
+from outlast.testing.invariants.outbox import check_outbox
 from outlast.testing.invariants.owner_losses import check_owner_losses
 from outlast.testing.invariants.parents import ENDS, check_parents
 from outlast.testing.invariants.queues import check_queued, check_slots, run_deadline_of
@@ -40,6 +41,7 @@ from outlast_store.schema.rows import (
     DebounceRow,
     FailureRow,
     InstanceRow,
+    OutboxRow,
     QueueRow,
     RequestRow,
     RunRow,
@@ -140,6 +142,7 @@ class _Checker:
         self.requests = [RequestRow(*row) for row in _all(connection, tables.workflow_requests)]
         self.requests_of: dict[str, list[RequestRow]] = defaultdict(list)
         self.debounces = [DebounceRow(*row) for row in _all(connection, tables.debounces)]
+        self.outbox = [OutboxRow(*row) for row in _all(connection, tables.outbox)]
         self.schedules = [ScheduleRow(*row) for row in _all(connection, tables.schedules)]
         for request in self.requests:
             self.requests_of[request.run_id].append(request)
@@ -183,6 +186,8 @@ class _Checker:
             self.say(where, what)
         activities = (row for rows in self.activities.values() for row in rows)
         for where, what in check_slots(self.queues, self.runs.values(), activities):
+            self.say(where, what)
+        for where, what in check_outbox(self.outbox, self.runs):
             self.say(where, what)
         for where, what in check_debounces(self.debounces, self.runs, histories):
             self.say(where, what)
